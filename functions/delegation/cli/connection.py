@@ -358,9 +358,7 @@ class Connection:
 
     def _is_on_aws(self, table: str | None) -> bool:
         """Whether a named table is in the account of the AWS environment, and not in a local stack."""
-        return (
-            table is not None and not self._named and (not self.uses_stack() or self.settings.get("stack") is None)
-        )
+        return table is not None and not self._named and (not self.uses_stack() or self.settings.get("stack") is None)
 
     def _address(self, name: str) -> str | None:
         """Return an address of the settings, which a stack that is named precedes; raises SettingsInvalid."""
