@@ -7,54 +7,36 @@ NOT_COVERED, or as AT_ANOTHER_TABLE at the location of a live table.
 
 Beside them are tables that the catalog does not list: dropped ones, whose place is used again or not, those of a second
 catalog, path tables, and clones that were dropped after both registrations were committed to. A purge deletes nothing
-that one needs whose metadata is in the same folder. A purge that finds one where there is none is counted as needless.
+that one needs whose metadata is in the same folder, and none may find such a table where there is none.
 """
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
 from delegation.tasks.life.model import Status
 from tests.faults.histories.lakehouse import NAMESPACES, Lakehouse
 from tests.faults.histories.replayable import replayable
+from tests.kit.explorer import Story, WrongOutcome
 from tests.kit.lakes.lake import rows
 
 NAMES = tuple("abcdef")
-STEPS = 14
 _MOST_CHANGES = 3
 """Of names and entries while one purge runs."""
 
 Name = tuple[str, str]
 
 
-@dataclass
-class Verdict:
-    """What a history did, in order, and what went wrong."""
+class History(Story):
+    """Plays the steps of one seed, and purges at last what is left, one table after the other."""
 
-    seed: int
-    steps: list[str] = field(default_factory=list)
-    purges: int = 0
-    succeeded: int = 0
-    harmed: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    not_covered: int = 0
-    unlisted: int = 0
-    needless: int = 0
-
-    @property
-    def is_good(self) -> bool:
-        return not (self.harmed or self.left or self.needless)
-
-
-class History:
-    """Plays the steps of one seed."""
+    steps = 14
+    surroundings = staticmethod(replayable)
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.house = Lakehouse()
-        self.verdict = Verdict(seed)
+        self.wrong: list[str] = []
         self._purged: set[str] = set()
         self._not_covered: set[str] = set()
         self._abandoned: set[str] = set()
@@ -67,13 +49,11 @@ class History:
         self._lost: set[str] = set()
         self._purged_uuid = ""
 
-    def play(self, steps: int = STEPS) -> Verdict:
-        """Play so many steps, and purge at last what is left, one table after the other."""
-        with replayable(self.verdict.seed):
-            self._play(steps)
-        return self.verdict
+    def begin(self) -> None:
+        for _ in range(3):
+            self.create()
 
-    def _play(self, steps: int) -> None:
+    def act(self) -> None:
         actions: list[Callable[[], None]] = [
             self.create,
             self.clone,
@@ -91,16 +71,20 @@ class History:
             self.register,
             self.lose_commit,
         ]
-        for _ in range(3):
-            self.create()
-        for _ in range(steps):
-            self.random.choices(actions, weights=(3, 3, 5, 2, 2, 2, 2, 1, 0.3, 4, 1, 1, 2, 0.5, 0.5))[0]()
+        self.random.choices(actions, weights=(3, 3, 5, 2, 2, 2, 2, 1, 0.3, 4, 1, 1, 2, 0.5, 0.5))[0]()
+
+    def check(self) -> None:
+        if self.wrong:
+            raise WrongOutcome("; ".join(self.wrong))
+
+    def end(self) -> None:
         # Tables are created while others are purged.
         while names := self._shuffled():
             for name in names:
                 if name in self.house.listed():
                     self._drop(name, purged=self._purge(name))
         self._check_left()
+        self.check()
 
     def create(self, *, but: Name | None = None) -> None:
         """Create a table with a file, sometimes at the location of a dropped one of this name."""
@@ -319,21 +303,21 @@ class History:
         task = self.house.purged(*name)
         self.house.during = lambda: None
         self._unknown, self._hidden = {}, set()
-        self.verdict.purges += 1
+        self.counts["purges"] += 1
         self._note(f"  {task.status.value} {task.error_code or ''}")
         live = set(self._ids.values())
         gone = sorted(path for table, path in needed if table in live and not self._exists(path))
-        self.verdict.harmed.extend(f"{path} by the purge of {name}" for path in gone)
+        self.wrong.extend(f"deleted: {path} by the purge of {name}" for path in gone)
         for one, files in beside.items():
             lost = sorted(path for path in files if not self._exists(path))
-            self.verdict.harmed.extend(f"{path} of {one}, not listed, by the purge of {name}" for path in lost)
+            self.wrong.extend(f"deleted: {path} of {one}, not listed, by the purge of {name}" for path in lost)
         found = self.house.found_unlisted(task)
-        self.verdict.unlisted += len(found & self._uuids)
+        self.counts["unlisted"] += len(found & self._uuids)
         created = {one for one, table in self._ids.items() if table > before and self.house.readable(*one)}
         listed = {str(self.house.table(*one).metadata.table_uuid) for one in created}
-        self.verdict.needless += len(found - self._uuids - listed)
+        self.wrong.extend(f"{one} is found, and no unlisted table" for one in found - self._uuids - listed)
         if task.status is Status.SUCCESS:
-            self.verdict.succeeded += 1
+            self.counts["succeeded"] += 1
             self._purged |= own
             self._check(name, own, location, self.house.kept_by(task), {path for _table, path in needed}, others)
         return task.status is Status.SUCCESS
@@ -357,19 +341,19 @@ class History:
         needed = at_moment | self._needed(but=name) | self._abandoned
         for path in sorted(one for one in own if one not in needed and self._exists(one)):
             if path.startswith(location):
-                self.verdict.left.append(f"{path} by the purge of {name}, which covers it")
+                self.wrong.append(f"left: {path} by the purge of {name}, which covers it")
             elif kept.get(path) != "not-covered":
-                self.verdict.left.append(f"{path} by the purge of {name}, which lists it as {kept.get(path)}")
+                self.wrong.append(f"left: {path} by the purge of {name}, which lists it as {kept.get(path)}")
         listed = {path for path, reason in kept.items() if reason == "not-covered"}
         wrong = sorted(path for path in listed if path.startswith(location))
-        self.verdict.left.extend(f"{path}, listed as NOT_COVERED by the purge of {name}" for path in wrong)
+        self.wrong.extend(f"left: {path}, listed as NOT_COVERED by the purge of {name}" for path in wrong)
         self._not_covered |= listed
 
     def _check_left(self) -> None:
         """Find files of purged tables that are left, referenced by none and not listed as NOT_COVERED."""
         left = (self._purged & set(self.house.lake.uris())) - self._needed() - self._abandoned
-        self.verdict.not_covered = len(left & self._not_covered)
-        self.verdict.left.extend(f"{path} at the end" for path in sorted(left - self._not_covered))
+        self.counts["not covered"] = len(left & self._not_covered)
+        self.wrong.extend(f"left: {path} at the end" for path in sorted(left - self._not_covered))
 
     def _needed(self, *, but: Name | None = None) -> set[str]:
         """Return every file of the tables that can be read, without one of them."""
@@ -429,4 +413,4 @@ class History:
         return self.house.lakes[name[0]].pointers
 
     def _note(self, text: str) -> None:
-        self.verdict.steps.append(text)
+        self.told.append(text)
