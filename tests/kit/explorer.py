@@ -2,7 +2,7 @@
 
 A `Story` is one history: its world, its events, which draw from `random`, and its invariant. `Explorer` plays the
 stories of seeds in blocks, each a process with a PYTHONHASHSEED of its own. It prints totals as it goes, continues a
-run that was interrupted, shortens what went wrong to the events that it takes, and shows that planted faults are caught.
+run that was stopped, shortens what went wrong to the events that it takes, and shows that planted faults are caught.
 """
 
 import argparse

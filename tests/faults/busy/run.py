@@ -6,32 +6,26 @@ clock at a table with a commit every second. Exits with 1 if a file that a table
 
 import argparse
 import sys
-from collections import Counter
+from collections.abc import Sequence
 
-from tests.faults.busy.world import DONE, KINDS, MUTATIONS, play, play_hours
+from tests.faults.busy.world import DONE, KINDS, MUTATIONS, BusyHistory, play_hours
+from tests.kit.explorer import Explorer
 from tests.kit.printing import print_now
 
+EXPLORER = Explorer(
+    "tests.faults.busy.run",
+    BusyHistory,
+    lambda total: ", ".join(f"{number} {name}" for name, number in total.items() if name not in {"histories", "bad"}),
+    MUTATIONS,
+    seeds=2_000,
+)
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--histories", type=int, default=2_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--mutation", choices=MUTATIONS, default="none")
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--files", type=int, default=0)
-    chosen = parser.parse_args()
-    if chosen.files:
-        return _hours(chosen.files)
-    wrong, ended, deleted, taken = 0, Counter[str](), 0, 0
-    with MUTATIONS[chosen.mutation]():
-        for seed in range(chosen.seed, chosen.seed + chosen.histories):
-            found = play(KINDS[seed % len(KINDS)], seed)
-            ended[f"{found.kind} {found.status}"] += 1
-            deleted, taken = deleted + found.deleted, taken + found.taken
-            if found.missing or found.status not in DONE:
-                wrong += 1
-                print_now(f"seed {seed} {found.kind} {found.status}: {sorted(found.missing)[:3]}")
-    print_now(f"{chosen.histories} histories, {wrong} wrong; {deleted} deleted, {taken} taken; {dict(ended)}")
-    return 1 if wrong else 0
+    chosen, others = parser.parse_known_args(arguments)
+    return _hours(chosen.files) if chosen.files else EXPLORER.main(others)
 
 
 def _hours(files: int) -> int:
@@ -47,4 +41,4 @@ def _hours(files: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

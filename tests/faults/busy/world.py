@@ -19,6 +19,7 @@ from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from polaris_common.errors import DelegationError
+from tests.kit.explorer import Story, WrongOutcome
 from tests.kit.lakes.lake import FAST
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import SweptTables
@@ -128,23 +129,41 @@ class Outcome:
     seconds: float
 
 
-def play(kind: str, seed: int, *, events: float = 0.7) -> Outcome:
-    """Play one history of an expiry or a removal with an event before most of its loads."""
-    choose, clock = random.Random(seed), TableClock()
-    world: Any = ExpiringTables() if kind == "expiry" else SweptTables()
-    table = StoryTable.create(world.lake)
-    busy = _expiring(table, choose) if kind == "expiry" else _with_orphans(world, table, choose)
+class BusyHistory(Story):
+    """An expiry or a removal, in turn, with an event before most of its loads."""
 
-    def event() -> None:
-        clock.pass_()
-        if choose.random() < events:
-            busy.act()
+    steps = 0
+    events = 0.7
 
-    before = world.lake.uris()
-    # Lots grow while they take less than five seconds.
-    status = _run(kind, world, table, clock, event, lambda: clock.pass_(6))
-    missing = {path for paths in world.lake.readable().values() for path in paths}
-    return Outcome(kind, status, missing, len(before - world.lake.uris()), len(busy.taken), clock.seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.kind = KINDS[seed % len(KINDS)]
+
+    def end(self) -> None:
+        clock = TableClock()
+        world: Any = ExpiringTables() if self.kind == "expiry" else SweptTables()
+        table = StoryTable.create(world.lake)
+        busy = _expiring(table, self.random) if self.kind == "expiry" else _with_orphans(world, table, self.random)
+
+        def event() -> None:
+            clock.pass_()
+            if self.random.random() < self.events:
+                busy.act()
+
+        before = world.lake.uris()
+        # Lots grow while they take less than five seconds.
+        status = _run(self.kind, world, table, clock, event, lambda: clock.pass_(6))
+        missing = {path for paths in world.lake.readable().values() for path in paths}
+        self.counts.update({f"{self.kind} {status}": 1, "deleted": len(before - world.lake.uris())})
+        self.counts["taken"] += len(busy.taken)
+        if missing or status not in DONE:
+            raise WrongOutcome(f"{self.kind} {status}, {sorted(missing)} are missing")
+
+
+class BusiestHistory(BusyHistory):
+    """The same with an event before each load."""
+
+    events = 1.0
 
 
 def _expiring(table: StoryTable, choose: random.Random) -> BusyTable:

@@ -9,7 +9,6 @@ ones that come back. What they name counts as well, and a sweep that finds such 
 as needless. There are views, commits in flight and lost ones, trimmed logs, and a table that commits late, as it says.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,12 +29,12 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from polaris_common.errors import DelegationError
+from tests.kit.explorer import Story, WrongOutcome
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import AT_ONCE, DAYS, SweptTables
 from tests.kit.stories.tables import DELETES, PathTable, StandInCatalog, StoryTable, identifier
 
-STEPS = 20
 _ATTEMPTS = 8
 _LAST = 3
 _OLD_ENOUGH = 0.7
@@ -58,29 +57,25 @@ class Unfinished:
     tries: int = 0
 
 
-class History:
+class History(Story):
     """A catalog with two tables, uncommitted files, and sweeps of the first that other acts interrupt at any call."""
 
+    steps = 20
+
     def __init__(self, seed: int) -> None:
-        self.choose = random.Random(seed)
+        super().__init__(seed)
         self.world = SweptTables()
         trimmed = {"write.metadata.previous-versions-max": "2"} if seed % 3 == 0 else {}
         self.tables = [self.world.table("t", **trimmed), self.world.table("u")]
         self.written: list[str] = []
         self.made = 0
-        self.deleted_live = 0
-        self.swept = 0
-        self.expired = 0
-        self.purged = 0
-        self.foreign = 0
-        self.needless = 0
+        self.wrong: list[str] = []
         self.elsewhere: dict[str, tuple[StoryTable, str]] = {}
         self.unfinished: list[Unfinished] = []
         self.uuids: set[str] = set()
         self.hidden: tuple[StoryTable, str] | None = None
         self.viewed: set[str] = set()
         self.staged: list[tuple[str, str, int]] = []
-        self.landed = 0
         self.is_patient = seed % 4 == 0
         self.late: dict[str, int] = {}
         self.by_name: set[str] = set()
@@ -88,21 +83,29 @@ class History:
 
     def act(self) -> None:
         """Do one thing that a writer does; a step of time may pass."""
-        self.choose.choice(_ACTS)(self)
+        act = self.random.choice(_ACTS)
+        self.told.append(act.__name__)
+        getattr(self, act.__name__)()
+
+    def check(self) -> None:
+        if gone := needed_and_gone(self):
+            self.wrong.append(f"{sorted(gone)} are gone and needed")
+        if self.wrong:
+            raise WrongOutcome("; ".join(self.wrong))
 
     def write(self) -> None:
         """Write a file that may be committed later, or never."""
         self.made += 1
-        folder = self.choose.choice(["data", "data/p=a b", "data/p=1", "metadata"])
+        folder = self.random.choice(["data", "data/p=a b", "data/p=1", "metadata"])
         self.written.append(self.world.orphan(f"s3://lake/wh/t/{folder}/w{self.made}.parquet"))
 
     def commit(self) -> None:
         """Commit a file that was written at any time and is still there, perhaps spelled another way."""
         there = sorted(set(self.written) & self.world.lake.uris())
         if there:
-            path = self.choose.choice(there)
-            spelled = self.choose.choice([path, path.replace("s3:", "s3a:"), path.replace(" ", "%20")])
-            self.choose.choice(self.tables).append(paths=[spelled], content=self.choose.choice([0, DELETES]))
+            path = self.random.choice(there)
+            spelled = self.random.choice([path, path.replace("s3:", "s3a:"), path.replace(" ", "%20")])
+            self.random.choice(self.tables).append(paths=[spelled], content=self.random.choice([0, DELETES]))
 
     def rewrite(self) -> None:
         """Write an object again under the key that it had."""
@@ -111,7 +114,7 @@ class History:
     def _rewritten(self, some: Sequence[str]) -> str | None:
         if not some:
             return None
-        return self.world.orphan(self.choose.choice(some), self.choose.choice([b"orphan", b"again"]))
+        return self.world.orphan(self.random.choice(some), self.random.choice([b"orphan", b"again"]))
 
     def new_table(self) -> None:
         self.made += 1
@@ -120,15 +123,15 @@ class History:
 
     def clone(self) -> None:
         """Register the first table under another name, or drop the clone."""
-        if self.world.lake.pointers.pop("clone", None) is None and self.choose.random() < 0.5:
+        if self.world.lake.pointers.pop("clone", None) is None and self.random.random() < 0.5:
             self.world.lake.pointers["clone"] = self.tables[0].pointer
 
     def unlist(self) -> None:
         """Write a table below or at the location that another catalog has, or none any more."""
         self.made += 1
-        kind = self.choose.choice([StoryTable, PathTable])
+        kind = self.random.choice([StoryTable, PathTable])
         name = f"x{self.made}"
-        folder = self.choose.choice([f"s3://lake/wh/t/{name}", f"s3://lake/wh/t/data/{name}", "s3://lake/wh/t"])
+        folder = self.random.choice([f"s3://lake/wh/t/{name}", f"s3://lake/wh/t/data/{name}", "s3://lake/wh/t"])
         folder = folder if kind is StoryTable else f"s3://lake/wh/t/{name}"
         table = kind.create(self.world.lake, name, folder=folder)
         table.append(1)
@@ -141,15 +144,15 @@ class History:
         names = sorted(one for one in self.elsewhere if not one.startswith("f"))
         if not names:
             return
-        name = self.choose.choice(names)
+        name = self.random.choice(names)
         table, pointer = self.elsewhere[name]
         self.world.lake.pointers[name] = pointer
         there = sorted(set(self.written) & self.world.lake.uris() - self.world.live())
-        if there and self.choose.random() < 0.5:
-            path = self.choose.choice(there)
+        if there and self.random.random() < 0.5:
+            path = self.random.choice(there)
             self.written.remove(path)
             table.append(paths=[path])
-        elif self.choose.random() < 0.3:
+        elif self.random.random() < 0.3:
             table.rewrite_manifests()
         else:
             table.append(1)
@@ -184,7 +187,7 @@ class History:
             table.append(1)
             self.uuids.add(str(table.document["table-uuid"]))
             self.hidden = (table, pointers.pop("hidden"))
-        elif self.choose.random() < 0.2:
+        elif self.random.random() < 0.2:
             pointers["hidden"] = self.hidden[1]
 
     def view(self) -> None:
@@ -192,7 +195,7 @@ class History:
         if self.world.places:
             self.world.places.clear()
             self.viewed.clear()
-        elif self.choose.random() < 0.3:
+        elif self.random.random() < 0.3:
             self.viewed.add(self.world.orphan(f"{_VIEW}/metadata/{self._name('0')}.gz.json"))
             self.world.places.append(Place("view", "ns.v", _VIEW))
 
@@ -207,10 +210,10 @@ class History:
     def land(self) -> None:
         """Finish a commit in flight if it is not lost: to another commit, or because it comes too late."""
         if self.staged:
-            before, after, at = self.staged.pop(self.choose.randrange(len(self.staged)))
+            before, after, at = self.staged.pop(self.random.randrange(len(self.staged)))
             if before == self.tables[0].pointer and self.world.lake.now_ms - at < _IN_FLIGHT:
                 self.world.lake.pointers["t"] = after
-                self.landed += 1
+                self.counts["landed"] += 1
 
     def write_late(self) -> None:
         """Have another table write a file at the location that it may commit within the age that it asks for."""
@@ -221,9 +224,9 @@ class History:
     def change(self) -> None:
         table = self.tables[0]
         live = table.live()
-        if live and self.choose.random() < 0.5:
+        if live and self.random.random() < 0.5:
             with suppress(KeyError):
-                table.delete(self.choose.choice(live))
+                table.delete(self.random.choice(live))
         else:
             table.rewrite_manifests()
 
@@ -232,22 +235,22 @@ class History:
         table = self.tables[0]
         loose = sorted(set(table.ids) - set(table.refs.values()))
         if loose:
-            table.remove_snapshots(self.choose.choice(loose))
+            table.remove_snapshots(self.random.choice(loose))
 
     def wait(self) -> None:
-        self.world.lake.pass_days(self.choose.choice([0.5, 1, 3.5]))
+        self.world.lake.pass_days(self.random.choice([0.5, 1, 3.5]))
 
     def sweep(self) -> None:
         """Run a sweep to its end, killed at some call, with acts in between; the model is asked at each delete."""
         world, name = self.world, self._name("sweep")
-        if self.choose.random() < _OLD_ENOUGH:
+        if self.random.random() < _OLD_ENOUGH:
             world.lake.pass_days(3.5)
         world.head = PlanHead()
-        limits = self.choose.choice([AT_ONCE, ApprovalLimits(max_share=0.3)])
+        limits = self.random.choice([AT_ONCE, ApprovalLimits(max_share=0.3)])
         for attempt in range(_ATTEMPTS):
-            kill = self.choose.randint(5, 120) if attempt < _ATTEMPTS - 1 else None
+            kill = self.random.randint(5, 120) if attempt < _ATTEMPTS - 1 else None
             ctx = world.context(self.tables[0], task_id=name, limits=limits, faults=Faults(kill_at=kill))
-            world.passes.late = self.choose.choice([0, 0, 1])
+            world.passes.late = self.random.choice([0, 0, 1])
             self._between(ctx)
             try:
                 result = remove_orphan_files(ctx)
@@ -259,20 +262,24 @@ class History:
                 if not error.retryable:
                     raise
                 continue
-            self.swept += result.files_deleted
+            self.counts["swept"] += result.files_deleted
+            self.counts["finished"] += result.status == "SWEPT"
             found = [one for finding in result.findings if finding.code == FOREIGN_TABLE for one in finding.sample]
-            self.foreign += bool(found)
-            self.needless += sum(one.partition(" ")[0] not in self.uuids for one in found)
+            self.counts["foreign"] += bool(found)
+            needless = [one for one in found if one.partition(" ")[0] not in self.uuids]
+            self.wrong += [f"a sweep found {one}, and no unlisted table is there" for one in needless]
             return
 
     def expire(self) -> None:
         """Have the service expire snapshots of the first table; it may die at any call, and is finished later."""
         table, name, head = self.tables[0], self._name("expiry"), PlanHead()
         world = ExpiringTables(lake=self.world.lake, plans=self.world.plans, head=head)
-        keep = Retention(older_than_ms=2**62, retain_last=self.choose.randint(1, 3))
+        keep = Retention(older_than_ms=2**62, retain_last=self.random.randint(1, 3))
 
         def run(faults: Faults) -> None:
-            self.expired += expire_snapshots(world.context(table, keep, task_id=name, faults=faults)).files_deleted
+            self.counts["expired"] += expire_snapshots(
+                world.context(table, keep, task_id=name, faults=faults)
+            ).files_deleted
 
         self._begin(Unfinished("expiry", table, head, run))
 
@@ -290,7 +297,7 @@ class History:
             attempt.faults = self.world.plans.faults = faults
             store = MemoryObjectStore(faults=faults)
             store.objects = self.world.lake.objects
-            self.purged += purge_table(
+            self.counts["purged"] += purge_table(
                 PurgeContext(
                     attempt=attempt,
                     identifier=identifier(table.name),
@@ -313,7 +320,7 @@ class History:
     def finish(self) -> None:
         """Let an unfinished task have its next attempt."""
         if self.unfinished:
-            self._try(self.choose.choice(self.unfinished))
+            self._try(self.random.choice(self.unfinished))
 
     def finish_all(self) -> None:
         """Let every unfinished task end; a table whose purge failed is dropped."""
@@ -330,7 +337,7 @@ class History:
 
     def _try(self, task: Unfinished) -> None:
         task.tries += 1
-        kill = None if task.tries >= _LAST else self.choose.choice([None, self.choose.randint(3, 60)])
+        kill = None if task.tries >= _LAST else self.random.choice([None, self.random.randint(3, 60)])
         before = self.world.lake.uris()
         try:
             task.run(Faults(kill_at=kill))
@@ -352,9 +359,9 @@ class History:
         """Have writers act while the sweep waits for the references, and the model checked around each delete."""
 
         def before() -> None:
-            if self.choose.random() < 0.5:
-                self.choose.choice(_QUICK)(self)
-            if self.choose.random() < 0.3:
+            if self.random.random() < 0.5:
+                self.random.choice(_QUICK)(self)
+            if self.random.random() < 0.3:
                 self.commit_elsewhere()
 
         self.world.passes.before = before
@@ -362,11 +369,11 @@ class History:
 
         def delete(bucket: str, listed):  # type: ignore[no-untyped-def]
             uris = [f"s3://{bucket}/{one.key}" for one in listed]
-            fresh = self._rewritten(uris) if self.choose.random() < 0.3 else None
+            fresh = self._rewritten(uris) if self.random.random() < 0.3 else None
             needed = self.world.live() | self.reach_elsewhere()
             there = needed & self.world.lake.uris() | ({fresh} if fresh else set())
             found = usual(bucket, listed)
-            self.deleted_live += len(there - self.world.lake.uris())
+            self.wrong += [f"a sweep deleted {one}, which is needed" for one in there - self.world.lake.uris()]
             return found
 
         ctx.store.delete_unchanged = delete
@@ -404,23 +411,6 @@ def _claims(task: Unfinished) -> Sequence[Claim]:
     if not segments:
         return [Claim(task.what, uuid, task.table.folder, None)] if task.what == "purge" else []
     return [Claim(task.what, uuid, task.table.folder, one) for one in segments]
-
-
-def play(seed: int) -> History:
-    """Play a history; raise AssertionError if a file that a table needs is deleted."""
-    history = History(seed)
-    for step in range(STEPS):
-        history.act()
-        assert history.deleted_live == 0, f"seed {seed}, step {step}: a sweep deleted what a table needs"
-        assert history.needless == 0, f"seed {seed}, step {step}: a foreign table was found where there is none"
-        gone = needed_and_gone(history)
-        assert not gone, f"seed {seed}, step {step}: {sorted(gone)} are gone and needed"
-    return history
-
-
-def check(seed: int) -> int:
-    """Play a history; return how many files its sweeps deleted."""
-    return play(seed).swept
 
 
 def needed_and_gone(history: History) -> set[str]:

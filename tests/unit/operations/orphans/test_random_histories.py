@@ -7,24 +7,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.faults.orphans.history import STEPS, History, check
+from tests.faults.orphans.history import History
+from tests.faults.orphans.run import EXPLORER
 
 
 @settings(max_examples=12)
 @given(st.integers(min_value=0, max_value=2**32))
 def test_no_history_costs_a_table_a_file(seed: int) -> None:
-    check(seed)
+    EXPLORER.total([seed])
 
 
 def test_sweeps_of_random_histories_delete_something() -> None:
-    assert any(check(seed) for seed in range(60))
+    assert any(EXPLORER.total([seed])["swept"] for seed in range(60))
 
 
 @pytest.mark.parametrize("seed", [3, 17, 101])
 def test_what_nobody_needs_is_gone_after_a_last_sweep(seed: int) -> None:
     """Liveness: with no clone and nothing in flight, a sweep leaves only what is named, hidden or young."""
     history = History(seed)
-    for _ in range(STEPS):
+    for _ in range(History.steps):
         history.act()
     world = history.world
     world.passes.before = lambda: None
