@@ -220,10 +220,10 @@ gateway-pyiceberg: need-java $(STAMP) ## Run pyiceberg's own tests of catalogs a
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.gateway.behaviors $(ARGS) || { status=$$?; [ $$status -eq 77 ] || exit $$status; }
 
 gateway-interleavings: $(STAMP) ## Interleave two callers with keys, another writer and accidents; no double effect, no wrong answer; SEEDS=10000
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.keys.interleaved $(SEEDS)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.keys.interleaved --seeds $(SEEDS) $(ARGS)
 
 gateway-stories: $(STAMP) ## Drop, repeat, restore, clone and kill in any order; no live file deleted, no key twice; SEEDS=1000
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.orders.stories $(SEEDS)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.orders.stories --seeds $(SEEDS) $(ARGS)
 
 gateway-matrix: $(STAMP) ## Drop tables with every fault at every call, keyed and not, replaced meanwhile and not; with POLARIS_URL on a real Polaris too; ARGS="--on polaris --part 1/4"
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.gateway.drop.matrix $(ARGS)

@@ -128,7 +128,7 @@ class Explorer:
 
     module: str
     story: type[Story]
-    line: Callable[[Counter[str]], str]
+    line: Callable[[Counter[str]], str] = lambda total: ", ".join(f"{total[name]} {name}" for name in sorted(total))
     mutations: Mapping[str, Callable[[], AbstractContextManager[object]]] = field(default_factory=dict)
     hash_seeds: int = 1
     seeds: int = 1_000
@@ -227,5 +227,6 @@ class Explorer:
         for message in block["messages"]:
             print_now(f"BAD {message}\n  (PYTHONHASHSEED={block['hash_seed']})")
         total.update({name: number for name, number in block.items() if name not in {"first", "hash_seed", "messages"}})
-        seconds = time.monotonic() - began
-        print_now(f"{total['histories']} histories, {total['bad']} wrong: {self.line(total)}; {seconds:.0f} s")
+        seconds, counted = time.monotonic() - began, total.copy()
+        histories, bad = counted.pop("histories"), counted.pop("bad", 0)
+        print_now(f"{histories} histories, {bad} wrong: {self.line(counted)}; {seconds:.0f} s")

@@ -12,13 +12,7 @@ from tests.faults.busy.world import DONE, KINDS, MUTATIONS, BusyHistory, play_ho
 from tests.kit.explorer import Explorer
 from tests.kit.printing import print_now
 
-EXPLORER = Explorer(
-    "tests.faults.busy.run",
-    BusyHistory,
-    lambda total: ", ".join(f"{number} {name}" for name, number in total.items() if name not in {"histories", "bad"}),
-    MUTATIONS,
-    seeds=2_000,
-)
+EXPLORER = Explorer("tests.faults.busy.run", BusyHistory, mutations=MUTATIONS, seeds=2_000)
 
 
 def main(arguments: Sequence[str]) -> int:

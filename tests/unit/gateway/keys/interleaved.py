@@ -1,13 +1,10 @@
 """Random stories of two callers with keys, another writer, and accidents, checked by what the catalog really did.
 
-python -m tests.unit.gateway.keys.interleaved 10000 [first seed]
+`make gateway-interleavings` plays 10,000.
 """
 
 import json
-import logging
-import random
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,22 +16,17 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.idempotency.mutations.reservation import RecordsUnavailable
 from delegation.storage.memory import Killed
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS
+from tests.kit.explorer import Explorer, Story, WrongOutcome
 from tests.unit.gateway.keys.mutations import SCHEMA, SELECT_2, VIEW_VERSION
 from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life
 
 TABLES: Final = ("a", "b")
-ROUNDS: Final = 6
-STEP: Final = 100
 ATTEMPTS: Final = 4
 FATES: Final = (
     *("none",) * 4, "lost answer", "lost answer", "lost request", "killed before", "killed after", "html after",
     "html before", "error after", "unavailable", "unauthorized", "repeated behind",
 )  # fmt: skip
 HTML: Final = CatalogAnswer(503, (("Content-Type", "text/html"),), b"<html></html>")
-
-
-class WrongAnswer(AssertionError):
-    """The gateway answered a caller what is not so."""
 
 
 @dataclass
@@ -62,12 +54,16 @@ class Asked:
 class FatefulUpstream:
     """The catalog as one gateway process meets it; the mutation has a fate, and reads may fail."""
 
-    story: "Story"
+    story: "KeyedStory"
     asked: Asked
     fate: str
     life: Life
+    drawn: str = field(init=False)
     is_turned_away: bool = False
     """The catalog refused the token before anything was done: the answer of this call, whatever another one does."""
+
+    def __post_init__(self) -> None:
+        self.drawn = self.fate
 
     def send(self, request: CatalogRequest, *, timeout: float) -> CatalogAnswer:
         """See Upstream.send."""
@@ -110,42 +106,44 @@ class FatefulUpstream:
         raise Killed
 
 
-class Story:
-    """One seed."""
+class KeyedStory(Story):
+    """One seed; an event is a round of requests."""
+
+    steps = 6
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.world = KeyedCatalog()
+        self.close = self.world.close  # type: ignore[method-assign]
         self.catalog = self.world.upstream
         flags = dict.fromkeys((ALLOW_OVERLAP, ALLOW_UNSTRUCTURED), "true") | {PURGE_VIEWS: "false"}
         self.world.catalog.warehouse.replace_properties(flags)
         self.numbers = iter(range(1, 1_000_000))
         self.files: dict[str, str] = {}
         self.all_asked: list[Asked] = []
+        self.open: list[Asked] = []
         self.depth = 0
 
-    def run(self) -> Counter[str]:
-        """Play the story; return how often what was heard. Raises WrongAnswer."""
-        try:
-            self.direct("POST", "namespaces", {"namespace": ["ns"], "properties": {"p": "0"}})
-            for name in TABLES:
-                self.create(name)
-                self.appended(name)
-                self.appended(name)
-            self.direct("POST", "namespaces/ns/views", self.view())
-            open_: list[Asked] = []
-            for _ in range(ROUNDS):
-                open_ += [asked for _ in range(2) if (asked := self.asks()) is not None]
-                self.random.shuffle(open_)
-                for asked in open_:
-                    self.disturb()
-                    self.tell(asked)
-                open_ = [each for each in open_ if not each.is_over and len(each.heard) < ATTEMPTS]
-            for asked in open_:
-                self.tell(asked)
-            return Counter(f"{each.name} {each.heard[-1] if each.heard else 'nothing'}" for each in self.all_asked)
-        finally:
-            self.world.close()
+    def begin(self) -> None:
+        self.direct("POST", "namespaces", {"namespace": ["ns"], "properties": {"p": "0"}})
+        for name in TABLES:
+            self.create(name)
+            self.appended(name)
+            self.appended(name)
+        self.direct("POST", "namespaces/ns/views", self.view())
+
+    def act(self) -> None:
+        self.open += [asked for _ in range(2) if (asked := self.asks()) is not None]
+        self.random.shuffle(self.open)
+        for asked in self.open:
+            self.disturb()
+            self.tell(asked)
+        self.open = [each for each in self.open if not each.is_over and len(each.heard) < ATTEMPTS]
+
+    def end(self) -> None:
+        for asked in self.open:
+            self.tell(asked)
+        self.counts.update(f"{each.name} {each.heard[-1] if each.heard else 'nothing'}" for each in self.all_asked)
 
     # what the two callers ask
 
@@ -396,7 +394,8 @@ class Story:
             self.depth -= 1
         if answer is not None:
             asked.heard.append(answer.status)
-            self.check(asked, answer, is_turned_away=upstream.is_turned_away)
+            self.told.append(f"{'  ' * self.depth}{asked.name} {asked.request.path}: {upstream.drawn}, {answer.status}")
+            self.judge(asked, answer, is_turned_away=upstream.is_turned_away)
 
     def other_call(self) -> None:
         """Another caller's request, or the same one again, at this very moment."""
@@ -414,22 +413,22 @@ class Story:
     def store_fails(self) -> None:
         raise RecordsUnavailable("away")
 
-    def check(self, asked: Asked, answer: CatalogAnswer, *, is_turned_away: bool) -> None:
-        """Raise WrongAnswer for a second effect, and for an answer that is not so."""
+    def judge(self, asked: Asked, answer: CatalogAnswer, *, is_turned_away: bool) -> None:
+        """Raise WrongOutcome for a second effect, and for an answer that is not so."""
         what = (
             f"{asked.name}: {answer.status} {answer.body[:300]!r}, applied {asked.applied} times, heard {asked.heard}"
         )
         if asked.applied > 1:
-            raise WrongAnswer(f"a double effect: {what}")
+            raise WrongOutcome(f"a double effect: {what}")
         if answer.is_success and asked.applied == 0 and not asked.is_repeatable:
-            raise WrongAnswer(f"a success of nothing: {what}")
+            raise WrongOutcome(f"a success of nothing: {what}")
         if denies(answer.status) and asked.applied and not (is_turned_away and answer.status == 401):
-            raise WrongAnswer(f"a refusal of what was applied: {what}")
+            raise WrongOutcome(f"a refusal of what was applied: {what}")
         if answer.is_success and asked.removed is not None:
             uuid, snapshots = asked.removed
             live = {each["snapshot-id"] for found in self.everywhere(uuid) for each in found["snapshots"]}
             if live & snapshots:
-                raise WrongAnswer(f"the client deletes files of live snapshots: {what}")
+                raise WrongOutcome(f"the client deletes files of live snapshots: {what}")
 
     # reading
 
@@ -460,24 +459,7 @@ class Story:
         return {"name": "v", "schema": SCHEMA, "view-version": {**VIEW_VERSION, "representations": text}}
 
 
-def play(seeds: range) -> Counter[str]:
-    """Play stories; raise WrongAnswer with the seed of the first one that goes wrong."""
-    heard: Counter[str] = Counter()
-    for seed in seeds:
-        try:
-            heard += Story(seed).run()
-        except WrongAnswer as error:
-            raise WrongAnswer(f"seed {seed}: {error}") from error
-    return heard
-
+EXPLORER = Explorer("tests.unit.gateway.keys.interleaved", KeyedStory)
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    number, first = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    counted: Counter[str] = Counter()
-    for at in range(first, first + number, STEP):
-        counted += play(range(at, min(at + STEP, first + number)))
-        print(f"{min(at + STEP, first + number) - first} of {number} stories", file=sys.stderr, flush=True)  # noqa: T201
-    for line, times in sorted(counted.items()):
-        print(f"{times:7d}  {line}")  # noqa: T201
-    print(f"{number} stories, {counted.total()} mutations: no double effect, no wrong answer")  # noqa: T201
+    sys.exit(EXPLORER.main(sys.argv[1:]))

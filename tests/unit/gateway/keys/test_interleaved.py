@@ -3,8 +3,7 @@
 `make test THOROUGH=1` plays 500 stories, `make gateway-interleavings` 10,000.
 """
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,19 +11,13 @@ from delegation.gateway.keys import calls
 from delegation.gateway.keys.rules import commits, rule, tables
 from delegation.gateway.keys.rules.rule import NOT_APPLIED, Applied, NotApplied
 from tests.effort import THOROUGH
-from tests.unit.gateway.keys.interleaved import WrongAnswer, play
+from tests.kit.explorer import WrongOutcome
+from tests.unit.gateway.keys.interleaved import EXPLORER
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Thousands of warnings would be kept for the report."""
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
-
-
+@pytest.mark.usefixtures("quiet")
 def test_no_interleaving_has_a_double_effect_or_a_wrong_answer() -> None:
-    heard = play(range(500 if THOROUGH else 40))
+    heard = EXPLORER.total(range(500 if THOROUGH else 40))
     done = {line.rpartition(" ")[0] for line in heard if line.rpartition(" ")[2] in {"200", "204"}}
     assert len(done) == 17  # every kind of mutation
     ended = {line.rpartition(" ")[2] for line in heard}
@@ -65,20 +58,22 @@ def believes_first_refusals(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls.KeyedCall, "_despite_refusal", lambda _call, made, _attempt: made)
 
 
+# The seed to begin with: when these were chosen, it noticed the fault.
 @pytest.mark.parametrize(
-    "break_",
+    ("break_", "first"),
     [
-        takes_absence_for_proof,
-        takes_what_is_not_shown_for_proof,
-        believes_every_answer,
-        compares_no_numbers,
-        takes_drops_for_done,
-        believes_first_refusals,
+        (takes_absence_for_proof, 7),
+        (takes_what_is_not_shown_for_proof, 2),
+        (believes_every_answer, 2),
+        (compares_no_numbers, 1),
+        (takes_drops_for_done, 3),
+        (believes_first_refusals, 13),
     ],
 )
+@pytest.mark.usefixtures("quiet")
 def test_the_stories_notice_a_gateway_that_guesses(
-    break_: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    break_: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_(monkeypatch)
-    with pytest.raises(WrongAnswer):
-        play(range(400))
+    with pytest.raises(WrongOutcome):
+        EXPLORER.total(range(first, 400))

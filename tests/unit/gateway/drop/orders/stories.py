@@ -1,12 +1,9 @@
 """Random stories of drops with purge: a caller, its duplicates, owners who restore, other users, kills, lost answers.
 
-    python -m tests.unit.gateway.drop.orders.stories 1000 [first seed]
-
 Checked by what a person sees: every table that has a name is whole, what was restored is there, what nobody dropped
 keeps its files, and one key drops one table.
 """
 
-import logging
 import random
 import sys
 from collections import Counter
@@ -26,19 +23,15 @@ from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from polaris_common.errors import DelegationError
+from tests.kit.explorer import Explorer, Story, WrongOutcome
 from tests.unit.gateway.drop.test_keys import with_keys
 from tests.unit.gateway.drop.test_owners import Owner
 from tests.unit.gateway.drop.world import HIDDEN, DropWorld
 
 NAMES: Final = ("orders", "returns")
 OTHERS: Final = ("orders_again", "elsewhere")
-ACTS: Final = 22
 LIFETIME: Final = timedelta(minutes=30)
 _FILES_ARE_DELETED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
-
-
-class WrongOutcome(AssertionError):
-    """A live file was deleted, or one key had two effects."""
 
 
 class Interrupted(Faults):
@@ -57,6 +50,18 @@ class Interrupted(Faults):
             yield
 
 
+@contextmanager
+def ids_of(seed: int) -> Iterator[None]:
+    """Make every id and pause of the seed, because names with ids decide orders."""
+    random.seed(seed)  # pauses between attempts
+    ids = random.Random(seed)
+    with (
+        patch("uuid.uuid4", lambda: UUID(int=ids.getrandbits(128), version=4)),
+        patch("secrets.token_hex", lambda length: ids.randbytes(length).hex()),
+    ):
+        yield
+
+
 @dataclass
 class Asked:
     """A drop that a caller sends until it has a final answer."""
@@ -69,13 +74,17 @@ class Asked:
     heard: int | None = None
 
 
-class Story:
-    """One seed."""
+class DropStory(Story):
+    """One seed; `make gateway-stories` plays 1,000."""
+
+    steps = 22
+    surroundings = staticmethod(ids_of)
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.grace = self.random.choice(["0", "1h", "7d"])
         self.world = DropWorld(grace=self.grace)
+        self.close = self.world.close  # type: ignore[method-assign]
         flags = (ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
         self.world.catalog.warehouse.replace_properties(dict.fromkeys(flags, "true"))
         self.keys = MemoryReservationStore()
@@ -89,27 +98,19 @@ class Story:
         self.remains: set[str] = set()
         """Tables that were given a name again by hand after files of theirs were deleted."""
         self.depth = 0
-        self.heard: Counter[str] = Counter()
-        self.played: list[str] = []
 
-    def run(self) -> Counter[str]:
-        """Play the story and check it after each act; raises WrongOutcome."""
-        try:
-            self.restart()
-            for name in NAMES:
-                self.make(name)
-            for _ in range(ACTS):
-                self.act()
-                self.check()
-            self.restart()
-            for _ in range(3):
-                self.world.clock.advance(timedelta(days=4))
-                self.world.settle()
-                self.check()
-            self.check_keys()
-            return self.heard
-        finally:
-            self.world.close()
+    def begin(self) -> None:
+        self.restart()
+        for name in NAMES:
+            self.make(name)
+
+    def end(self) -> None:
+        self.restart()
+        for _ in range(3):
+            self.world.clock.advance(timedelta(days=4))
+            self.world.settle()
+            self.check()
+        self.check_keys()
 
     def restart(self, faults: Faults | None = None) -> None:
         """Begin new processes."""
@@ -127,7 +128,7 @@ class Story:
         if self.depth:
             choices += [self.swapped, self.swapped, self.restore, self.work, self.cloned]
         chosen = self.random.choice(choices)
-        self.played.append(f"{'  ' * self.depth}{chosen.__name__}")
+        self.told.append(f"{'  ' * self.depth}{chosen.__name__}")
         chosen()
 
     def process(self, work: Callable[[], object]) -> object:
@@ -142,11 +143,11 @@ class Story:
         try:
             return work()
         except Killed:
-            self.played[-1] += " (killed)"
+            self.told[-1] += " (killed)"
             self.world.clock.advance(timedelta(seconds=20))
             return None
         except DelegationError as error:
-            self.played[-1] += f" ({error.code})"
+            self.told[-1] += f" ({error.code})"
             return error
         finally:
             self.world.requests.lose = lose
@@ -207,8 +208,8 @@ class Story:
         if answered is None or isinstance(answered, DelegationError):
             return
         asked.heard = answered.status  # type: ignore[attr-defined]
-        self.heard[f"drop {asked.heard}"] += 1
-        self.played[-1] += f" {asked} {getattr(answered, 'code', '')}"
+        self.counts[f"drop {asked.heard}"] += 1
+        self.told[-1] += f" {asked} {getattr(answered, 'code', '')}"
 
     def restore(self) -> None:
         """An owner restores one of its tables, under its name or another."""
@@ -221,8 +222,8 @@ class Story:
         if not isinstance(answered, tuple):
             return
         status, body = answered
-        self.heard[f"restore {status}"] += 1
-        self.played[-1] += f" {record.name} {status} {body.get('error', {}).get('message', '')[:120]}"
+        self.counts[f"restore {status}"] += 1
+        self.told[-1] += f" {record.name} {status} {body.get('error', {}).get('message', '')[:120]}"
 
     def run_now(self) -> None:
         records = self.records()
@@ -298,12 +299,12 @@ class Story:
             try:
                 location, uuid = self._loaded("ns", entry["name"])
             except httpx.HTTPStatusError as error:
-                raise self.wrong(f"{entry['name']} does not load: {error.response.text}") from error
+                raise WrongOutcome(f"{entry['name']} does not load: {error.response.text}") from error
             if (missing := self.reached[location] - there) and uuid not in self.remains:
-                raise self.wrong(f"{entry['name']} lacks {sorted(missing)}")
+                raise WrongOutcome(f"{entry['name']} lacks {sorted(missing)}")
         for location, files in self.reached.items():
             if self.uuid_of[location] not in self.targeted and not files <= there:
-                raise self.wrong(f"nobody dropped {self.uuid_of[location]}, and it lacks {sorted(files - there)}")
+                raise WrongOutcome(f"nobody dropped {self.uuid_of[location]}, and it lacks {sorted(files - there)}")
 
     def check_keys(self) -> None:
         """Raise WrongOutcome if two tables were purged for one key."""
@@ -312,10 +313,7 @@ class Story:
             if record.scope is not None and record.state in _FILES_ARE_DELETED:
                 purged[record.scope] += 1
         if any(number > 1 for number in purged.values()):
-            raise self.wrong(f"one key purged twice: {purged}")
-
-    def wrong(self, what: str) -> WrongOutcome:
-        return WrongOutcome("\n".join([what, *self.played]))
+            raise WrongOutcome(f"one key purged twice: {purged}")
 
     def make(self, name: str) -> None:
         before = self.world.data()
@@ -353,34 +351,7 @@ def refusals_ignored() -> Iterator[None]:
         return
 
 
-@contextmanager
-def ids_of(seed: int) -> Iterator[None]:
-    """Make every id and pause of the seed, because names with ids decide orders."""
-    random.seed(seed)  # pauses between attempts
-    ids = random.Random(seed)
-    with (
-        patch("uuid.uuid4", lambda: UUID(int=ids.getrandbits(128), version=4)),
-        patch("secrets.token_hex", lambda length: ids.randbytes(length).hex()),
-    ):
-        yield
-
-
-def play(seeds: range) -> Counter[str]:
-    """Play stories; raise WrongOutcome with the seed of the first one that goes wrong."""
-    heard: Counter[str] = Counter()
-    for seed in seeds:
-        try:
-            with ids_of(seed):
-                heard += Story(seed).run()
-        except WrongOutcome as error:
-            raise WrongOutcome(f"seed {seed}: {error}") from error
-    return heard
-
+EXPLORER = Explorer("tests.unit.gateway.drop.orders.stories", DropStory)
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    counted = play(range(first, first + int(sys.argv[1])))
-    for line, number in sorted(counted.items()):
-        print(f"{number:7d}  {line}")  # noqa: T201
-    print(f"{sys.argv[1]} stories: no live file deleted, no key twice")  # noqa: T201
+    sys.exit(EXPLORER.main(sys.argv[1:]))

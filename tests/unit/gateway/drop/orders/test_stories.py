@@ -1,29 +1,22 @@
 """Drops, duplicates, restores, clones and kills in any order: no live file is deleted, and no key drops two tables.
 
-`python -m tests.unit.gateway.drop.orders.stories 1000` plays more of them.
+`make gateway-stories` plays more of them.
 """
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from delegation.gateway.drop import behavior, sequence
 from delegation.gateway.drop.tombstones import Tombstone
 from tests.effort import examples
-from tests.unit.gateway.drop.orders.stories import WrongOutcome, play
+from tests.kit.explorer import WrongOutcome
+from tests.unit.gateway.drop.orders.stories import EXPLORER
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Thousands of warnings would be kept for the report."""
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
-
-
+@pytest.mark.usefixtures("quiet")
 def test_no_order_of_events_deletes_a_live_file_or_drops_two_tables_for_one_key() -> None:
-    heard = play(range(examples(100)))
+    heard = EXPLORER.total(range(examples(100)))
     assert {line for line in heard if line.startswith("drop")} >= {"drop 204", "drop 404", "drop 503"}
     assert {line for line in heard if line.startswith("restore")} >= {"restore 200", "restore 409"}
 
@@ -50,8 +43,9 @@ def forgets_whom_a_key_chose(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sequence._Drop, "earlier_of_key", lambda _self, _key: None)
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(
-    ("break_", "first"), [(forgets_the_heir, 0), (purges_whatever_it_moved, 100), (forgets_whom_a_key_chose, 520)]
+    ("break_", "first"), [(forgets_the_heir, 9), (purges_whatever_it_moved, 123), (forgets_whom_a_key_chose, 531)]
 )
 def test_the_stories_notice_a_service_that_guesses(
     break_: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
@@ -59,4 +53,4 @@ def test_the_stories_notice_a_service_that_guesses(
     """From the seed `first` on, so that the test is short."""
     break_(monkeypatch)
     with pytest.raises(WrongOutcome):
-        play(range(first, first + 100))
+        EXPLORER.total(range(first, first + 100))

@@ -67,7 +67,7 @@ def no_tag_taken_away() -> Iterator[None]:
         yield
 
 
-EXPLORER = Explorer(__name__, TaggedHistory, str, {"kept": no_tag_taken_away})
+EXPLORER = Explorer(__name__, TaggedHistory, mutations={"kept": no_tag_taken_away})
 
 
 @pytest.mark.parametrize("few", [0, 20])
