@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
+import typer
 from pydantic import SecretStr
 
 from delegation.edge.trust.tokens import public_key
@@ -18,38 +19,70 @@ from infra.environment.context import default_properties
 from infra.local.errors import CannotStartError
 from infra.local.given_polaris import GivenPolaris, GivenPrincipal
 
-DEFAULT_REALM = "POLARIS"
+
+def _option(text: str, *flag: str, **settings: Any) -> Any:
+    return typer.Option(*flag, show_default=False, help=text, **settings)
+
+
+def _secret(text: str, variable: str) -> Any:
+    return _option(text, envvar=variable, parser=SecretStr, metavar="TEXT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """Options of `delegation local up`, whose help describes them; every part is started unless one is given.
+    """The options of `delegation local up`; every part is started unless one is given.
 
     - `state_dir`: only one stack can use a folder at a time.
-    - `polaris_realm`: the service's own too. `polaris_public_key`: without it the gateway honours no keys.
-    - `properties`: those that differ from cdk.json (Delegation Service proposal, "Task Retry").
+    - `polaris_public_key`: without it the gateway honours no keys of a given Polaris.
     """
 
-    state_dir: Path = Path(".local")
-    port: int = 0
-    polaris_url: str | None = None
-    polaris_client_id: str | None = None
-    polaris_client_secret: SecretStr | None = None
-    polaris_service_client_id: str | None = None
-    polaris_service_client_secret: SecretStr | None = None
-    polaris_scope: str = DEFAULT_SCOPE
-    polaris_service_scope: str | None = None
-    polaris_realm: str = DEFAULT_REALM
-    warehouse: str = "lake"
-    catalog: Literal["memory", "persistence"] = "memory"
-    s3_endpoint: str | None = None
-    dynamodb_endpoint: str | None = None
-    versioned: bool = False
-    inline_max_files: int | None = None
-    gateway: bool = False
-    polaris_public_key: Path | None = None
-    sweep_seconds: float = 60.0
+    polaris_url: Annotated[
+        str | None, _option("URL of a real Polaris (…/api/catalog), used instead of the stand-in.")
+    ] = None
+    polaris_client_id: Annotated[str | None, _option("Client id of a principal there that owns the tables.")] = None
+    polaris_client_secret: Annotated[
+        SecretStr | None, _secret("Client secret of that principal.", "DELEGATION_POLARIS_CLIENT_SECRET")
+    ] = None
+    polaris_service_client_id: Annotated[
+        str | None, _option("Client id of the service's principal there; the owner's by default.")
+    ] = None
+    polaris_service_client_secret: Annotated[
+        SecretStr | None,
+        _secret("Client secret of the service's principal.", "DELEGATION_POLARIS_SERVICE_CLIENT_SECRET"),
+    ] = None
+    polaris_scope: Annotated[str, typer.Option(help="Scope of the principals' tokens.")] = DEFAULT_SCOPE
+    polaris_service_scope: Annotated[str | None, _option("Scope of the service's tokens, if it is another.")] = None
+    polaris_realm: Annotated[str, typer.Option(help="Realm, there and of the service.")] = "POLARIS"
+    warehouse: Annotated[str, typer.Option(help="The catalog's name in Polaris.")] = "lake"
+    catalog: Annotated[
+        Literal["memory", "persistence"],
+        typer.Option(
+            help="Where the stand-in of Polaris keeps its catalog: in memory, or in the NoSQL persistence "
+            "(docs/persistence.md)."
+        ),
+    ] = "memory"
+    s3_endpoint: Annotated[
+        str | None, _option("S3 endpoint to use instead of the stack's; keys from the AWS variables.")
+    ] = None
+    dynamodb_endpoint: Annotated[
+        str | None, _option("DynamoDB endpoint instead of the stack's; keys from the AWS variables.")
+    ] = None
+    port: Annotated[int, typer.Option(help="Port of the HTTPS front; 0 picks a free one.", min=0, max=65535)] = 0
+    state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local")
+    versioned: Annotated[
+        bool,
+        typer.Option("--versioned", help="Have the tables' bucket keep versions: what is deleted can be restored."),
+    ] = False
+    inline_max_files: Annotated[int | None, _option("Spark purges the tables with more files than this.", min=0)] = None
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="Start the gateway in front of the catalog, too (docs/gateway-rule.md).")
+    ] = False
+    polaris_public_key: Annotated[
+        Path | None, _option("PEM file that verifies the tokens of a real Polaris, for --gateway.")
+    ] = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    """Those that differ from cdk.json (Delegation Service proposal, "Task Retry")."""
+    sweep_seconds: Annotated[float, typer.Option(help="Seconds between two runs of the sweeper.", min=1)] = 60
 
     def __post_init__(self) -> None:
         polaris = (self.polaris_url, self.polaris_client_id, self.polaris_client_secret)
