@@ -1,9 +1,9 @@
 """Validation of request bodies; no error quotes a value of the request."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from delegation.edge.document import path_of
@@ -13,6 +13,7 @@ from delegation.tasks.submission.form import RequestForm
 from delegation.wire.requests import OPERATIONS
 
 _MAX_ERRORS_SHOWN: Final = 20
+B = TypeVar("B", bound=BaseModel)
 
 
 def read_payload(
@@ -33,6 +34,14 @@ def read_payload(
     parameters = body.operation_parameters
     named = parameters.model_copy(update={"properties": form.options.canonical(parameters.properties)})
     return form, body.model_copy(update={"operation_parameters": named})
+
+
+def read_model(document: Mapping[str, Any], model: type[B]) -> B:
+    """Return the parameters of a request; raises BadRequest."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise bad_request(error, model) from None
 
 
 def _operation_of(document: Mapping[str, Any]) -> str:

@@ -9,36 +9,8 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS, problem_of
-from delegation.edge.api.endpoints import (
-    APPROVE,
-    CANCEL,
-    CONFIG,
-    DESCRIPTION,
-    DISMISS_TOMBSTONE,
-    ENDPOINTS,
-    ESTIMATE,
-    EXECUTE,
-    HEALTH,
-    LIST,
-    PAGE,
-    PAUSE,
-    PAUSES,
-    PLACE,
-    PURGE_TOMBSTONE,
-    RECEIPT,
-    RESEND,
-    RESTORE_TOMBSTONE,
-    RESUME,
-    RETRY,
-    STATUS,
-    SUBMIT,
-    TOMBSTONE,
-    TOMBSTONES,
-    VERSIONS,
-    Endpoint,
-    caller_of,
-    check_request_id,
-)
+from delegation.edge.api import endpoints
+from delegation.edge.api.endpoints import ENDPOINTS, Endpoint, caller_of, check_request_id
 from delegation.edge.api.release import VERSION
 from delegation.edge.api.routes import ApiResponse, Dependencies, Event, Routes
 from delegation.edge.errors import MethodNotAllowed, route_not_found
@@ -69,18 +41,18 @@ class Description:
 
     def openapi(self, event: Event) -> ApiResponse:
         """Return the OpenAPI document as JSON; it equals docs/openapi.yaml."""
-        return self._file(event, DESCRIPTION, "openapi.json")
+        return self._file(event, endpoints.DESCRIPTION, "openapi.json")
 
     def page(self, event: Event) -> ApiResponse:
         """Return the page, in which every error code has an anchor (`type` of an ErrorResponse)."""
-        found = self._file(event, PAGE, "docs.html")
+        found = self._file(event, endpoints.PAGE, "docs.html")
         return ApiResponse(found.status, found.body, _HTML)
 
     def _file(self, event: Event, endpoint: Endpoint, name: str) -> ApiResponse:
         check_request_id(event)
         body = resources.files("delegation.edge.api").joinpath(name).read_bytes()
         self.telemetry.served(endpoint.operation, 200)
-        return ApiResponse(200, body, {})
+        return ApiResponse(200, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +75,7 @@ class HealthCheck:
             body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": found, "paused": self._paused()}
             body["maintenance"] = self.deps.maintenance()
         answer = 200 if status == "up" else 503
-        self.telemetry.served(HEALTH.operation, answer)
+        self.telemetry.served(endpoints.HEALTH.operation, answer)
         return ApiResponse(answer, render_json(body), {} if status == "up" else {"Retry-After": "5"})
 
     def _paused(self) -> list[Mapping[str, Any]]:
@@ -174,30 +146,30 @@ def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, O
     health = HealthCheck(deps, telemetry)
     description = Description(telemetry)
     return {
-        EXECUTE: lambda event, context, _id: routes.execute(event, context),
-        SUBMIT: lambda event, context, _id: routes.submit(event, context),
-        LIST: lambda event, _context, _id: _lists(deps, telemetry).tasks(event),
-        TOMBSTONES: lambda event, _context, _id: _tombstones(deps, telemetry).list(event),
-        PAUSES: lambda event, _context, _id: _pausing(deps, telemetry).shown(event),
-        PAUSE: lambda event, _context, _id: _pausing(deps, telemetry).pause(event),
-        RESUME: lambda event, _context, _id: _pausing(deps, telemetry).resume(event),
-        CONFIG: lambda event, _context, _id: routes.config(event),
-        HEALTH: lambda event, _context, _id: health.health(event),
-        DESCRIPTION: lambda event, _context, _id: description.openapi(event),
-        PAGE: lambda event, _context, _id: description.page(event),
-        STATUS: lambda event, _context, found: routes.status(event, found),
-        VERSIONS: lambda event, _context, found: _management(deps, telemetry).versions(event, found),
-        RECEIPT: lambda event, _context, found: _management(deps, telemetry).receipt(event, found),
-        ESTIMATE: lambda event, _context, found: _management(deps, telemetry).estimate(event, found),
-        PLACE: lambda event, _context, found: _management(deps, telemetry).place(event, found),
-        CANCEL: lambda event, _context, found: _management(deps, telemetry).cancel(event, found),
-        RETRY: lambda event, _context, found: _management(deps, telemetry).retry(event, found),
-        RESEND: lambda event, _context, found: _management(deps, telemetry).resend(event, found),
-        APPROVE: lambda event, _context, found: _management(deps, telemetry).approve(event, found),
-        TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).show(event, found),
-        RESTORE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).restore(event, found),
-        PURGE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).purge(event, found),
-        DISMISS_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).dismiss(event, found),
+        endpoints.EXECUTE: lambda event, context, _id: routes.execute(event, context),
+        endpoints.SUBMIT: lambda event, context, _id: routes.submit(event, context),
+        endpoints.LIST: lambda event, _context, _id: _lists(deps, telemetry).tasks(event),
+        endpoints.TOMBSTONES: lambda event, _context, _id: _tombstones(deps, telemetry).list(event),
+        endpoints.PAUSES: lambda event, _context, _id: _pausing(deps, telemetry).shown(event),
+        endpoints.PAUSE: lambda event, _context, _id: _pausing(deps, telemetry).pause(event),
+        endpoints.RESUME: lambda event, _context, _id: _pausing(deps, telemetry).resume(event),
+        endpoints.CONFIG: lambda event, _context, _id: routes.config(event),
+        endpoints.HEALTH: lambda event, _context, _id: health.health(event),
+        endpoints.DESCRIPTION: lambda event, _context, _id: description.openapi(event),
+        endpoints.PAGE: lambda event, _context, _id: description.page(event),
+        endpoints.STATUS: lambda event, _context, found: routes.status(event, found),
+        endpoints.VERSIONS: lambda event, _context, found: _management(deps, telemetry).versions(event, found),
+        endpoints.RECEIPT: lambda event, _context, found: _management(deps, telemetry).receipt(event, found),
+        endpoints.ESTIMATE: lambda event, _context, found: _management(deps, telemetry).estimate(event, found),
+        endpoints.PLACE: lambda event, _context, found: _management(deps, telemetry).place(event, found),
+        endpoints.CANCEL: lambda event, _context, found: _management(deps, telemetry).cancel(event, found),
+        endpoints.RETRY: lambda event, _context, found: _management(deps, telemetry).retry(event, found),
+        endpoints.RESEND: lambda event, _context, found: _management(deps, telemetry).resend(event, found),
+        endpoints.APPROVE: lambda event, _context, found: _management(deps, telemetry).approve(event, found),
+        endpoints.TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).show(event, found),
+        endpoints.RESTORE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).restore(event, found),
+        endpoints.PURGE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).purge(event, found),
+        endpoints.DISMISS_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).dismiss(event, found),
     }
 
 

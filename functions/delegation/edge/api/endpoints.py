@@ -25,65 +25,47 @@ class Endpoint:
     has_body: bool = True
 
 
-EXECUTE: Final = Endpoint(
+_DECLARED: Final[list[Endpoint]] = []
+
+
+def _endpoint(*about: Any, **settings: Any) -> Endpoint:
+    _DECLARED.append(Endpoint(*about, **settings))
+    return _DECLARED[-1]
+
+
+EXECUTE: Final = _endpoint(
     "executeSynchronousTask", "POST", "/v1/tasks/execute/synchronous", Permission.SUBMIT, query=()
 )
-SUBMIT: Final = Endpoint("submitTask", "POST", "/v1/tasks", Permission.SUBMIT, query=("dry-run",))
-LIST: Final = Endpoint("listTasks", "GET", "/v1/tasks")
-STATUS: Final = Endpoint("getTask", "GET", "/v1/tasks/{taskId}")
-VERSIONS: Final = Endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versions")
-RECEIPT: Final = Endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
-ESTIMATE: Final = Endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimate")
-PLACE: Final = Endpoint("getTaskPlace", "GET", "/v1/tasks/{taskId}/place")
-CANCEL: Final = Endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
-RETRY: Final = Endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE, query=())
-RESEND: Final = Endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
-APPROVE: Final = Endpoint("approvePlan", "POST", "/v1/tasks/{taskId}/approve", Permission.MANAGE, query=())
-TOMBSTONES: Final = Endpoint("listTombstones", "GET", "/v1/tombstones")
-TOMBSTONE: Final = Endpoint("getTombstone", "GET", "/v1/tombstones/{tombstoneId}")
-RESTORE_TOMBSTONE: Final = Endpoint(
+SUBMIT: Final = _endpoint("submitTask", "POST", "/v1/tasks", Permission.SUBMIT, query=("dry-run",))
+LIST: Final = _endpoint("listTasks", "GET", "/v1/tasks")
+STATUS: Final = _endpoint("getTask", "GET", "/v1/tasks/{taskId}")
+VERSIONS: Final = _endpoint("listTaskVersions", "GET", "/v1/tasks/{taskId}/versions")
+RECEIPT: Final = _endpoint("getTaskReceipt", "GET", "/v1/tasks/{taskId}/receipt")
+ESTIMATE: Final = _endpoint("getTaskEstimate", "GET", "/v1/tasks/{taskId}/estimate")
+PLACE: Final = _endpoint("getTaskPlace", "GET", "/v1/tasks/{taskId}/place")
+CANCEL: Final = _endpoint("cancelTask", "POST", "/v1/tasks/{taskId}/cancel", Permission.MANAGE)
+RETRY: Final = _endpoint("retryTask", "POST", "/v1/tasks/{taskId}/retry", Permission.MANAGE, query=())
+RESEND: Final = _endpoint("resendNotifications", "POST", "/v1/tasks/{taskId}/notifications/resend", Permission.MANAGE)
+APPROVE: Final = _endpoint("approvePlan", "POST", "/v1/tasks/{taskId}/approve", Permission.MANAGE, query=())
+TOMBSTONES: Final = _endpoint("listTombstones", "GET", "/v1/tombstones")
+TOMBSTONE: Final = _endpoint("getTombstone", "GET", "/v1/tombstones/{tombstoneId}")
+RESTORE_TOMBSTONE: Final = _endpoint(
     "restoreTombstone", "POST", "/v1/tombstones/{tombstoneId}/restore", Permission.MANAGE
 )
-PURGE_TOMBSTONE: Final = Endpoint(
+PURGE_TOMBSTONE: Final = _endpoint(
     "purgeTombstone", "POST", "/v1/tombstones/{tombstoneId}/purge", Permission.MANAGE, query=(), has_body=False
 )
-DISMISS_TOMBSTONE: Final = Endpoint(
+DISMISS_TOMBSTONE: Final = _endpoint(
     "dismissTombstone", "POST", "/v1/tombstones/{tombstoneId}/dismiss", Permission.MANAGE, query=(), has_body=False
 )
-PAUSES: Final = Endpoint("listPauses", "GET", "/v1/pause")
-PAUSE: Final = Endpoint("pauseTasks", "POST", "/v1/pause", Permission.MANAGE)
-RESUME: Final = Endpoint("resumeTasks", "POST", "/v1/resume", Permission.MANAGE, query=())
-CONFIG: Final = Endpoint("getConfig", "GET", "/v1/config")
-HEALTH: Final = Endpoint("getHealth", "GET", "/v1/health", None)
-DESCRIPTION: Final = Endpoint("getDescription", "GET", "/openapi.json", None)
-PAGE: Final = Endpoint("getDocumentation", "GET", "/docs", None)
-ENDPOINTS: Final = (
-    EXECUTE,
-    SUBMIT,
-    LIST,
-    STATUS,
-    VERSIONS,
-    RECEIPT,
-    ESTIMATE,
-    PLACE,
-    CANCEL,
-    RETRY,
-    RESEND,
-    APPROVE,
-    TOMBSTONES,
-    TOMBSTONE,
-    RESTORE_TOMBSTONE,
-    PURGE_TOMBSTONE,
-    DISMISS_TOMBSTONE,
-    PAUSES,
-    PAUSE,
-    RESUME,
-    CONFIG,
-    HEALTH,
-    DESCRIPTION,
-    PAGE,
-)
-
+PAUSES: Final = _endpoint("listPauses", "GET", "/v1/pause")
+PAUSE: Final = _endpoint("pauseTasks", "POST", "/v1/pause", Permission.MANAGE)
+RESUME: Final = _endpoint("resumeTasks", "POST", "/v1/resume", Permission.MANAGE, query=())
+CONFIG: Final = _endpoint("getConfig", "GET", "/v1/config")
+HEALTH: Final = _endpoint("getHealth", "GET", "/v1/health", None)
+DESCRIPTION: Final = _endpoint("getDescription", "GET", "/openapi.json", None)
+PAGE: Final = _endpoint("getDocumentation", "GET", "/docs", None)
+ENDPOINTS: Final = tuple(_DECLARED)
 
 _LONGEST_NAME: Final = 64
 _NO_BODY: Final = frozenset({"", "{}", "null"})

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.edge.api.endpoints import LIST, admitted
-from delegation.edge.api.routes import ApiResponse, Dependencies, Event
+from delegation.edge.api.routes import ApiResponse, Dependencies, Event, served
 from delegation.edge.errors import BadRequest
 from delegation.edge.outlook import outlook_of
 from delegation.edge.telemetry import Telemetry
@@ -126,8 +126,7 @@ class Lists:
         found = page_of(self.deps.tasks.reads, selection, before=page.after, size=page.size)
         body = _body(found, self.deps.clock(), self.deps.types)
         cursor = body.pop("cursor")
-        self.telemetry.served(LIST.operation, 200)
-        return ApiResponse(200, render_json({**body, "next_page_token": cursor and page.token(cursor)}), {})
+        return served(self.telemetry, LIST, {**body, "next_page_token": cursor and page.token(cursor)})
 
 
 def selected(query: Mapping[str, str], now: datetime) -> Selection:

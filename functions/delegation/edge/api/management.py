@@ -1,11 +1,10 @@
 """What operators do with a task, or with all at once: cancel, retry, approve, read receipts, pause and resume."""
 
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import Any, Final
 
 from delegation.edge.answers import problem_of
 from delegation.edge.api import lists
@@ -25,16 +24,15 @@ from delegation.edge.api.endpoints import (
     Endpoint,
     admitted,
 )
-from delegation.edge.api.routes import ApiResponse, Dependencies, Event, key_of, record_of, require_json, task_id_of
-from delegation.edge.document import read_body
+from delegation.edge.api.routes import ApiResponse, Dependencies, Event, body_of, key_of, record_of, served, task_id_of
 from delegation.edge.errors import EdgeError
-from delegation.edge.requests import bad_request
+from delegation.edge.requests import B, read_model
 from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.idempotency.canonical import Scope, payload_hashes, unread_body
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Mutations, Performed
+from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Performed
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
@@ -47,61 +45,54 @@ from delegation.wire.tasks import shown
 from polaris_common.errors import DelegationError
 
 _ROWS: Final = 100
+_ID_IN_PATH: Final = re.compile(r"\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedChange:
-    """A request to change a task; `body` is its text, which the operation itself does not read. `change` makes the
-    change and returns the task. `did` gets the first observed status and a later or the current version, and returns
-    whether that shows the change."""
+class Change:
+    """A requested change under an idempotency key. `document` is what a repeat must equal, `resource` the id in the
+    path. `make` makes the change and returns the answer's body. After an unknown outcome it is made again, unless
+    `verify` proves by what was observed before that it was made."""
 
-    caller: str
-    realm: str
+    caller: Admitted
     endpoint: Endpoint
-    task_id: str
     key: str
-    body: str
-    change: Callable[[], Task]
-    did: Callable[[str, Task], bool]
+    document: Mapping[str, Any]
+    make: Callable[[], bytes]
+    resource: str = ""
+    observe: Callable[[], str | None] = lambda: None
+    verify: Callable[[MutationAttempt], MutationAnswer | None] = lambda _attempt: None
+    keeps_refusals: bool = True
 
 
-def once(mutations: Mutations, reads: TaskReads, request: KeyedChange) -> Performed:
+def once(deps: Dependencies, change: Change) -> Performed:
     """Make the change once for its key, or return the stored answer. Raises KeyConflict, MutationInProgress, the errors
     of the stores, and the refusal of a change that is made now; it is stored for the repeats."""
     refusals: list[DelegationError] = []
 
     def run(_attempt: MutationAttempt) -> MutationAnswer:
         try:
-            return _recorded(reads, request.change())
+            return MutationAnswer(200, change.make())
         except DelegationError as error:
             problem = problem_of(error)
-            if problem.status >= 500:
+            if problem.status >= 500 or not change.keeps_refusals:
                 raise
             refusals.append(error)
             return MutationAnswer(problem.status, problem.body)
 
-    performed = mutations.perform(
+    path = _ID_IN_PATH.sub(change.resource, change.endpoint.path)
+    performed = deps.mutations().perform(
         Mutation(
-            scope=Scope(
-                request.caller,
-                request.realm,
-                request.endpoint.method,
-                request.endpoint.path.replace("{taskId}", request.task_id),
-                request.key,
-            ),
-            payload_hash=payload_hashes(unread_body(request.body)),
+            scope=Scope(change.caller.client_id, deps.realm, change.endpoint.method, path, change.key),
+            payload_hash=payload_hashes(change.document),
             run=run,
-            verify=lambda attempt: _verified(reads, request, attempt),
-            observe=lambda: _observed(reads, request.task_id),
+            verify=change.verify,
+            observe=change.observe,
         )
     )
     if refusals and performed.how is AnswerSource.EXECUTED:
         raise refusals[-1]
     return performed
-
-
-def _recorded(reads: TaskReads, task: Task) -> MutationAnswer:
-    return MutationAnswer(200, render_json(record_of(reads, task)))
 
 
 def _observed(reads: TaskReads, task_id: str) -> str | None:
@@ -112,16 +103,19 @@ def _observed(reads: TaskReads, task_id: str) -> str | None:
     return f"{task.version} {task.status}"
 
 
-def _verified(reads: TaskReads, request: KeyedChange, attempt: MutationAttempt) -> MutationAnswer | None:
+def _verified(
+    reads: TaskReads, task_id: str, did: Callable[[str, Task], bool], attempt: MutationAttempt
+) -> MutationAnswer | None:
     """Return the answer if a version after the observed one, or the present one, shows the change."""
     if attempt.before is None:
         return None
     version, _, status = attempt.before.partition(" ")
-    head = reads.get(request.task_id)
-    rows = reads.versions(request.task_id, after=int(version), limit=_ROWS)
+    head = reads.get(task_id)
+    rows = reads.versions(task_id, after=int(version), limit=_ROWS)
     for row in (*rows, head):
-        if request.did(status, row):
-            return _recorded(reads, head if head.version == row.version else row)
+        if did(status, row):
+            shows = head if head.version == row.version else row
+            return MutationAnswer(200, render_json(record_of(reads, shows)))
     return None
 
 
@@ -150,7 +144,7 @@ class Management:
         more = len(rows) > len(versions)
         last = rows[len(versions) - 1].version if versions else after
         body = {"versions": versions, "next_page_token": page.token(str(last)) if more else None}
-        return self._served(VERSIONS, found, body)
+        return served(self.telemetry, VERSIONS, body, found)
 
     def receipt(self, event: Event, task_id: str) -> ApiResponse:
         """Return the receipt of a purge that ended; raises EdgeError (RECEIPT_NOT_FOUND)."""
@@ -165,7 +159,7 @@ class Management:
                 task_id=task.task_id,
             )
         self.telemetry.served(RECEIPT.operation, 200, task_id=task.task_id)
-        return ApiResponse(200, found, {})
+        return ApiResponse(200, found)
 
     def estimate(self, event: Event, task_id: str) -> ApiResponse:
         """Return what the execution of a task's plan takes, and what is left of it; raises EdgeError."""
@@ -181,7 +175,9 @@ class Management:
             )
         from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
 
-        return self._served(ESTIMATE, task.task_id, estimate_of(task, found, self.deps.clock(), self.deps.types))
+        return served(
+            self.telemetry, ESTIMATE, estimate_of(task, found, self.deps.clock(), self.deps.types), task.task_id
+        )
 
     def place(self, event: Event, task_id: str) -> ApiResponse:
         """Return for what a task waits: its lane, its place in it, and what keeps the lane from starting its next."""
@@ -190,7 +186,7 @@ class Management:
         waiting = self.deps.waiting(task)
         lane, place, reasons = (None, None, ()) if waiting is None else (waiting.lane, waiting.place, waiting.reasons)
         body = {"task_id": task.task_id, "waits": waiting is not None, "lane": lane, "place": place}
-        return self._served(PLACE, task.task_id, {**body, "reasons": list(reasons)})
+        return served(self.telemetry, PLACE, {**body, "reasons": list(reasons)}, task.task_id)
 
     def cancel(self, event: Event, task_id: str) -> ApiResponse:
         """Cancel a task; a repeat returns the cancelled task. Raises EdgeError for one that ended otherwise."""
@@ -244,12 +240,7 @@ class Management:
         caller = admitted(event, APPROVE)
         key_of(event, self.deps)
         found = task_id_of(task_id)
-        require_json(event)
-        document = read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
-        try:
-            wanted = PlanApproval.model_validate(document)
-        except ValidationError as error:
-            raise bad_request(error, PlanApproval) from None
+        wanted = read_model(body_of(event), PlanApproval)
         is_operator = Permission.APPROVE in caller.permissions
 
         def approve() -> Task:
@@ -267,22 +258,27 @@ class Management:
         change: Callable[[], Task],
         did: Callable[[str, Task], bool],
     ) -> ApiResponse:
-        """Change a task, at most once if the request has an idempotency key, and return it."""
-        key = key_of(event, self.deps)
+        """Change a task, at most once if the request has an idempotency key, and return it. `did` gets the first
+        observed status and a later or the current version, and returns whether that shows the change."""
+        key, reads = key_of(event, self.deps), self.deps.tasks.reads
         if key is None:
-            return self._served(endpoint, task_id, record_of(self.deps.tasks.reads, change()))
-
-        request = KeyedChange(
-            caller.client_id, self.deps.realm, endpoint, task_id, key, event.get("body") or "", change, did
+            return served(self.telemetry, endpoint, record_of(reads, change()), task_id)
+        performed = once(
+            self.deps,
+            Change(
+                caller,
+                endpoint,
+                key,
+                unread_body(event.get("body") or ""),
+                lambda: render_json(record_of(reads, change())),
+                task_id,
+                observe=lambda: _observed(reads, task_id),
+                verify=lambda attempt: _verified(reads, task_id, did, attempt),
+            ),
         )
-        performed = once(self.deps.mutations(), self.deps.tasks.reads, request)
         answer = SubmissionAnswer(performed.answer.status, performed.answer.body, task_id, performed.how)
         self.telemetry.answered(endpoint.operation, answer)
-        return ApiResponse(answer.status, answer.body, {})
-
-    def _served(self, endpoint: Endpoint, task_id: str, body: Mapping[str, Any]) -> ApiResponse:
-        self.telemetry.served(endpoint.operation, 200, task_id=task_id)
-        return ApiResponse(200, render_json(body), {})
+        return ApiResponse(answer.status, answer.body)
 
 
 def _named(caller: Admitted) -> Caller:
@@ -303,9 +299,6 @@ def _shows_retry(before: str, after: Task) -> bool:
     return before == Status.FAILURE and after.status is Status.SUBMITTED
 
 
-B = TypeVar("B", bound=BaseModel)
-
-
 @dataclass(frozen=True, slots=True)
 class Pausing:
     """The operations on pauses; each may be repeated, and with an idempotency key changes something at most once."""
@@ -315,16 +308,16 @@ class Pausing:
 
     def shown(self, event: Event) -> ApiResponse:
         admitted(event, PAUSES)
-        return self._served(PAUSES, self.deps.pauses().shown())
+        return served(self.telemetry, PAUSES, _body(self.deps.pauses().shown()))
 
     def pause(self, event: Event) -> ApiResponse:
         """Pause a scope in the caller's name; raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
         caller = admitted(event, PAUSE)
 
         def pause(wanted: PauseRequest) -> PauseRecord:
-            by = Caller(client_id=caller.client_id, subject=caller.subject)
-            mode = PauseMode(wanted.mode)
-            return self.deps.pauses().pause(self._scope(wanted), by=by, reason=wanted.reason, mode=mode)
+            return self.deps.pauses().pause(
+                self._scope(wanted), by=_named(caller), reason=wanted.reason, mode=PauseMode(wanted.mode)
+            )
 
         return self._changed(event, PAUSE, caller, PauseRequest, pause)
 
@@ -339,49 +332,21 @@ class Pausing:
         self, event: Event, endpoint: Endpoint, caller: Admitted, model: type[B], change: Callable[[B], PauseRecord]
     ) -> ApiResponse:
         """Make a change, at most once for its key; one whose outcome is unknown is made again, with the same effect."""
-        key = key_of(event, self.deps)
-        document = _document(event)
-        wanted = _read(document, model)
+        key, document = key_of(event, self.deps), body_of(event)
+        wanted = read_model(document, model)
         if key is None:
-            return self._served(endpoint, change(wanted))
-        from delegation.idempotency.canonical import Scope, payload_hashes  # noqa: PLC0415 - only a key needs it
-        from delegation.idempotency.mutations.answer import MutationAnswer  # noqa: PLC0415
-        from delegation.idempotency.mutations.service import Mutation  # noqa: PLC0415
-
-        performed = self.deps.mutations().perform(
-            Mutation(
-                scope=Scope(caller.client_id, self.deps.realm, endpoint.method, endpoint.path, key),
-                payload_hash=payload_hashes(document),
-                run=lambda _attempt: MutationAnswer(200, _body(change(wanted))),
-                verify=lambda _attempt: None,
-                observe=lambda: None,
-            )
+            return served(self.telemetry, endpoint, _body(change(wanted)))
+        asked = Change(
+            caller, endpoint, key, document, lambda: render_json(_body(change(wanted))), keeps_refusals=False
         )
-        self.telemetry.served(endpoint.operation, performed.answer.status)
-        return ApiResponse(performed.answer.status, performed.answer.body, {})
+        answer = once(self.deps, asked).answer
+        self.telemetry.served(endpoint.operation, answer.status)
+        return ApiResponse(answer.status, answer.body)
 
     def _scope(self, wanted: ResumeRequest) -> PauseScope:
         realm = self.deps.realm if wanted.scope == "realm" else None
         return PauseScope(realm=realm, table=wanted.table)
 
-    def _served(self, endpoint: Endpoint, record: PauseRecord) -> ApiResponse:
-        self.telemetry.served(endpoint.operation, 200)
-        return ApiResponse(200, _body(record), {})
 
-
-def _body(record: PauseRecord) -> bytes:
-    return render_json({"pauses": [one.document() for one in record.pauses]})
-
-
-def _document(event: Event) -> Mapping[str, Any]:
-    """Return the body of a request; raises what `read_body` and `require_json` raise."""
-    require_json(event)
-    return read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
-
-
-def _read(document: Mapping[str, Any], model: type[B]) -> B:
-    """Return the parameters of a request; raises BadRequest."""
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        raise bad_request(error, model) from None
+def _body(record: PauseRecord) -> Mapping[str, Any]:
+    return {"pauses": [one.document() for one in record.pauses]}

@@ -1,7 +1,7 @@
 """The API's resources: each operation validates the event, calls the service and returns the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
@@ -13,7 +13,7 @@ from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SU
 from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
 from delegation.edge.requests import read_payload
-from delegation.edge.submission import Submission, SubmissionAnswer
+from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.identifiers import TableIdentifier
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from delegation.wire.tables import PlanApproval
 
 Event = Mapping[str, Any]
-
-
-class Submitter(Protocol):
-    """Accepts tasks; implemented by Submissions."""
-
-    def submit(self, submission: Submission) -> SubmissionAnswer:
-        """Accept a task for background processing."""
-
-    def execute(
-        self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
-    ) -> SubmissionAnswer:
-        """Accept a task and answer with its outcome."""
 
 
 class ApprovesPlans(Protocol):
@@ -150,7 +138,7 @@ class Dependencies:
     policies. `approve` records a caller's approval of a task's plan, and returns the task.
     """
 
-    submissions: Submitter
+    submissions: Submissions
     tasks: TaskService
     realm: str
     idempotency_lifetime: timedelta | None
@@ -174,7 +162,15 @@ class ApiResponse:
 
     status: int
     body: bytes
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def served(
+    telemetry: Telemetry, endpoint: Endpoint, body: Mapping[str, Any], task_id: str | None = None
+) -> ApiResponse:
+    """Return the answer to a read, and record it."""
+    telemetry.served(endpoint.operation, 200, task_id=task_id)
+    return ApiResponse(200, render_json(body))
 
 
 GATEWAY_WAITS_SECONDS: Final = 29
@@ -211,15 +207,9 @@ class Routes:
         """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
         caller = admitted(event, STATUS)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
-        self.telemetry.served(STATUS.operation, 200, task_id=task.task_id)
         holder = task.lease.owner if Permission.MANAGE in caller.permissions else None
-        return ApiResponse(
-            200,
-            render_json(
-                record_of(self.deps.tasks.reads, task, self.deps.clock(), types=self.deps.types, holder=holder)
-            ),
-            {},
-        )
+        record = record_of(self.deps.tasks.reads, task, self.deps.clock(), types=self.deps.types, holder=holder)
+        return served(self.telemetry, STATUS, record, task.task_id)
 
     def config(self, event: Event) -> ApiResponse:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
@@ -230,8 +220,7 @@ class Routes:
             **_advertised(self.deps.idempotency_lifetime),
             "endpoints": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS],
         }
-        self.telemetry.served(CONFIG.operation, 200)
-        return ApiResponse(200, render_json(body), {})
+        return served(self.telemetry, CONFIG, body)
 
     def _submission(
         self, event: Event, endpoint: Endpoint, *, identity_only: bool, dry_run: bool = False
@@ -304,6 +293,12 @@ def _received_at(event: Event, now: datetime) -> datetime:
         return now
     age_seconds = now.timestamp() - epoch_ms / 1000
     return now - timedelta(seconds=age_seconds) if 0 <= age_seconds < GATEWAY_WAITS_SECONDS else now
+
+
+def body_of(event: Event) -> Document:
+    """Return a request's body; raises what `require_json` and `read_body` raise."""
+    require_json(event)
+    return read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
 
 
 def require_json(event: Event) -> None:
