@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delegation.gateway.errors import GatewayError
+from delegation.gateway.errors import INTERNAL, GatewayError
 from delegation.gateway.messages import CatalogAnswer
 from delegation.idempotency.mutations.answer import json_bytes
 from polaris_common.errors import DelegationError
@@ -40,7 +40,7 @@ def answer_of(error: DelegationError, *, is_repeatable: bool = False) -> Catalog
     known = (error.status, error.kind) if isinstance(error, GatewayError) else _BY_CODE.get(error.code)
     if known is None:
         message = "the gateway failed unexpectedly; search its log for this request's id"
-        return error_answer(500, _UNKNOWN if is_repeatable else GatewayError.kind, message)
+        return error_answer(500, _UNKNOWN if is_repeatable else INTERNAL, message)
     status, kind = known
     headers = [_RETRY] if status in {409, 429, 503} or error.code == "request_in_progress" else []
     if status == 503 and is_repeatable:

@@ -1,16 +1,16 @@
 """The gateway: answers requests to the catalog, each by its route."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from delegation.gateway.answers import answer_of
-from delegation.gateway.callers import CallerVerifier, GatewayCaller
+from delegation.gateway.callers import GatewayCaller, TokenCallers
 from delegation.gateway.catalogs import KnownCatalogs, advertised, readable
 from delegation.gateway.errors import body_too_large, key_not_kept, purge_not_offered
 from delegation.gateway.forwarding import Forwarder, refuse_loop
-from delegation.gateway.keys.service import key_of
+from delegation.gateway.keys.service import CatalogMutations, key_of
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import (
     DEFAULT_PATHS,
@@ -27,6 +27,9 @@ from delegation.gateway.routing import (
 from delegation.identifiers import TableIdentifier
 from polaris_common.errors import DelegationError
 
+if TYPE_CHECKING:
+    from delegation.gateway.drop.owners import OwnersTombstones
+
 logger = logging.getLogger(__name__)
 LARGEST_BODY: Final = 4_400_000
 """Bytes: an event of a Lambda has at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas"), and Base64 lengthens."""
@@ -36,28 +39,6 @@ class PurgingDrops(Protocol):
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
         """Answer `DELETE` of a table with `purgeRequested`. Raises DelegationErrors, which become Iceberg's
         ErrorModel."""
-
-
-class TombstonesOfCallers(Protocol):
-    """Lists and restores what a caller dropped; raises errors of this service."""
-
-    def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer: ...
-
-    def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer: ...
-
-
-class MutationsByKey(Protocol):
-    """Performs mutations at most once for their keys."""
-
-    @property
-    def lifetime(self) -> timedelta:
-        """How long a key is remembered; it is advertised."""
-
-    def perform(self, request: CatalogRequest, caller: GatewayCaller, mutation: KeyedMutation) -> CatalogAnswer:
-        """Perform or replay a mutation; raises errors of this service."""
-
-    def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:
-        """Return the refusal of a request for which nothing was done; raises if an earlier call may have done it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +53,16 @@ class GatewayRules:
 class Gateway:
     """Answers requests to the catalog; each part may be None. Without `keys` no Idempotency-Key is honored (it needs
     verified callers), without `drops` nothing is purged, without `catalogs` no catalog's existence is checked, without
-    `tombstones` callers cannot restore."""
+    `tombstones` callers cannot restore. `drops` and `tombstones` are called by the requests that need them."""
 
     def __init__(
         self,
         forwarder: Forwarder,
-        callers: CallerVerifier,
+        callers: TokenCallers,
         *,
-        keys: MutationsByKey | None = None,
-        drops: PurgingDrops | None = None,
-        tombstones: TombstonesOfCallers | None = None,
+        keys: CatalogMutations | None = None,
+        drops: Callable[[], PurgingDrops] | None = None,
+        tombstones: "Callable[[], OwnersTombstones] | None" = None,
         catalogs: KnownCatalogs | None = None,
         rules: GatewayRules | None = None,
     ) -> None:
@@ -114,9 +95,9 @@ class Gateway:
                 lifetime = None if self._keys is None else self._keys.lifetime
                 return advertised(self._forwarder.forward(readable(request)), lifetime)
             case OwnTombstones(None) if self._tombstones is not None:
-                return self._tombstones.list(request, self._callers.caller(request))
+                return self._tombstones().list(request, self._callers.caller(request))
             case OwnTombstones(str(found)) if self._tombstones is not None:
-                return self._tombstones.restore(request, self._callers.caller(request), found)
+                return self._tombstones().restore(request, self._callers.caller(request), found)
             case DropWithPurge() as drop:
                 return self._purge(request, drop)
             case UnknownMutation() if self._keys is not None:
@@ -132,7 +113,7 @@ class Gateway:
             # What makes records and files of its own begins only for a catalog that exists.
             refused = None if self._catalogs is None else self._catalogs.refusal(request, drop.target, caller.realm)
             if refused is None:
-                return self._drops.drop(request, caller, drop.identifier)
+                return self._drops().drop(request, caller, drop.identifier)
             return refused if self._keys is None else self._keys.refusal(request, caller, refused)
         if self._rules.refuses_purges:
             raise purge_not_offered()

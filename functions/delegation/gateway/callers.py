@@ -3,10 +3,10 @@
 import base64
 import json
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.edge.errors import Unauthorized
-from delegation.edge.trust.tokens import Principal
+from delegation.edge.trust.tokens import Principal, TokenVerifier
 from delegation.gateway.errors import GatewayError
 from delegation.gateway.messages import CatalogRequest
 
@@ -29,27 +29,16 @@ class GatewayCaller:
     claimed: str | None = None
 
 
-class CallerVerifier(Protocol):
-    def caller(self, request: CatalogRequest) -> GatewayCaller:
-        """Return the caller; its principal is None if the token proves none. Raises KeysUnavailable, and GatewayError
-        (HEADER_REPEATED) for two tokens or realms."""
-
-
-class BearerTokens(Protocol):
-    """Verifies bearer tokens; `edge.trust.tokens.TokenVerifier` is one."""
-
-    def verify(self, authorization: str | None) -> Principal:
-        """Return whom an Authorization header proves; raises Unauthorized and KeysUnavailable."""
-
-
 class TokenCallers:
     """Callers by their tokens: `sub` (Polaris' principal name), else `client_id`; without `tokens` none is verified."""
 
-    def __init__(self, tokens: BearerTokens | None, *, realm_header: str = REALM_HEADER) -> None:
+    def __init__(self, tokens: TokenVerifier | None, *, realm_header: str = REALM_HEADER) -> None:
         self._tokens = tokens
         self._realm_header = realm_header
 
     def caller(self, request: CatalogRequest) -> GatewayCaller:
+        """Return the caller; its principal is None if the token proves none. Raises KeysUnavailable, and GatewayError
+        (HEADER_REPEATED) for two tokens or realms."""
         authorization, realm = (_only(request, name) for name in ("Authorization", self._realm_header))
         verified = self._verified(authorization)
         if verified is None:
@@ -98,6 +87,5 @@ def _only(request: CatalogRequest, name: str) -> str | None:
             f"{name}: is given {len(given)} times, and servers differ in which one counts; nothing was done. Send one",
             code="HEADER_REPEATED",
             status=400,
-            kind="BadRequestException",
         )
     return given[0] if given else None

@@ -1,13 +1,12 @@
 """Which catalogs exist and which of them keep keys: requests for no known catalog make no record."""
 
-import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from delegation.gateway.answers import json_answer
+from delegation.gateway.answers import error_answer, json_answer
 from delegation.gateway.errors import CatalogOutcomeUnknown
 from delegation.gateway.forwarding import Forwarder, without
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
@@ -47,7 +46,8 @@ class KnownCatalogs:
                 self._known.popitem(last=False)
             return None
         if answer.status == 200:
-            return CatalogAnswer(404, (("Content-Type", "application/json"),), _unknown(target.catalog))
+            message = f"the catalog's configuration has another prefix than {target.catalog}; nothing was done"
+            return error_answer(404, "NotFoundException", message)
         if answer.status in {401, 403, 419}:
             return None  # the catalog refuses the request itself
         raise CatalogOutcomeUnknown(
@@ -67,22 +67,13 @@ class KnownCatalogs:
 
 def _has_prefix(answer: CatalogAnswer, catalog: str) -> bool:
     """Whether a configuration leads to the catalog: it names its prefix, or none."""
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return False
-    overrides = document.get("overrides") if isinstance(document, dict) else None
+    overrides = (answer.document or {}).get("overrides")
     return isinstance(overrides, dict) and overrides.get("prefix", catalog) == catalog
 
 
 def _keeps_keys(answer: CatalogAnswer) -> bool:
     """Whether a configuration that was read has Iceberg's `idempotency-key-lifetime`."""
-    return isinstance(json.loads(answer.body).get("idempotency-key-lifetime"), str)
-
-
-def _unknown(catalog: str) -> bytes:
-    message = f"the catalog's configuration has another prefix than {catalog}; nothing was done"
-    return json.dumps({"error": {"message": message, "type": "NotFoundException", "code": 404}}).encode()
+    return isinstance((answer.document or {}).get(LIFETIME), str)
 
 
 SUPPORTED: Final = "idempotency-key-supported"
@@ -100,7 +91,8 @@ def readable(request: CatalogRequest) -> CatalogRequest:
 def advertised(answer: CatalogAnswer, lifetime: timedelta | None) -> CatalogAnswer:
     """Return the catalog's configuration with both forms of the key lifetime; without `lifetime` keys are not honored.
     The catalog's own settings stay, and so does an answer that is no CatalogConfig."""
-    document = _document(answer)
+    is_readable = answer.status == 200 and answer.header("Content-Encoding") in {None, "", "identity"}
+    document = answer.document if is_readable else None
     if document is None:
         return answer
     given = document.get("properties")
@@ -119,13 +111,3 @@ def duration_text(duration: timedelta) -> str:
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     parts = [f"{number}{unit}" for number, unit in ((hours, "H"), (minutes, "M"), (rest, "S")) if number]
     return "PT" + ("".join(parts) or "0S")
-
-
-def _document(answer: CatalogAnswer) -> dict[str, Any] | None:
-    if answer.status != 200 or answer.header("Content-Encoding") not in {None, "", "identity"}:
-        return None
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None

@@ -1,14 +1,28 @@
+from collections.abc import Mapping
+from typing import Final
+
 from delegation.idempotency.mutations.reservation import NothingDone
 from polaris_common.errors import DelegationError
 
+INTERNAL: Final = "InternalServerError"
+_KINDS: Final[Mapping[int, str]] = {
+    400: "BadRequestException",
+    403: "ForbiddenException",
+    404: "NotFoundException",
+    409: "ConflictException",
+    503: "ServiceUnavailableException",
+    504: "CommitStateUnknownException",
+}
+
 
 class GatewayError(DelegationError):
-    """An error with the status and `type` of its answer in Iceberg's ErrorModel. Clients take 500 and 504 after a
-    commit as an unknown outcome and keep its files; after most other statuses they delete them."""
+    """An error with the status and `type` of its answer in Iceberg's ErrorModel; most statuses have one type. Clients
+    take 500 and 504 after a commit as an unknown outcome and keep its files; after most other statuses they delete
+    them."""
 
     code = "GATEWAY_ERROR"
     status: int = 500
-    kind: str = "InternalServerError"
+    kind: str = ""
 
     def __init__(
         self,
@@ -20,7 +34,8 @@ class GatewayError(DelegationError):
     ) -> None:
         super().__init__(*args, code=code, retryable=retryable)
         self.status = status or type(self).status
-        self.kind = kind or type(self).kind
+        own = type(self).kind if status is None else ""
+        self.kind = kind or own or _KINDS.get(self.status, INTERNAL)
 
 
 class CatalogUnavailable(GatewayError):
@@ -28,7 +43,6 @@ class CatalogUnavailable(GatewayError):
 
     code = "CATALOG_UNAVAILABLE"
     status = 503
-    kind = "ServiceUnavailableException"
     retryable = True
 
 
@@ -37,7 +51,6 @@ class CatalogOutcomeUnknown(GatewayError):
 
     code = "CATALOG_OUTCOME_UNKNOWN"
     status = 504
-    kind = "CommitStateUnknownException"
     retryable = True
 
 
@@ -46,7 +59,6 @@ class UnsafePath(GatewayError):
 
     code = "UNSAFE_PATH"
     status = 400
-    kind = "BadRequestException"
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the path of the request has {what}, encoded or not; nothing was done. Send it without")
@@ -57,7 +69,6 @@ class UnsafeName(GatewayError):
 
     code = "UNSAFE_NAME"
     status = 400
-    kind = "BadRequestException"
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -71,7 +82,6 @@ class NotTheCatalog(GatewayError):
 
     code = "NOT_THE_CATALOG"
     status = 404
-    kind = "NotFoundException"
 
 
 def body_too_large(size: int, limit: int) -> GatewayError:
@@ -90,7 +100,6 @@ def body_too_deep() -> GatewayError:
         "that conforms to the Iceberg REST Catalog API",
         code="BODY_TOO_DEEP",
         status=400,
-        kind="BadRequestException",
     )
 
 
@@ -150,7 +159,6 @@ class OutOfTime(GatewayError):
 
     code = "OUT_OF_TIME"
     status = 504
-    kind = "CommitStateUnknownException"
     retryable = True
 
     def __init__(self) -> None:

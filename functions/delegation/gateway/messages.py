@@ -1,7 +1,8 @@
 """Requests and answers of the Iceberg REST API as bytes, forwarded unchanged, and the seam to the catalog."""
 
+import json
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 Headers = tuple[tuple[str, str], ...]
 """Names and values in the order received; a name may occur more than once, in any case."""
@@ -36,6 +37,15 @@ class CatalogAnswer:
     @property
     def is_success(self) -> bool:
         return 200 <= self.status < 300
+
+    @property
+    def document(self) -> dict[str, Any] | None:
+        """The body's JSON object, None for any other body."""
+        try:
+            found = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
 
 
 def _first(headers: Headers, name: str) -> str | None:

@@ -1,10 +1,9 @@
 """The gateway in front of an unmodified catalog, as a Lambda serves it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
-from typing import Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -13,23 +12,24 @@ from pydantic import AfterValidator, Field, model_validator
 from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.environment import EnvironmentSettings
-from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops, TombstonesOfCallers
-from delegation.gateway.callers import GatewayCaller, TokenCallers
+from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops
+from delegation.gateway.callers import TokenCallers
 from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.events import answer_event
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import CatalogPaths
 from delegation.idempotency.mutations.reservation import BreakingStore, DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.mutations.service import Mutations
-from delegation.identifiers import TableIdentifier
 from delegation.metrics import KEYS_UNAVAILABLE, MetricLines
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
 from delegation.wiring.settings import IdempotencySettings, TombstoneEnvironment
 from polaris_common.dynamodb import client_config
+
+if TYPE_CHECKING:
+    from delegation.gateway.drop.owners import OwnersTombstones
 
 
 def _readable(text: str) -> str:
@@ -145,44 +145,22 @@ def gateway() -> EventHandler:
     tokens = verifier(CatalogTokenSettings.read())
     catalogs = KnownCatalogs(forwarder)
     keys = None if tokens is None else keyed_mutations(environment, forwarder, catalogs)
+    # What they need is loaded by the first request that needs it: that takes longer than most requests.
     make = cache(partial(_drops, forwarder, environment.realm, honours_keys=keys is not None))
     drops = environment.purge_requests == "drop" and TombstoneEnvironment.read().tombstones_table is not None
     served = Gateway(
         forwarder,
         callers(tokens),
         keys=keys,
-        drops=DropsWhenNeeded(make) if drops else None,
-        tombstones=TombstonesWhenNeeded(cache(partial(_owners, forwarder, environment))) if drops else None,
+        drops=make if drops else None,
+        tombstones=cache(partial(_owners, forwarder, environment)) if drops else None,
         catalogs=catalogs,
         rules=GatewayRules(refuses_purges=environment.purge_requests == "refuse", paths=catalog_paths(environment)),
     )
     return partial(answer_event, serve=served.answer, base_path=environment.base_path)
 
 
-@dataclass(frozen=True, slots=True)
-class DropsWhenNeeded(PurgingDrops):
-    """Drops that are made for the first one: loading what they need takes longer than most requests."""
-
-    make: Callable[[], PurgingDrops]
-
-    def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
-        return self.make().drop(request, caller, identifier)
-
-
-@dataclass(frozen=True, slots=True)
-class TombstonesWhenNeeded(TombstonesOfCallers):
-    """The callers' tombstones, made for the first request as drops are."""
-
-    make: Callable[[], TombstonesOfCallers]
-
-    def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer:
-        return self.make().list(request, caller)
-
-    def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer:
-        return self.make().restore(request, caller, tombstone_id)
-
-
-def _owners(forwarder: Forwarder, environment: GatewayEnvironment) -> TombstonesOfCallers:
+def _owners(forwarder: Forwarder, environment: GatewayEnvironment) -> "OwnersTombstones":
     from delegation.wiring.drops import owners_tombstones  # noqa: PLC0415
 
     return owners_tombstones(forwarder, environment.realm, catalog_paths(environment))

@@ -124,7 +124,9 @@ def test_where_keys_are_not_honoured_they_are_forwarded():
 def test_a_drop_with_purge_is_dropped_by_whom_it_concerns():
     path, purge = TABLE, {"query": "purgeRequested=true"}
     upstream, drops = RecordingUpstream(), Drops()
-    assert gateway_over(upstream, drops=drops, keys=Keys()).answer(request("DELETE", path, **purge)).status == 204
+    assert (
+        gateway_over(upstream, drops=lambda: drops, keys=Keys()).answer(request("DELETE", path, **purge)).status == 204
+    )
     assert (drops.dropped, upstream.sent) == (["lake.ns.t"], [])
     assert gateway_over(upstream).answer(request("DELETE", path, **purge)).is_success
     assert upstream.sent[0].query == "purgeRequested=true"
@@ -216,7 +218,7 @@ def test_callers_tombstones_are_answered_here_and_forwarded_by_a_gateway_without
         request("POST", f"v1/tombstones/{found}/restore", authorization="b"),
     ]
     for one in sent:
-        assert gateway_over(upstream, tombstones=owners).answer(one).status == 200
+        assert gateway_over(upstream, tombstones=lambda: owners).answer(one).status == 200
     assert (owners.asked, upstream.sent) == ([("list", "a"), (found, "b")], [])
     for one in sent:
         gateway_over(upstream).answer(one)

@@ -306,7 +306,7 @@ def test_principals_roles_and_catalogs_are_managed_by_their_own_names() -> None:
 def test_a_table_is_dropped_with_its_files_by_its_own_name() -> None:
     with contextlib.closing(DropWorld()) as world:
         uuid, state = world.table(), world.catalog.entities
-        gateway = Gateway(world.forwarder, TokenCallers(None), drops=world.drops)
+        gateway = Gateway(world.forwarder, TokenCallers(None), drops=lambda: world.drops)
         headers = (("Authorization", f"Bearer {world.tokens['ann']}"), ("Polaris-Realm", REALM))
         for name in HOSTILE:
             if is_refused("gateway", name):

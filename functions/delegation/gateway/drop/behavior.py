@@ -8,10 +8,11 @@ from typing import ClassVar, Final
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError, tombstone_refused
+from delegation.gateway.drop.moves import is_there
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.submission import TOMBSTONE, task_id_of
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
-from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
+from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import SAMPLE, Finding
 from delegation.removal.marks import add_findings
@@ -129,10 +130,10 @@ class DropBehavior:
             return ()
         catalog, shows = self.tombstones.catalog, False
         try:
-            if self._is_there(record):
+            if is_there(catalog, record):
                 catalog.drop_table(record.destination, purge=False)
                 with suppress(PolarisError):
-                    shows = self._is_there(record)
+                    shows = is_there(catalog, record)
         except (NoSuchTable, NoSuchNamespace):
             pass
         self.tombstones.changed(record, lambda now, one: records.dropped(one, now))
@@ -140,13 +141,6 @@ class DropBehavior:
         unknown = catalog.unknown_endpoints(record.catalog)
         reserved = [Finding(code=MAY_BE_RESERVED, count=len(unknown), sample=unknown[:SAMPLE])] if unknown else []
         return (*shown, *reserved)
-
-    def _is_there(self, record: Tombstone) -> bool:
-        try:
-            found = self.tombstones.catalog.load_table(record.destination, vend=False)
-        except TableMetadataMissing:
-            return True  # the purge deleted it last
-        return found.table_uuid == record.table_uuid
 
     def _failed(self, task: Task) -> Task:
         if task.status is Status.FAILURE:

@@ -5,13 +5,14 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from delegation.gateway.drop.errors import DropError, purge_forbidden
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.errors import CatalogOutcomeUnknown
+from delegation.gateway.forwarding import without
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Headers
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier, encoded, joined_levels
@@ -53,11 +54,7 @@ class CallerCatalog:
         self._forward = forward
         # …/namespaces/{namespace}/tables/{table}
         self._base = request.path.rsplit("/", 4)[0]
-        self._headers: Headers = (
-            *((name, value) for name, value in request.headers if name.lower() not in _OF_THE_DELETE),
-            ("Accept", "application/json"),
-            ("Accept-Encoding", "identity"),
-        )
+        self._headers = _own_headers(request)
         self._path = request.path
 
     def load(self, *, vend: bool) -> CatalogAnswer:
@@ -91,15 +88,23 @@ class CallerCatalog:
         return f"{base}/namespaces/{encoded(joined_levels(identifier.namespace))}"
 
 
+def _own_headers(request: CatalogRequest) -> Headers:
+    """Return the headers of a request that the drop sends in the caller's name."""
+    kept = without(request.headers, *_OF_THE_DELETE)
+    return (*kept, ("Accept", "application/json"), ("Accept-Encoding", "identity"))
+
+
 def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path: str) -> CatalogAnswer | None:
     """Return the catalog's refusal to let the caller create a table in a namespace, None if it may. Asks by a staged
     create of a random name, which has no effect (Iceberg REST Catalog API, createTable). Raises DropError
     (RESTORE_NOT_PROVED) for an answer that is not a catalog's, and the errors of `forward`."""
-    headers = (*((name, value) for name, value in request.headers if name.lower() not in _OF_THE_DELETE), _JSON)
-    headers = (*headers, ("Accept", "application/json"), ("Accept-Encoding", "identity"))
     body = {"name": f"restore_proof_{secrets.token_hex(8)}", "schema": _SCHEMA, "stage-create": True}
-    answer = forward(CatalogRequest("POST", f"{namespace_path}/tables", "", headers, json.dumps(body).encode()))
-    document = _document(answer)
+    answer = forward(
+        CatalogRequest(
+            "POST", f"{namespace_path}/tables", "", (*_own_headers(request), _JSON), json.dumps(body).encode()
+        )
+    )
+    document = answer.document or {}
     if answer.is_success and isinstance(document.get("metadata"), dict):
         return None
     if 400 <= answer.status < 500 and (answer.status in {401, 419} or isinstance(document.get("error"), dict)):
@@ -109,17 +114,8 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
         "namespace, so nothing was restored; repeat the request",
         code="RESTORE_NOT_PROVED",
         status=503,
-        kind="ServiceUnavailableException",
         retryable=True,
     )
-
-
-def _document(answer: CatalogAnswer) -> dict[str, Any]:
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def table_of(identifier: TableIdentifier, answer: CatalogAnswer) -> LoadedTable:

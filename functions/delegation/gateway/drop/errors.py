@@ -11,7 +11,6 @@ from polaris_common.errors import DelegationError, printable
 class DropError(GatewayError):
     code = "DROP_FAILED"
     status = 500
-    kind = "InternalServerError"
 
 
 class TombstonesUnavailable(DropError):
@@ -54,7 +53,6 @@ class RestoreRefused(DropError):
 
     code = "RESTORE_REFUSED"
     status = 409
-    kind = "ConflictException"
 
 
 class NameTaken(DropError):
@@ -80,7 +78,7 @@ def purge_not_possible(message: str) -> DropError:
 
 def bad_tombstone_request(message: str) -> DropError:
     """Return the error for an invalid request about the caller's own tombstones; nothing was done."""
-    return DropError(message, code="BAD_TOMBSTONE_REQUEST", status=400, kind="BadRequestException")
+    return DropError(message, code="BAD_TOMBSTONE_REQUEST", status=400)
 
 
 def dismissal_refused(message: str) -> DropError:
@@ -95,7 +93,6 @@ def table_replaced(table: str, wanted: str, found: str) -> DropError:
         "the uuid",
         code="TABLE_REPLACED",
         status=409,
-        kind="ConflictException",
     )
 
 
@@ -107,7 +104,6 @@ def purge_forbidden(table: str, reason: str) -> DropError:
         "drop it without purge",
         code="PURGE_FORBIDDEN",
         status=403,
-        kind="ForbiddenException",
     )
 
 
@@ -127,7 +123,6 @@ def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupport
         "without purge",
         code="FOREIGN_REALM",
         status=403,
-        kind="ForbiddenException",
     )
 
 
@@ -146,7 +141,6 @@ def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
         f"{what} is not known, so nothing was dropped; {did_you_mean(word, known)}",
         code="INVALID_REQUEST",
         status=400,
-        kind="BadRequestException",
     )
 
 
@@ -168,7 +162,6 @@ def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str)
         f"second, `delegation doctor --tombstones {catalog}.{place} --callers ROLE` checks it. {printable(answer)}",
         code="TOMBSTONE_GRANT_MISSING",
         status=403,
-        kind="ForbiddenException",
     )
 
 
@@ -179,7 +172,6 @@ def drop_not_confirmed(table: str, reason: str) -> DropError:
         "If it was, its purge follows in any case",
         code="DROP_NOT_CONFIRMED",
         status=503,
-        kind="ServiceUnavailableException",
         retryable=True,
     )
 
@@ -190,7 +182,6 @@ def drop_interrupted(table: str, error: DelegationError) -> DropError:
         f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}): send it again",
         code="DROP_INTERRUPTED",
         status=503,
-        kind="ServiceUnavailableException",
         retryable=True,
     )
 
@@ -202,7 +193,6 @@ def still_purging(table: str, tombstone_id: str) -> DropError:
         "request again to wait on",
         code="STILL_PURGING",
         status=503,
-        kind="ServiceUnavailableException",
         retryable=True,
     )
 
@@ -212,7 +202,6 @@ class RenamedBack(DropError):
 
     code = "DROP_REFUSED"
     status = 409
-    kind = "ConflictException"
 
     def __init__(self, table: str, reason: str) -> None:
         super().__init__(f"{printable(table)} was not dropped, and has its name again: {printable(reason, 500)}")
@@ -224,7 +213,6 @@ def kept_as_tombstone(table: str, tombstone_id: str, reason: str) -> DropError:
         f"tombstone {tombstone_id}; `delegation tombstones show {tombstone_id}` says what to do",
         code="KEPT_AS_TOMBSTONE",
         status=409,
-        kind="ConflictException",
     )
 
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 from delegation.gateway.answers import answer_of
 from delegation.gateway.app import PurgingDrops
 from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop.caller import DropKey
+from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.errors import GatewayError
 from delegation.gateway.keys.service import (
-    REPLAYED,
     Patience,
+    catalog_answer,
     key_of,
     payload_of,
     refusal_of_unverified,
@@ -23,26 +23,8 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.gateway.routing import KEY_HEADER
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Mutations
+from delegation.idempotency.mutations.service import Mutation, MutationAttempt, Mutations
 from delegation.identifiers import TableIdentifier
-
-
-class ReconciledDrops(PurgingDrops, Protocol):
-    """Drops whose records show what an earlier call did; implemented by gateway.drop.sequence.TableDrops."""
-
-    def drop(
-        self,
-        request: CatalogRequest,
-        caller: GatewayCaller,
-        identifier: TableIdentifier,
-        key: DropKey | None = None,
-    ) -> CatalogAnswer:
-        """Drop a table; a repeat with the same key is for the table that the first request was checked for."""
-
-    def earlier(
-        self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
-    ) -> CatalogAnswer | None:
-        """Return the answer to a drop that was begun with the same key, None if it moved no table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +33,7 @@ class KeyedDrops(PurgingDrops):
     Duplicates wait for the first call according to `patience`; `realm` applies to requests without a realm header. A
     repeat after an unknown outcome is answered from the first call's record; without a record the drop runs again."""
 
-    drops: ReconciledDrops
+    drops: TableDrops
     mutations: Mutations
     realm: str
     forward: Callable[[CatalogRequest], CatalogAnswer]
@@ -72,17 +54,14 @@ class KeyedDrops(PurgingDrops):
         scope = scope_of(request, key, principal=caller.principal, realm=realm)
         call = _Call(self.drops, request, caller, identifier, scope, self.clock())
         mutation = Mutation(scope, payload_of(request), run=call.performed, verify=call.earlier)
-        performed = self.patience.perform(self.mutations, mutation)
-        answer = performed.answer
-        marks = ((REPLAYED, "true"),) if performed.how is AnswerSource.REPLAYED else ()
-        return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
+        return catalog_answer(self.patience.perform(self.mutations, mutation))
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
     """One request's parts of a Mutation."""
 
-    drops: ReconciledDrops
+    drops: TableDrops
     request: CatalogRequest
     caller: GatewayCaller
     identifier: TableIdentifier

@@ -21,7 +21,6 @@ def as_drop_errors(what: str) -> Iterator[None]:
             f"{what} was not dropped: {error.code}: {error}",
             code="TABLE_NOT_PURGEABLE",
             status=409,
-            kind="ConflictException",
         ) from error
     except DelegationError as error:
         if error.retryable or isinstance(error, TaskError):

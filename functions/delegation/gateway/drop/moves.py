@@ -1,7 +1,5 @@
 """Where a tombstone's table is in the catalog, and renaming it back, as the service's principal."""
 
-from typing import Protocol
-
 from delegation.gateway.drop.errors import NameTaken
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.identifiers import TableIdentifier
@@ -12,40 +10,25 @@ from delegation.polaris.answers import (
     TableAlreadyExists,
     TableMetadataMissing,
 )
+from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
 
 
-class TombstoneCatalog(Protocol):
-    """The catalog's operations on tombstones, as the service's principal; implemented by PolarisClient."""
-
-    def load_table(self, identifier: TableIdentifier, *, vend: bool = True) -> LoadedTable: ...
-
-    def check_catalog(self, catalog: str) -> None: ...
-
-    def unknown_endpoints(self, catalog: str) -> tuple[str, ...]: ...
-
-    def check_listing(self, catalog: str, namespace: tuple[str, ...]) -> None: ...
-
-    def rename_table(self, identifier: TableIdentifier, destination: TableIdentifier) -> None: ...
-
-    def drop_table(self, identifier: TableIdentifier, *, purge: bool = False) -> None: ...
-
-
-def is_there(catalog: TombstoneCatalog, record: Tombstone) -> bool:
+def is_there(catalog: PolarisClient, record: Tombstone) -> bool:
     """Return whether the entry at a tombstone's destination is its own; raises NoSuchTable without an entry."""
     try:
         return catalog.load_table(record.destination, vend=False).table_uuid == record.table_uuid
     except TableMetadataMissing:
-        return True  # nobody else knows the name
+        return True  # nobody else knows the name, and the purge deletes the file last
 
 
-def uuid_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> str | None:
+def uuid_at(catalog: PolarisClient, identifier: TableIdentifier) -> str | None:
     """Return the uuid of the table that has a name, None without one."""
     found = _table_at(catalog, identifier)
     return None if found is None else found.table_uuid
 
 
-def renamed_back(catalog: TombstoneCatalog, record: Tombstone) -> str | None:
+def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
     """Rename a tombstone to its target and return a note, None without one; may be repeated. The tables at both names
     decide, whatever the rename's answer. A clone registered under the name is kept, and the tombstone's entry is
     dropped without purge. Raises NameTaken, PolarisUnavailable if the rename's outcome is unknown, and other
@@ -70,7 +53,7 @@ def renamed_back(catalog: TombstoneCatalog, record: Tombstone) -> str | None:
     raise error
 
 
-def _rename(catalog: TombstoneCatalog, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
+def _rename(catalog: PolarisClient, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
     """Rename the table at the destination if it is still this one; return the error that prevented it."""
     try:
         found = uuid_at(catalog, record.destination)
@@ -82,7 +65,7 @@ def _rename(catalog: TombstoneCatalog, record: Tombstone, target: TableIdentifie
     return None
 
 
-def _table_at(catalog: TombstoneCatalog, identifier: TableIdentifier) -> LoadedTable | None:
+def _table_at(catalog: PolarisClient, identifier: TableIdentifier) -> LoadedTable | None:
     try:
         return catalog.load_table(identifier, vend=False)
     except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):

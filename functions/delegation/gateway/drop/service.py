@@ -13,7 +13,7 @@ from delegation.gateway.drop.errors import (
     purge_not_possible,
     tombstone_not_found,
 )
-from delegation.gateway.drop.moves import TombstoneCatalog, is_there, renamed_back, uuid_at
+from delegation.gateway.drop.moves import is_there, renamed_back, uuid_at
 from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, TombstoneStore
 from delegation.gateway.drop.submission import RESTORE_TO, RESTORED, dispatched, submit
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
@@ -25,6 +25,7 @@ from delegation.polaris.answers import (
     PolarisUnavailable,
     TableAlreadyExists,
 )
+from delegation.polaris.client import PolarisClient
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.service import TaskService
@@ -44,7 +45,7 @@ class Tombstones:
 
     store: TombstoneStore
     tasks: TaskService
-    catalog: TombstoneCatalog
+    catalog: PolarisClient
     clock: Callable[[], datetime]
     failed: Callable[[Tombstone], None]
     stuck: Callable[[int], None]

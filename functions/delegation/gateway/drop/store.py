@@ -31,7 +31,6 @@ class TombstoneConflict(DropError):
 
     code = "TOMBSTONE_CONFLICT"
     status = 503
-    kind = "ServiceUnavailableException"
     retryable = True
 
     def __init__(self, tombstone_id: str, stored: Tombstone | None) -> None:

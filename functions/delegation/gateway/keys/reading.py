@@ -6,7 +6,7 @@ API (responses, IcebergErrorResponse); Polaris 1.4 and 1.7, observed.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable, MutationNotVerified
@@ -49,7 +49,7 @@ def _is_success(operation: Operation, answer: CatalogAnswer) -> bool:
     if operation in _WITHOUT_BODY:
         renames = operation in {Operation.RENAME_TABLE, Operation.RENAME_VIEW}
         return answer.status in {200, 204} and (not answer.body or (renames and answer.body.strip() == _RENAMED))
-    document = _object(answer)
+    document = answer.document
     return (
         answer.status == 200
         and document is not None
@@ -64,7 +64,7 @@ def is_error(answer: CatalogAnswer) -> bool:
         return False
     if answer.status in _EMPTY_REFUSALS and not answer.body:
         return True
-    error = (_object(answer) or {}).get("error")
+    error = (answer.document or {}).get("error")
     if not isinstance(error, dict) or error.get("type") == "CommitStateUnknownException":
         return False
     return isinstance(error.get("type"), str) and error.get("code") == answer.status
@@ -74,16 +74,8 @@ def is_absence(answer: CatalogAnswer) -> bool:
     """Whether the catalog states that what was read does not exist."""
     if answer.status != 404 or not is_error(answer):
         return False
-    kind = (_object(answer) or {})["error"]["type"]
+    kind = (answer.document or {})["error"]["type"]
     return str(kind).startswith("NoSuch")
-
-
-def _object(answer: CatalogAnswer) -> dict[str, Any] | None:
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 Forward = Callable[[CatalogRequest], CatalogAnswer]
@@ -165,11 +157,8 @@ def unkeyed(request: CatalogRequest, catalog_key: str | None = None) -> CatalogR
 
 
 def _document(answer: CatalogAnswer, lookup: Lookup) -> dict[str, object]:
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
+    document = answer.document
+    if document is None:
         raise MutationNotVerified(
             f"{answer.status} was answered without a JSON object when /{lookup.path} was read; repeat the request with "
             "the same key"

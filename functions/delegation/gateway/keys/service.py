@@ -40,7 +40,6 @@ def key_of(request: CatalogRequest) -> str:
             "letter or digit; a UUID is one. Nothing was done",
             code="INVALID_IDEMPOTENCY_KEY",
             status=400,
-            kind="BadRequestException",
         )
     return given[0]
 
@@ -146,6 +145,13 @@ _WRITE_SECONDS: Final = 6.5
 """What storing the answer may take after the last call of the catalog."""
 
 
+def catalog_answer(performed: Performed) -> CatalogAnswer:
+    """Return the answer to a mutation, marked if it is a stored one."""
+    answer = performed.answer
+    marks = ((REPLAYED, "true"),) if performed.how is AnswerSource.REPLAYED else ()
+    return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
+
+
 def policy_for(timeout: float, lifetime: timedelta) -> KeyPolicy:
     """Return how long a call holds its key if a mutation may take `timeout` seconds. The margin is short because
     duplicates of a killed call wait that long; clocks of Lambda functions differ by less than a second (Amazon Time
@@ -204,11 +210,9 @@ class CatalogMutations:
             ),
             until=time_left.until,
         )
-        answer = performed.answer
-        done = {"operation": target.operation, "how": performed.how, "status": answer.status}
+        done = {"operation": target.operation, "how": performed.how, "status": performed.answer.status}
         logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
-        marks = ((REPLAYED, "true"),) if performed.how is AnswerSource.REPLAYED else ()
-        return CatalogAnswer(answer.status, (*answer.headers.items(), *marks), answer.body)
+        return catalog_answer(performed)
 
     def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:
         """Return the refusal of a request for which nothing was done. Raises GatewayError (INVALID_IDEMPOTENCY_KEY),

@@ -96,7 +96,9 @@ class _Service:
         mutations = Mutations(store, policy=policy_for(12, timedelta(minutes=30)), clock=here.clock, nonce=nonce)
         keys = CatalogMutations(mutations, forwarder, here.clock, Patience(0.0), REALM, timedelta(minutes=30))
         callers = SimpleNamespace(caller=lambda request: GatewayCaller("ann", request.header("authorization"), REALM))
-        self._gateway = Gateway(forwarder, callers, keys=keys, drops=here.drops, catalogs=KnownCatalogs(forwarder))
+        self._gateway = Gateway(
+            forwarder, callers, keys=keys, drops=lambda: here.drops, catalogs=KnownCatalogs(forwarder)
+        )
 
     def drop(self, key: str | None) -> tuple[int, str | None]:
         """Return the status and the error's type of a drop with purge."""
