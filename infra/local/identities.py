@@ -114,20 +114,20 @@ class Identities:
             service=LocalPrincipal("delegation", "delegation", _secret(), GATEWAY_SERVICE if drops_tables else SERVICE),
         )
 
-    def of_callers(self) -> dict[str, str]:
+    def of_callers(self) -> dict[str, Any]:
         """Return the fields of stack.json with which Polaris and operators call the API."""
         return {
-            "ca_cert": str(self.authority.files.cert),
-            "client_cert": str(self.certificate.cert),
-            "client_key": str(self.certificate.key),
+            "ca_cert": self.authority.files.cert,
+            "client_cert": self.certificate.cert,
+            "client_key": self.certificate.key,
             "token_url": self.issuer.token_url,
             "client_id": self.oauth2.client_id,
-            "client_secret": self.oauth2.client_secret.get_secret_value(),
+            "client_secret": self.oauth2.client_secret,
             "scope": self.scope,
-            "operator_cert": str(self.operator_certificate.cert),
-            "operator_key": str(self.operator_certificate.key),
+            "operator_cert": self.operator_certificate.cert,
+            "operator_key": self.operator_certificate.key,
             "operator_client_id": self.operator.client_id,
-            "operator_client_secret": self.operator.client_secret.get_secret_value(),
+            "operator_client_secret": self.operator.client_secret,
             "operator_scope": OPERATOR_SCOPE,
         }
 

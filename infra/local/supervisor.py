@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import SecretStr
 
+from delegation.cli.connection import Stack
 from delegation.gateway.drop.settings import DropSettings
 from infra.environment.functions import GATEWAY
 from infra.local import resources
@@ -25,7 +27,7 @@ from infra.local.given_polaris import check_polaris
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
-from infra.local.stack_file import NAME, StackFile
+from infra.local.stack_file import NAME, write
 from infra.package import description
 
 BASE_PATH = "/delegation-service/api"
@@ -145,7 +147,7 @@ class LocalStack:
         front.start()
         balancer = _start_balancer(backends, lambdas, cleanup) if self._options.gateway else None
         self.parts = _parts(front, identities, backends, deployment, self._logs, balancer=balancer)
-        _stack_file(front, identities, backends, balancer).write(self._folder)
+        write(_described(front, identities, backends, balancer), self._folder)
 
 
 def _start_balancer(backends: Backends, lambdas: LambdaPool, cleanup: contextlib.ExitStack) -> CatalogBalancer:
@@ -156,10 +158,8 @@ def _start_balancer(backends: Backends, lambdas: LambdaPool, cleanup: contextlib
     return balancer.start()
 
 
-def _stack_file(
-    front: Front, identities: Identities, backends: Backends, balancer: CatalogBalancer | None
-) -> StackFile:
-    return StackFile(
+def _described(front: Front, identities: Identities, backends: Backends, balancer: CatalogBalancer | None) -> Stack:
+    return Stack(
         edge_url=front.url,
         **identities.of_callers(),
         realm=backends.polaris.realm,
@@ -167,9 +167,9 @@ def _stack_file(
         dynamodb_endpoint=backends.endpoints.dynamodb,
         s3_endpoint=backends.endpoints.s3,
         polaris_url=backends.polaris.url,
-        polaris_credential=":".join(backends.polaris.owner),
+        polaris_credential=SecretStr(":".join(backends.polaris.owner)),
         polaris_scope=backends.polaris.scope,
-        polaris_root_credential=":".join(backends.polaris.root) if backends.polaris.root else None,
+        polaris_root_credential=SecretStr(":".join(backends.polaris.root)) if backends.polaris.root else None,
         polaris_public_key=backends.polaris.public_key,
         warehouse=backends.polaris.warehouse,
         gateway_url=balancer.url if balancer else None,

@@ -10,6 +10,7 @@ from typing import Final, Self
 from botocore.config import Config
 from localstack_client.session import Session
 
+from delegation.cli.connection import Stack
 from delegation.polaris.requests import DEFAULT_SCOPE
 from infra.local.aws.server import REGION
 from infra.local.backends import WAREHOUSE_BUCKET, AwsKeys, Endpoints
@@ -24,7 +25,7 @@ from infra.local.lambdas.functions import Invocation
 from infra.local.resources import create_buckets
 from infra.local.s3.front import S3Front
 from infra.local.s3.requests import VendedKeys
-from infra.local.stack_file import StackFile
+from infra.local.stack_file import write
 from infra.local.supervisor import BASE_PATH
 from infra.package.build import find_python
 from tests.localstack.relay import Relays
@@ -141,7 +142,7 @@ def start_front(
 def write_stack_file(stand_ins: StandIns, front: Front, endpoint: str, folder: Path) -> Path:
     """Write stack.json, by which the command `delegation` and the demo reach the deployed service."""
     identities = stand_ins.identities
-    return StackFile(
+    described = Stack(
         edge_url=front.url,
         **identities.of_callers(),
         realm=REALM,
@@ -155,4 +156,5 @@ def write_stack_file(stand_ins: StandIns, front: Front, endpoint: str, folder: P
         polaris_public_key=stand_ins.catalog.tokens.public_key_pem(),
         warehouse=WAREHOUSE,
         gateway_url=None,
-    ).write(folder)
+    )
+    return write(described, folder)

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from delegation.cli.connection import Stack
 from infra.local.identities import CertificateAuthority
-from infra.local.stack_file import FIELDS
 from tests.integration.local.stack_process import StackProcess, all_ended, descendants, watch
 
 pytestmark = [
@@ -69,7 +69,7 @@ def edge(stack):
 
 
 def test_stack_json_has_its_fields_and_only_its_owner_can_read_it(running, stack):
-    assert tuple(stack) == FIELDS
+    assert tuple(stack) == tuple(Stack.model_fields)
     assert stat.S_IMODE(running.path.stat().st_mode) == 0o600
     assert stack["edge_url"].startswith("https://")
     assert stack["edge_url"].endswith("/delegation-service/api")

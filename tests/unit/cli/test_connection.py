@@ -8,7 +8,6 @@ from delegation.cli.connection import Connection, Stack, find_task_table, polari
 from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.configuration.problems import SettingsInvalid
 from delegation.tasks.errors import StoreUnavailable
-from infra.local.stack_file import FIELDS
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.kit.errors import coded
@@ -26,10 +25,6 @@ ENVIRONMENT = {
 def environment(monkeypatch):
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-
-
-def test_stack_has_the_fields_that_the_local_stack_writes():
-    assert tuple(Stack.model_fields) == FIELDS
 
 
 def test_stack_hides_its_secrets(stack):

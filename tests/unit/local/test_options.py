@@ -6,13 +6,14 @@ import stat
 import pytest
 from pydantic import SecretStr
 
+from delegation.cli.connection import Stack
 from infra.environment.context import default_properties
 from infra.environment.functions import FUNCTIONS, STATE_MACHINE_DEFINITION
 from infra.local import resources
 from infra.local.backends import AwsKeys, Endpoints
 from infra.local.errors import CannotStartError
 from infra.local.options import StackOptions
-from infra.local.stack_file import FIELDS, StackFile
+from infra.local.stack_file import write
 
 USER = {"AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SESSION_TOKEN": "t0ken"}
 
@@ -102,13 +103,14 @@ def test_functions_get_the_standard_variables_and_no_empty_one():
 
 
 def stack_file(**changes):
-    return StackFile(**{**dict.fromkeys(FIELDS, "x"), **changes})
+    return Stack(**{**dict.fromkeys(Stack.model_fields, "x"), **changes})
 
 
 def test_stack_json_is_replaced_atomically_and_readable_by_its_owner_only(tmp_path):
-    stack_file(edge_url="old").write(tmp_path)
-    path = stack_file(edge_url="new").write(tmp_path)
-    assert json.loads(path.read_text())["edge_url"] == "new"
+    write(stack_file(edge_url="old"), tmp_path)
+    path = write(stack_file(edge_url="new", client_secret="s3cret"), tmp_path)
+    found = json.loads(path.read_text())
+    assert (found["edge_url"], found["client_secret"], found["ca_cert"]) == ("new", "s3cret", "x")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["stack.json"]
 
