@@ -25,8 +25,10 @@ from infra.package.build import main as build
 from infra.package.parts import ARCHIVES, DESCRIPTION, GOAL_BYTES, LAMBDA, PYTHON_VERSION, Processor
 
 PEER = "boto3"
-BUDGETS = {"api": 2.1, "authorizer": 1.5, "run_inline": 3.0}
-"""The greatest ratio to the import of boto3 that a cold start may cost; the goal of `api` is 2.0."""
+BUDGETS = {"api": 2.2, "authorizer": 1.5, "run_inline": 3.2}
+"""The greatest ratio to the import of boto3; the goals of `api` and `run_inline` are 2.0 and 3.0.
+
+Runs of one commit differ by up to 0.15, so that a budget at the goal fails without a cause."""
 SOURCES = Path("sources")
 
 
