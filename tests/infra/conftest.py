@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 
 TEMPLATES_ALONE = {
+    "aws:cdk:disable-asset-staging": True,
     "delegation:package": "none",
     "delegation:client-ca": pem(authority()),
     "delegation:revocation-lists": "lists/ca.crl, s3://pki-lists/people.crl",
 }
-"""Templates without code that runs, with what is off by default in cdk.json and has resources."""
+"""Templates without code that runs and without a copy of the sources, with what is off by default in cdk.json."""
+WITH_ASSETS = {**TEMPLATES_ALONE, "aws:cdk:disable-asset-staging": False}
 REGIONAL = {
     **TEMPLATES_ALONE,
     "delegation:network": "regional",
@@ -113,10 +115,10 @@ def node() -> str:
 
 @pytest.fixture(scope="session")
 def deployment(node: str, tmp_path_factory: pytest.TempPathFactory) -> "Deployment":
-    """The synthesized app with the settings of cdk.json; this fails if cdk-nag has findings."""
+    """The synthesized app with the settings of cdk.json and its assets; this fails if cdk-nag has findings."""
     from infra.stacks.build import build
 
-    built = build(TEMPLATES_ALONE, outdir=str(tmp_path_factory.mktemp("cdk.out")))
+    built = build(WITH_ASSETS, outdir=str(tmp_path_factory.mktemp("cdk.out")))
     built.app.synth()
     return built
 

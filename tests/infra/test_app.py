@@ -14,7 +14,7 @@ from infra.environment.resources import TooManyVariables
 from infra.package.parts import Processor
 from infra.settings import LOG_RETENTION_DAYS, Settings
 from infra.wildcards import wildcards
-from tests.infra.conftest import TEMPLATES_ALONE, SynthesizedStack
+from tests.infra.conftest import TEMPLATES_ALONE, WITH_ASSETS, SynthesizedStack
 from tests.localstack.replaced import REPLACED
 from tests.localstack.templates import require_used, taken_out, types_of
 
@@ -103,7 +103,7 @@ def test_the_command_writes_the_same_templates_without_account_or_network(
         "CDK_OUTDIR": str(tmp_path / "cdk.out"),
         "AWS_EC2_METADATA_DISABLED": "true",
         # As `cdk synth -c delegation:package=none` passes it.
-        "CDK_CONTEXT_JSON": json.dumps(TEMPLATES_ALONE),
+        "CDK_CONTEXT_JSON": json.dumps(WITH_ASSETS),
         "HTTPS_PROXY": "http://127.0.0.1:9",
     }
     (tmp_path / "home").mkdir()
