@@ -61,7 +61,6 @@ def killed_job(world: RunningStack) -> KilledJob:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a test outlast an attempt that a busy machine lost: the first that needs the shared job waits for it."""
-    here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if item.nodeid.startswith("tests/integration/acceptance/"):
             item.add_marker(pytest.mark.timeout(2 * ATTEMPT_SECONDS))

@@ -35,6 +35,8 @@ BAD: dict[str, Callable[[], Exception]] = {
 def names() -> Iterator[str]:
     """Yield the names of the loops in the sources, each a text or a constant of its module."""
     for path in modules("functions"):
+        if not any(f"{call}(" in path.read_text(encoding="utf-8") for call in CALLS):
+            continue
         nodes = list(ast.walk(tree_of(path)))
         texts = {
             node.target.id: node.value.value
@@ -52,13 +54,13 @@ def names() -> Iterator[str]:
                     yield str(texts[value.id])
 
 
-LOOPS = sorted(names())
+# Collected without reading the sources; the first test compares.
+LOOPS = sorted(WORLDS)
 
 
 def test_every_loop_has_a_name_of_its_own_a_world_and_a_line_on_the_page() -> None:
     assert len(LOOPS) > 15
-    assert sorted(set(LOOPS)) == LOOPS
-    assert sorted(WORLDS) == LOOPS
+    assert sorted(names()) == LOOPS
     assert re.findall(r"^\| `([a-z.-]+)` \|", PAGE.read_text(), re.MULTILINE) == LOOPS
 
 
