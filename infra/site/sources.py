@@ -16,7 +16,7 @@ from infra.environment.context import ROOT
 from infra.package import description
 
 REFERENCE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "client": ("The clients", ("delegation.client", "delegation.client.protocol.operations")),
+    "client": ("The clients", ("delegation.client", "delegation.client.operations")),
     "authoring": ("Behaviors of your own", ("delegation.tasks.authoring", "delegation.tasks.testing")),
     "mutations": ("Mutations at most once", ("delegation.idempotency.mutations",)),
     "persistence": (

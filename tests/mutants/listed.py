@@ -459,14 +459,14 @@ CALLING: Final = (
     ),
     Mutant(
         "any answer of the host permits a purge",
-        f"{CLIENT}dropping.py",
+        f"{CLIENT}executor.py",
         "if authorise(identifier) is not True:",
         "if not authorise(identifier):",
         (f"{CALLER}test_executor.py::test_a_caller_who_may_only_read_purges_nothing",),
     ),
     Mutant(
         "a request is repeated after the service may have forgotten its key",
-        f"{CLIENT}protocol/requests.py",
+        f"{CLIENT}conversations.py",
         "elapsed + timedelta(seconds=wait) >= window:",
         "elapsed >= window:",
         (f"{CALLER}test_waiting.py::test_no_repeat_begins_when_the_key_may_be_forgotten",),

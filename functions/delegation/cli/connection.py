@@ -14,8 +14,7 @@ from delegation.cli.errors import CommandError, TaskTableUnknown, gateway_unknow
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
-from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
-from delegation.configuration.validation import problems_of
+from delegation.configuration.settings import DEFAULT_STACK, CallerSettings, problems_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport

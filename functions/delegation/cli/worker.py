@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from delegation.cli.calls import Call, command
 from delegation.cli.errors import MISUSE, CommandError
-from delegation.configuration.validation import problems_of
+from delegation.configuration.settings import problems_of
 from delegation.environment import parse_properties
 from delegation.idempotency.settings import KeySettings
 from delegation.misspellings import misspelled

@@ -2,8 +2,13 @@
 
 from delegation.client.client import AsyncDelegationClient, DelegationClient
 from delegation.client.delegated_purge import DelegatedPurge
-from delegation.client.dropping import Authorise
-from delegation.client.executor import DelegatedTaskExecutor, LocalTaskExecutor, TaskExecutor, TaskExecutorFactory
+from delegation.client.executor import (
+    Authorise,
+    DelegatedTaskExecutor,
+    LocalTaskExecutor,
+    TaskExecutor,
+    TaskExecutorFactory,
+)
 from delegation.client.settings import ClientSettings
 from delegation.identifiers import TableIdentifier
 from delegation.wire.responses import ServiceConfig, TaskAccepted, TaskSuccessResponse

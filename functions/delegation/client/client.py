@@ -1,19 +1,18 @@
-"""The blocking client of the Delegation Service's REST API, and the same for asyncio."""
+"""The blocking client of the Delegation Service's REST API, and the same for asyncio: the methods of both are made of
+the table of operations."""
 
 import asyncio
 import inspect
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final, Self, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 import httpx
 
-from delegation.client.protocol.conversations import token_unavailable
-from delegation.client.protocol.methods import Methods
-from delegation.client.protocol.operations import Operations
-from delegation.client.protocol.requests import (
+from delegation.client.conversations import (
     Bearer,
     Conversation,
     Give,
@@ -27,17 +26,119 @@ from delegation.client.protocol.requests import (
     Send,
     Step,
     log_repeat,
+    token_unavailable,
 )
+from delegation.client.operations import Operations
 from delegation.client.settings import ClientSettings, asyncio_client, blocking_client
 from delegation.polaris.answers import PolarisError
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource, TokenSource
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now
 
-TIMEOUT: Final = httpx.Timeout(35.0, connect=5.0)
-"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
+P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
+
+
+class BlockingPerformer(Protocol):
+    """Performs conversations in the calling thread."""
+
+    operations: Operations
+
+    def run(self, conversation: Conversation[T]) -> T:
+        """Perform the steps of a conversation and return its result."""
+
+    def each(self, conversation: Giving[V]) -> Iterator[V]:
+        """Perform the steps of a conversation and yield what it gives."""
+
+
+class AsyncioPerformer(Protocol):
+    """Performs conversations in coroutines."""
+
+    operations: Operations
+
+    def run(self, conversation: Conversation[T]) -> Coroutine[Any, Any, T]: ...
+
+    def each(self, conversation: Giving[V]) -> AsyncIterator[V]: ...
+
+
+class Answered(Generic[P, T]):
+    """A method that performs an operation and returns its answer."""
+
+    def __init__(self, operation: Callable[Concatenate[Operations, P], Conversation[T]]) -> None:
+        self._operation = operation
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: BlockingPerformer, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncioPerformer, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, client: BlockingPerformer | AsyncioPerformer | None, owner: type) -> Callable[..., Any]:
+        return self._operation if client is None else _method(self._operation, client, client.run)
+
+
+class Given(Generic[P, V]):
+    """A method that performs an operation and iterates over the values that it gives."""
+
+    def __init__(self, operation: Callable[Concatenate[Operations, P], Giving[V]]) -> None:
+        self._operation = operation
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, client: BlockingPerformer, owner: type) -> Callable[P, Iterator[V]]: ...
+    @overload
+    def __get__(self, client: AsyncioPerformer, owner: type) -> Callable[P, AsyncIterator[V]]: ...
+
+    def __get__(self, client: BlockingPerformer | AsyncioPerformer | None, owner: type) -> Callable[..., Any]:
+        return self._operation if client is None else _method(self._operation, client, client.each)
+
+
+def _method(
+    operation: Callable[..., Any], client: BlockingPerformer | AsyncioPerformer, perform: Callable[[Any], Any]
+) -> Callable[..., Any]:
+    @wraps(operation)
+    def method(*args: Any, **options: Any) -> Any:
+        return perform(operation(client.operations, *args, **options))
+
+    return method
+
+
+class Methods:
+    """The methods; each is described where its operation is (`client.operations`)."""
+
+    execute = Answered(Operations.execute)
+    submit = Answered(Operations.submit)
+    get = Answered(Operations.get)
+    versions = Given(Operations.versions)
+    list = Given(Operations.list)
+    list_pages = Given(Operations.list_pages)
+    list_page = Answered(Operations.list_page)
+    receipt = Answered(Operations.receipt)
+    estimate = Answered(Operations.estimate)
+    place = Answered(Operations.place)
+    cancel = Answered(Operations.cancel)
+    retry = Answered(Operations.retry)
+    approve = Answered(Operations.approve)
+    tombstones = Given(Operations.tombstones)
+    tombstone_page = Answered(Operations.tombstone_page)
+    tombstone = Answered(Operations.tombstone)
+    restore_tombstone = Answered(Operations.restore_tombstone)
+    purge_tombstone = Answered(Operations.purge_tombstone)
+    dismiss_tombstone = Answered(Operations.dismiss_tombstone)
+    health = Answered(Operations.health)
+    pauses = Answered(Operations.pauses)
+    pause = Answered(Operations.pause)
+    resume = Answered(Operations.resume)
+    config = Answered(Operations.config)
+    wait = Answered(Operations.wait)
+    follow = Given(Operations.follow)
+
+
+TIMEOUT: Final = httpx.Timeout(35.0, connect=5.0)
+"""Longer than API Gateway's integration timeout of 29 s, after which no answer can arrive."""
 
 
 def new_key() -> str:

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from delegation.client.client import DelegationClient
-from delegation.client.dropping import Authorise, TableCatalog, require_authorised
 from delegation.client.errors import Conflict
-from delegation.client.executor import needed_by, refuse_dry_run
+from delegation.client.executor import Authorise, TableCatalog, needed_by, refuse_dry_run, require_authorised
 from delegation.identifiers import TableIdentifier
 from delegation.timestamps import utc_now
 

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Final
 
-from delegation.client.dropping import PurgedTable
-from delegation.client.executor import WholeCatalog
+from delegation.client.executor import PurgedTable, WholeCatalog
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.credentials import VendedCredentials

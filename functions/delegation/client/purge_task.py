@@ -12,7 +12,6 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from delegation.client.client import DelegationClient
-from delegation.client.dropping import PurgedTable, TableCatalog, drop_if_unchanged
 from delegation.client.errors import (
     TASK_EXISTS,
     Conflict,
@@ -24,6 +23,7 @@ from delegation.client.errors import (
     PurgedNotDropped,
     TokenUnavailable,
 )
+from delegation.client.executor import PurgedTable, TableCatalog, drop_if_unchanged
 from delegation.errors import RunCancelled
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.authoring.context import Context

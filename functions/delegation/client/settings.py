@@ -13,8 +13,7 @@ from pydantic import Field, SecretStr, ValidationError
 
 from delegation.client.errors import ClientMisconfigured
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
-from delegation.configuration.settings import DEFAULT_STACK, CallerSettings
-from delegation.configuration.validation import problems_of
+from delegation.configuration.settings import DEFAULT_STACK, CallerSettings, problems_of
 from delegation.environment import EnvironmentSettings
 
 Seen = tuple[tuple[int, int, int] | None, ...]

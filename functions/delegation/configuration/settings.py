@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 CONFIG_VARIABLE: Final = "DELEGATION_CONFIG"
 PROFILE_VARIABLE: Final = "DELEGATION_PROFILE"
@@ -210,3 +213,18 @@ def _profile(path: Path, name: str, table: object, problems: list[FieldProblem])
 
 def _listed(profiles: Mapping[str, object]) -> str:
     return ", ".join(profiles) or "the file has none"
+
+
+def problems_of(error: "ValidationError") -> list[FieldProblem]:
+    """Return what is wrong with each field, without its value."""
+    return [
+        FieldProblem(
+            ".".join(name_of_variable(str(step)) for step in each["loc"]) or "all settings", _reason(each["msg"])
+        )
+        for each in error.errors(include_input=False, include_url=False)
+    ]
+
+
+def _reason(message: str) -> str:
+    text = message.removeprefix("Value error, ")
+    return "is not set" if text == "Field required" else text[:1].lower() + text[1:]

@@ -34,8 +34,8 @@ from delegation.cli.screens import TaskWatch, duration_text, size_text
 from delegation.cli.tasks.direct import versions_of
 from delegation.cli.tasks.screens import history_table
 from delegation.client.client import DelegationClient
+from delegation.client.conversations import Payload
 from delegation.client.executor import DelegatedTaskExecutor
-from delegation.client.protocol.requests import Payload
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import PolicyClient

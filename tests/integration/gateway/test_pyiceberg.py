@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
-from delegation.client.catalogs.keys import send_keys
+from delegation.client.keys import send_keys
 from delegation.gateway.answers import error_answer
 from delegation.gateway.keys.calls import CatalogClient, Conclusion, conclusion
 from tests.gateway.losing import Answering, CatalogFront, LosingUpstream, direct_to, losing, through_gateway

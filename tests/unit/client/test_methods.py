@@ -5,8 +5,8 @@ import inspect
 import pytest
 
 from delegation.client import AsyncDelegationClient, DelegationClient
-from delegation.client.protocol.methods import Answered, Given, Methods
-from delegation.client.protocol.operations import Operations
+from delegation.client.client import Answered, Given, Methods
+from delegation.client.operations import Operations
 
 OPERATIONS = {
     name: operation

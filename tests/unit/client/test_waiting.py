@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.client.client import AsyncDelegationClient
+from delegation.client.conversations import Repeat, SameKeyPauses, log_repeat, same_key_wait
 from delegation.client.errors import (
     Conflict,
     HttpError,
@@ -20,7 +21,6 @@ from delegation.client.errors import (
     ServiceFailed,
     WaitTimedOut,
 )
-from delegation.client.protocol.requests import Repeat, SameKeyPauses, log_repeat, same_key_wait
 from delegation.identifiers import TableIdentifier
 from delegation.wire.tables import PurgeRequest
 from tests.unit.client.service import (

@@ -47,7 +47,7 @@ QUESTIONS = [
     ("How is a bearer token verified?", "edge/trust/tokens.py", "TokenVerifier"),
     ("When is a request answered with a replay?", "idempotency/keys.py", "KeyRecord"),
     ("When is a holder's key taken over?", "idempotency/mutations/service.py", "Mutations"),
-    ("When does a client repeat a request?", "client/protocol/requests.py", "same_key_wait"),
+    ("When does a client repeat a request?", "client/conversations.py", "same_key_wait"),
     ("How are tasks listed?", "tasks/work/parts/reads.py", "page_of"),
     ("How far is a task?", "edge/outlook.py", "outlook_of"),
     ("What does a process print when a task ends?", "tasks/endings.py", "EndingLines"),

@@ -20,8 +20,7 @@ from delegation.cli.misuse import WordGroup
 from delegation.cli.screens import LabelledLines, Rows
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
-from delegation.configuration.settings import SETTINGS, CallerSettings, Setting
-from delegation.configuration.validation import problems_of
+from delegation.configuration.settings import SETTINGS, CallerSettings, Setting, problems_of
 from polaris_common.errors import counted
 
 PREFIX: Final = "delegation:"

@@ -13,8 +13,8 @@ import httpx
 
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.cli.screens import duration_text, plain
+from delegation.client.conversations import with_query
 from delegation.client.errors import ClientMisconfigured
-from delegation.client.protocol.requests import with_query
 from delegation.client.settings import BASE_PATH, ClientSettings
 from delegation.polaris.answers import PolarisError, PolarisUnavailable
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource

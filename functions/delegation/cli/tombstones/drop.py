@@ -12,7 +12,7 @@ from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
 from delegation.cli.output import Output
 from delegation.cli.submit import TableArgument, checked_key, parse_table
-from delegation.client.protocol.requests import SameKeyPauses
+from delegation.client.conversations import SameKeyPauses
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
     NoSuchNamespace,

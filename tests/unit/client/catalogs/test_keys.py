@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from requests.exceptions import ConnectionError as NoConnection
 
-from delegation.client.catalogs.keys import KeyedRequests, advertised, is_mutation, send_keys
+from delegation.client.keys import KeyedRequests, advertised, is_mutation, send_keys
 from delegation.gateway.answers import error_answer
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from tests.unit.gateway.keys.stand_in import KeyedCatalog

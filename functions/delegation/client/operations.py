@@ -1,5 +1,5 @@
-"""The table of the API's operations: their requests, answers, and whether they may be repeated.
-`client.protocol.methods` makes both clients of it."""
+"""The table of the API's operations: their requests, answers, and whether they may be repeated. `client.client` makes
+both clients of it."""
 
 import itertools
 import json
@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypedDict, TypeVar, Unpack
 
-from delegation.client.errors import Conflict, DelegationClientError, IssuerUnavailable, WaitTimedOut
-from delegation.client.protocol.conversations import Conversations
-from delegation.client.protocol.requests import (
+from delegation.client.conversations import (
     EXECUTE,
     PASSING,
     READ_ATTEMPTS,
     SUBMIT,
     Conversation,
+    Conversations,
     Give,
     Giving,
     Notify,
@@ -29,6 +28,7 @@ from delegation.client.protocol.requests import (
     submission,
     with_query,
 )
+from delegation.client.errors import Conflict, DelegationClientError, IssuerUnavailable, WaitTimedOut
 from delegation.timestamps import isoformat
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse

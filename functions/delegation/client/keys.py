@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from delegation.client.protocol.requests import SameKeyPauses
+from delegation.client.conversations import SameKeyPauses
 from delegation.identifiers import encoded_query
 from delegation.timestamps import parse_duration
 

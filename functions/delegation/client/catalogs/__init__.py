@@ -1,1 +1,0 @@
-"""For clients of an Iceberg REST catalog behind the gateway."""
