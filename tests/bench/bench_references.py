@@ -22,8 +22,7 @@ from uuid import NAMESPACE_URL, uuid5
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
-from delegation.references.model import CatalogPass, PassNeeded, TableEntry
-from delegation.references.reading import read_references
+from delegation.references.model import CatalogPass, PassNeeded
 from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
 from delegation.removal.purge.indexed import OtherTables
@@ -154,11 +153,16 @@ def over_http(tables: int) -> None:
             owner.create_table(("sales", f"t{number:05}"), SCHEMA)
         index, catalog = MemoryReferenceStore(), polaris(stack)
 
-        def read(table: LoadedTable, known: TableEntry | None) -> TableEntry:
-            return read_references(table, MemoryObjectStore(), known)
-
         for number, at_once in enumerate((16, 1, 4, 16)):
-            refresher = Refresher(index, catalog, read, "bench", clock=stack.clock, eager=True, at_once=at_once)
+            refresher = Refresher(
+                index,
+                catalog,
+                lambda _table: MemoryObjectStore(),
+                "bench",
+                clock=stack.clock,
+                eager=True,
+                at_once=at_once,
+            )
             began = time.monotonic()
             refresher.ensure("lake", PassNeeded(number))
             seconds = time.monotonic() - began

@@ -17,7 +17,7 @@ from delegation.iceberg.errors import (
 )
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import CANONICAL, LEFT, RANK, FileType, Row, Spelling, TableFile
-from delegation.storage.base import ObjectNotFound, ObjectStore
+from delegation.storage.base import ObjectNotFound, ReadableStore
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError
 
@@ -66,7 +66,7 @@ STRICT = Tolerance()
 class Fetcher:
     """Reads objects ahead of their use; at most `threads` of them are in memory."""
 
-    def __init__(self, store: ObjectStore, *, threads: int, checkpoint: Callable[[], None]) -> None:
+    def __init__(self, store: ReadableStore, *, threads: int, checkpoint: Callable[[], None]) -> None:
         self._store = store
         self._threads = threads
         self._checkpoint = checkpoint

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Final
 
 from delegation.errors import GuardRefused
@@ -28,8 +29,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.blocking.dynamodb import DIGEST_BYTES
 from delegation.references.model import LONGEST_TEXT, MOST_SEEN, MOST_UNREAD, TableEntry
-from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError
-from delegation.storage.locations import Roots, parse
+from delegation.storage.base import ObjectNotFound, ObjectStoreError, ReadableStore
+from delegation.storage.locations import ObjectLocation, Roots, parse
 from polaris_common.errors import DelegationError
 
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
@@ -48,9 +49,30 @@ class ReadLimits:
     max_file_bytes: int = 256 * 1024 * 1024
 
 
+class ReadOnce:
+    """A table's files in one visit, which reads each of them once as far as `most` bytes hold them: metadata never
+    changes. Larger ones are read again, so that many visits at a time need little memory."""
+
+    def __init__(self, store: ReadableStore, most: int = 8 * 1024 * 1024) -> None:
+        self._store = store
+        self._read: dict[ObjectLocation, bytes] = {}
+        self._left = most
+        self._lock = Lock()
+
+    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
+        found = self._read.get(location)
+        if found is None or len(found) > limit:
+            found = self._store.read(location, limit=limit)
+            with self._lock:
+                if location not in self._read and len(found) <= self._left:
+                    self._read[location] = found
+                    self._left -= len(found)
+        return found
+
+
 def read_references(
     table: LoadedTable,
-    store: ObjectStore,
+    store: ReadableStore,
     known: TableEntry | None,
     *,
     limits: ReadLimits = ReadLimits(),
@@ -97,7 +119,7 @@ def read_references(
     return replace(entry, unread=frozenset(problems.unread) or None)
 
 
-def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ObjectStore) -> frozenset[str]:
+def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ReadableStore) -> frozenset[str]:
     """Return the manifest lists of the last read, which contain nothing new; none if they are few. Reading the metadata
     file of then costs one read instead of one for each snapshot; a manifest list never changes. Of an unreadable table
     all lists are read, because any may have the lost part."""

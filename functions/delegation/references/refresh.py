@@ -21,12 +21,14 @@ from delegation.references.model import LONGEST_PAUSE, UNANSWERED_PASSES, Catalo
 from delegation.references.passes.held import OWNED_FOR, HeldPass, Sightings
 from delegation.references.passes.names import PassNames, Position, Turn
 from delegation.references.passes.sweep import TableVisit, Visits
-from delegation.references.reading import problem_of
+from delegation.references.reading import problem_of, read_references
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import (
     CatalogListing,
     GenericTables,
+    OpenStore,
     ReadTable,
+    TableVisited,
     VisitedCatalog,
     Visitor,
     with_displaced,
@@ -63,11 +65,11 @@ class Refresher:
     catalog may go, `checkpoint` is called before each table and raises to stop; `report` gets the number of tables
     checked. An `eager` one begins a pass at once, because a caller waits; others leave as long between two passes as
     one took. At most `at_once` tables are loaded at a time. At `until` on `seconds`, a monotonic clock, an unfinished
-    pass is left."""
+    pass is left. `visited` is called with each changed table (`Visitor`)."""
 
     store: ReferenceStore
     catalog: ListedCatalog
-    read: ReadTable
+    open_store: OpenStore
     owner: str
     clock: Callable[[], datetime]
     pace: Callable[[], None] = lambda: None
@@ -78,6 +80,8 @@ class Refresher:
     seconds: Callable[[], float] = time.monotonic
     until: float = math.inf
     generic: GenericTables | None = None
+    read: ReadTable = read_references
+    visited: TableVisited | None = None
 
     def ensure_fresh(self, catalog: str, max_age: timedelta) -> CatalogPass:
         """Return a catalog's state after a complete pass that began at most `max_age` ago; raises as `ensure`."""
@@ -333,7 +337,7 @@ class Refresher:
         one.unlisted = listing.record(one.held.number)
 
     def _visitor(self) -> Visitor:
-        return Visitor(self.store, self.catalog, self.read, self.clock, self.pace)
+        return Visitor(self.store, self.catalog, self.open_store, self.read, self.clock, self.pace, self.visited)
 
     def look_at(self, identifier: TableIdentifier) -> TableEntry | None:
         """Update one table's entry and return it, None without a table. If another table has the name now, the former

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import Final, Protocol
 
 from delegation.errors import GuardRefused
@@ -24,9 +25,9 @@ from delegation.references.areas import fold
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.errors import PassLost
 from delegation.references.model import UNANSWERED_PASSES, TableEntry
-from delegation.references.reading import outline, problem_of
+from delegation.references.reading import ReadOnce, outline, problem_of
 from delegation.references.store import ReferenceStore
-from delegation.storage.base import ObjectStoreError
+from delegation.storage.base import ObjectStoreError, ReadableStore
 from delegation.storage.locations import AmbiguousPath, Root, UnsupportedLocation
 from polaris_common.errors import DelegationError, ErrorScope
 
@@ -45,6 +46,10 @@ LASTING: Final = (
 _NOT_VENDED: Final = (PolarisForbidden, CredentialVendingFailed)
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class Absence(Enum):
     """Why a name has no table whose references could be known."""
 
@@ -53,8 +58,12 @@ class Absence(Enum):
     EMPTIED = "without the metadata file that the index knows"
 
 
-ReadTable = Callable[[LoadedTable, TableEntry | None], TableEntry]
-"""Reads what a table loaded with vended credentials references; see `read_references`."""
+OpenStore = Callable[[LoadedTable], ReadableStore]
+"""Opens the files of a table that was loaded with vended credentials."""
+ReadTable = Callable[[LoadedTable, ReadableStore, TableEntry | None], TableEntry]
+"""Reads what a loaded table references; see `read_references`."""
+TableVisited = Callable[[LoadedTable, ReadableStore, datetime], object]
+"""Called with a table whose new entry is stored, with its files, and with a time before its load. It raises nothing."""
 
 
 class VisitedCatalog(Protocol):
@@ -67,13 +76,16 @@ class VisitedCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Visits tables for their catalog's index; `pace` returns when the next request to the catalog may go."""
+    """Visits tables for their catalog's index; `pace` returns when the next request to the catalog may go. `visited` is
+    called after the entry of a changed table is stored, so whatever it does neither loses nor repeats that."""
 
     store: ReferenceStore
     catalog: VisitedCatalog
+    open_store: OpenStore
     read: ReadTable
     clock: Callable[[], datetime]
     pace: Callable[[], None]
+    visited: TableVisited | None = None
 
     def visit(
         self,
@@ -133,6 +145,7 @@ class Visitor:
             self.store.remove_exemption(Subject.of(after.identifier))
         elif after.unread is not None and (found.before is None or found.before.unread != after.unread):
             self._narrow_exemption(after, after.unread)
+        found.visited()
         return replace(after, seen=frozenset(), revision=after.revision + 1)
 
     def _narrow_exemption(self, entry: TableEntry, unread: frozenset[bytes]) -> None:
@@ -149,6 +162,7 @@ class Visitor:
         changed: _Changed | None = None
         for _ in range(LOADS):
             self.pace()
+            asked = self.clock()
             try:
                 table = self.catalog.load_if_changed(identifier, etag)
             except LASTING as error:
@@ -164,8 +178,8 @@ class Visitor:
                 # Another process wrote it, perhaps from a later load than this one.
                 known, etag, changed = stored, _etag_of(stored), None
                 continue
-            entry = self._read(table, None if stored is not None and stored.displaced else stored)
-            changed = self._following(stored, entry)
+            entry, visited = self._read(table, None if stored is not None and stored.displaced else stored, asked)
+            changed = replace(self._following(stored, entry), visited=visited)
             if not entry.lacks_a_manifest or entry.problem_location == missed_at:
                 return changed
             # It may have expired after the load: then the table has newer metadata, which does not name it.
@@ -181,12 +195,19 @@ class Visitor:
         read = replace(stored, problem=None, problem_location=None, unanswered=(), unread=None)
         return self._following(stored, read)
 
-    def _read(self, table: LoadedTable, stored: TableEntry | None) -> TableEntry:
+    def _read(
+        self, table: LoadedTable, stored: TableEntry | None, asked: datetime
+    ) -> tuple[TableEntry, Callable[[], object]]:
+        """Return a table's entry, and what to call when it is stored."""
         try:
-            return self.read(table, stored)
+            files = self.open_store(table)
+            if self.visited is None:
+                return self.read(table, files, stored), _nothing
+            files = ReadOnce(files)
+            return self.read(table, files, stored), partial(self.visited, table, files, asked)
         except LASTING as error:
             _raise_retryable(error)
-            return outline(table, stored, problem_of(error))
+            return outline(table, stored, problem_of(error)), _nothing
 
     def _not_loaded(self, identifier: TableIdentifier, stored: TableEntry | None, error: DelegationError) -> TableEntry:
         """Return the entry of a table without vended credentials, or that cannot be loaded."""
@@ -208,10 +229,11 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A table's stored entry and its replacement."""
+    """A table's stored entry and its replacement; `visited` is called when that is stored."""
 
     before: TableEntry | None
     after: TableEntry
+    visited: Callable[[], object] = _nothing
 
 
 def _etag_of(known: TableEntry | None) -> str | None:

@@ -73,12 +73,16 @@ class Deletable(Protocol):
     def size(self) -> int: ...
 
 
-class ObjectStore(Protocol):
-    """A table's files. Thread-safe."""
+class ReadableStore(Protocol):
+    """A table's files for a reader. Thread-safe."""
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         """Return the whole object. Raises FileTooLarge beyond `limit` bytes, ObjectNotFound or another store error."""
         ...
+
+
+class ObjectStore(ReadableStore, Protocol):
+    """A table's files. Thread-safe."""
 
     def exists(self, location: ObjectLocation) -> bool:
         """Return whether the object exists. Raises BucketNotFound or another store error if that is unknown."""

@@ -18,7 +18,7 @@ from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP
 from delegation.references.passes.sweep import MOST_AT_ONCE
-from delegation.references.visits import GenericTables
+from delegation.references.visits import GenericTables, TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.expiry.names import BY_POLICY
@@ -137,7 +137,12 @@ def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior that refreshes the reference index, none where the settings want no index."""
 
-    purges = replace(shared_access(deployed.tasks)[0], passed=lambda catalog: survey(deployed, catalog))
+    def visits() -> TableVisited | None:
+        from delegation.wiring.upkeep import visited_healths  # noqa: PLC0415 - only a pass reads any
+
+        return visited_healths(deployed)
+
+    purges = replace(shared_access(deployed.tasks)[0], passed=lambda catalog: survey(deployed, catalog), visits=visits)
     indexes = purges.reference_task()
     return [] if indexes is None else [FunctionBehavior(deployed.tasks, indexes)]
 

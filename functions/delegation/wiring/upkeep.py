@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -13,6 +13,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, ensure_submitted
 from delegation.references.store import ReferenceStore
+from delegation.references.visits import TableVisited
 from delegation.removal.model import Pace
 from delegation.removal.purge.limits import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
@@ -47,6 +48,13 @@ def health_task(deployed: DeployedTasks, index: ReferenceStore) -> TaskBehavior:
     return FunctionBehavior(deployed.tasks, _health(deployed, index))
 
 
+def visited_healths(deployed: DeployedTasks) -> TableVisited | None:
+    """Return what reads the health of each table that one pass of the index visits; None without an index."""
+    access, tables = shared_access(deployed.tasks)
+    settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
+    return None if access.references is None else _refresher(access.references, tables, settings).visited()
+
+
 def ensure_health_read(deployed: DeployedTasks, index: ReferenceStore, catalog: str) -> None:
     """Have the health of a catalog's tables read, now and as often as the reference index is refreshed."""
     ensure_submitted(deployed.tasks, _health(deployed, index), catalog)
@@ -55,10 +63,18 @@ def ensure_health_read(deployed: DeployedTasks, index: ReferenceStore, catalog: 
 def _health(deployed: DeployedTasks, index: ReferenceStore) -> Behavior[RecurringCatalog, HealthReport]:
     tables = shared_access(deployed.tasks)[1]
     settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
-    return catalog_health(lambda run: _refresher(index, tables, settings, run), every=settings.refresh_interval)
+
+    def refresher(run: Run) -> HealthRefresher:
+        return replace(
+            _refresher(index, tables, settings),
+            checkpoint=run.checkpoint,
+            report=lambda read: run.report(done=read, unit="tables"),
+        )
+
+    return catalog_health(refresher, every=settings.refresh_interval)
 
 
-def _refresher(index: ReferenceStore, tables: PolarisClient, settings: ReferenceSettings, run: Run) -> HealthRefresher:
+def _refresher(index: ReferenceStore, tables: PolarisClient, settings: ReferenceSettings) -> HealthRefresher:
     def opened(table: LoadedTable) -> S3ObjectStore:
         return vended_store(tables, table.identifier, clock=utc_now, loaded=table)
 
@@ -69,8 +85,6 @@ def _refresher(index: ReferenceStore, tables: PolarisClient, settings: Reference
         opened,
         utc_now,
         pace=Pace(settings.loads_per_second, now=time.monotonic, sleep=time.sleep).wait,
-        checkpoint=run.checkpoint,
-        report=lambda read: run.report(done=read, unit="tables"),
         at_once=READ_AT_ONCE,
     )
 

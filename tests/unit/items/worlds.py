@@ -40,6 +40,7 @@ from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.upkeep.execution.kinds import KeptTables, run_kinds
 from delegation.upkeep.execution.sweeps import TASK_TYPE as SWEEP_TYPE
 from delegation.upkeep.execution.sweeps import OrphanSweeps
+from delegation.upkeep.health import refresh as health_refresh
 from delegation.upkeep.health import store as health_store
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import DynamoDbHealthStore, _health_item
@@ -515,6 +516,19 @@ def tables_whose_health_cannot_be_read(failing: Failing) -> Served:
     with planted(here, "load_table", lambda identifier, **_options: identifier.name in found["b"], failing):
         here.refresh()
     return found["g"], {one.identifier.name for one in here.healths.healths("lake") if one.files}
+
+
+@world("health.visits")
+def visited_tables_whose_health_cannot_be_read(failing: Failing) -> Served:
+    here, found = indexed_tables()
+    with (
+        patch.object(health_refresh, "MOST_FAILED", len(ORDER)),
+        planted(here.healths, "read_state", lambda identifier: identifier.name in found["b"], failing),
+    ):
+        visited = here.refresher().visited()
+        for name in sorted(found["g"] | found["b"]):
+            visited(here.table(name).loaded(TableIdentifier("lake", ("ns",), name)), here.store, NOW)
+    return found["g"], {one.identifier.name for one in here.healths.healths("lake")}
 
 
 @world("health.gone")

@@ -19,7 +19,7 @@ from delegation.references.passes.held import OWNED_FOR, TABLES_A_WRITE
 from delegation.references.reading import read_references
 from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
-from delegation.storage.base import BucketNotFound
+from delegation.storage.base import BucketNotFound, ReadableStore
 from delegation.storage.memory import Faults, MemoryObjectStore
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
@@ -45,13 +45,13 @@ class Scene:
 
     def refresher(self, owner: str = "me", **fields: object) -> Refresher:
         return Refresher(
-            self.store, self.listing, self._read, owner, clock=lambda: self.now, **{"eager": True, **fields}
+            self.store, self.listing, self._opened, owner, clock=lambda: self.now, **{"eager": True, **fields}
         )
 
-    def _read(self, table: LoadedTable, known: TableEntry | None) -> TableEntry:
+    def _opened(self, table: LoadedTable) -> MemoryObjectStore:
         objects = MemoryObjectStore()
         objects.objects = self.one.objects
-        return read_references(table, objects, known)
+        return objects
 
     def concerned(self, area: str) -> set[str]:
         return {".".join((*one.namespace, one.name)) for one in self.store.overlapping("cat", [area])}
@@ -263,8 +263,8 @@ def test_an_entry_that_another_process_wrote_meanwhile_is_not_replaced_by_an_old
     slow = scene.refresher("slow")
     finished = []
 
-    def read(table: LoadedTable, known: TableEntry | None) -> TableEntry:
-        entry = scene._read(table, known)
+    def read(table: LoadedTable, store: ReadableStore, known: TableEntry | None) -> TableEntry:
+        entry = read_references(table, store, known)
         if table.identifier.name == "taking" and not finished:
             # Paused here, before its write; meanwhile the table takes files, and another process completes a pass.
             finished.append(True)
@@ -305,12 +305,12 @@ def test_a_table_whose_bucket_is_gone_is_recorded_and_the_others_are_visited(sce
     for name in "abc":
         scene.one.create(name)
 
-    def read(table: LoadedTable, known: TableEntry | None) -> TableEntry:
+    def opened(table: LoadedTable) -> MemoryObjectStore:
         if table.identifier.name == "b":
             raise BucketNotFound("the object store has no bucket")
-        return scene._read(table, known)
+        return scene._opened(table)
 
-    assert replace(scene.refresher(), read=read).ensure_fresh("cat", MAX_AGE).tables == 3
+    assert replace(scene.refresher(), open_store=opened).ensure_fresh("cat", MAX_AGE).tables == 3
     (unreadable,) = scene.store.unreadable("cat")
     assert unreadable.problem.startswith("BUCKET_NOT_FOUND")
 

@@ -14,7 +14,6 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.blocking.model import Subject, blocking_of
 from delegation.references.errors import ReferencesNotKnown
 from delegation.references.model import CatalogPass, TableEntry
-from delegation.references.reading import read_references
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Killed, MemoryObjectStore
 from polaris_common.errors import DelegationError
@@ -174,14 +173,12 @@ def test_a_table_that_loads_without_credentials_is_known_by_its_location(scene) 
 
 
 def test_a_table_whose_storage_does_not_answer_is_its_own_trouble_too(scene) -> None:
-    def read(loaded: LoadedTable, known: TableEntry | None) -> TableEntry:
+    def opened(loaded: LoadedTable) -> MemoryObjectStore:
         if loaded.identifier.name == "bad":
             raise ObjectStoreUnavailable("the bucket's region does not answer")
-        objects = MemoryObjectStore()
-        objects.objects = scene.one.objects
-        return read_references(loaded, objects, known)
+        return in_lake(loaded)
 
-    scene._read = read
+    in_lake, scene._opened = scene._opened, opened
     for _ in range(3):
         state = one_pass(scene)
     assert state.complete == state.number == 3

@@ -11,6 +11,7 @@ import pytest
 from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.references.recurring import reference_index
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.wiring import operations, upkeep
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.operations import begin_upkeep, survey
@@ -72,6 +73,16 @@ def test_after_a_pass_of_the_index_the_policies_are_executed(
     assert kinds(deployed) == [CATALOG_HEALTH, CATALOG_UPKEEP]
     recurring = {one.task_type: one.recurrence_seconds for one in deployed.store.heads().tasks}  # type: ignore[attr-defined]
     assert recurring[CATALOG_UPKEEP] == 300
+
+
+def test_a_pass_reads_healths_in_its_visits_if_there_is_an_index(
+    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given(monkeypatch, {})
+    monkeypatch.setattr(upkeep, "health_store", MemoryHealthStore)
+    assert callable(upkeep.visited_healths(deployed))
+    monkeypatch.setattr(upkeep, "shared_access", lambda _tasks: (SimpleNamespace(references=None), None))
+    assert upkeep.visited_healths(deployed) is None
 
 
 def test_only_one_module_of_the_wiring_chooses_where_policies_are_read():

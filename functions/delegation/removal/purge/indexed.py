@@ -17,11 +17,11 @@ from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
 from delegation.references.blocking.model import HeldPurge, freed
 from delegation.references.errors import ReferencesError
-from delegation.references.reading import digest, read_references
+from delegation.references.reading import digest
 from delegation.references.recurring import IndexReport, RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
-from delegation.references.visits import GenericTables
+from delegation.references.visits import GenericTables, TableVisited
 from delegation.removal.behaviors import NeighboursOf
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.lost import WithLostRefs
@@ -54,7 +54,8 @@ class PurgeAccess:
     serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
     over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
     is called with each purge that waits for a neighbour, and why, `passed` with a catalog after a complete pass of the
-    recurring task. `generic_tables` finds tables of other formats.
+    recurring task. `visits` returns what that task calls with each changed table, such as what reads its health.
+    `generic_tables` finds tables of other formats.
     """
 
     tasks: TaskService
@@ -73,6 +74,7 @@ class PurgeAccess:
     generic_tables: GenericTables | None = None
     held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
     passed: Callable[[str], object] = lambda _catalog: None
+    visits: Callable[[], TableVisited | None] = lambda: None
 
 
 logger = logging.getLogger(__name__)
@@ -227,6 +229,7 @@ class OtherTables:
         return reference_index(
             lambda run: replace(
                 self.refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
+                visited=access.visits(),
                 # A pass of many hand-overs must be seen to get ahead.
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
@@ -278,11 +281,10 @@ class OtherTables:
     def refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
         """Return what makes a pass as `owner`, which calls `checkpoint` before each load."""
         access = self.access
-        store_with = access.store_with or (lambda table: access.store_of(table.identifier))
         return Refresher(
             index,
             access.catalog,
-            lambda table, known: read_references(table, store_with(table), known),
+            access.store_with or (lambda table: access.store_of(table.identifier)),
             owner=owner,
             clock=access.tasks.clock,
             pace=self._pace(access.reference_settings.loads_per_second).wait,

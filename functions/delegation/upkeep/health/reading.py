@@ -169,10 +169,11 @@ class ExpiryByRule:
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """How much is read at once, and the most bytes of one file."""
+    """How much is read at once, the most bytes of one file, and the most new manifests of one table."""
 
     threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
+    most: int = MOST_READ
 
 
 def read_health(
@@ -183,10 +184,11 @@ def read_health(
     *,
     rule: ExpiryByRule | None,
     now: datetime,
-    max_file_bytes: int = HealthLimits().max_file_bytes,
+    limits: HealthLimits = HealthLimits(),
 ) -> tuple[TableHealth, ReadState]:
     """Return a table's health and the state for the next run. What cannot be read becomes the health's problem, and the
-    former numbers stay. Raises the retryable errors of the store, and what the fetcher's checkpoint raises."""
+    former numbers stay. Raises the retryable errors of the store, what the fetcher's checkpoint raises, and
+    TooManyManifests for too many new manifests, if a run of the task may read more."""
     same = known if known is not None and known.table_uuid == table.table_uuid else None
     base = same or TableHealth(table.identifier, table.table_uuid, "", now)
     # A table that was dropped and made again under its name keeps nothing, but its item is replaced.
@@ -198,7 +200,7 @@ def read_health(
             state = ReadState(metadata.table_uuid, small)
         elif state.small != small:
             state = replace(state, small=small, manifests={})
-        state = _TableReader(table, metadata, fetcher, state, max_file_bytes).read()
+        state = _TableReader(table, metadata, fetcher, state, limits).read()
         state = replace(state, history=history_in(table.metadata))
         health = health_of(table, state, base, rule, now)
     except LASTING as error:
@@ -260,13 +262,14 @@ def health_of(
 
 class _TableReader:
     def __init__(
-        self, table: LoadedTable, metadata: ParsedMetadata, fetcher: Fetcher, state: ReadState, max_file_bytes: int
+        self, table: LoadedTable, metadata: ParsedMetadata, fetcher: Fetcher, state: ReadState, limits: HealthLimits
     ) -> None:
         self._metadata = metadata
         self._fetcher = fetcher
         self._state = state
         self._large = _large_above(metadata)
-        self._limit = max_file_bytes
+        self._limit = limits.max_file_bytes
+        self._most = limits.most
         self._current = _current(table.metadata)
         self._snapshots = {one.snapshot_id: one for one in metadata.snapshots}
         if len(self._snapshots) != len(metadata.snapshots):
@@ -279,6 +282,7 @@ class _TableReader:
         changes = {one: change for one, change in self._state.changes.items() if one in self._snapshots}
         newest = list(self._snapshots)[-MOST_CHANGES:]
         unknown = [one for one in newest if one not in changes][-MOST_LISTS:]
+        self._check_few(len(unknown), "manifest lists")
         wanted: dict[str, ManifestFile] = {}
         added_by: dict[str, int] = {}
         now_there: dict[str, ManifestFile] = {}
@@ -299,8 +303,7 @@ class _TableReader:
                 wanted[path] = one
             else:
                 kept[digest(path)] = before
-        if len(wanted) > MOST_READ:
-            raise TooManyManifests(f"{len(wanted):,} manifests were not read before, more than {MOST_READ:,}")
+        self._check_few(len(wanted), "manifests")
         found = {one: SnapshotChange() for one in read if one in unknown and self._states_authors(one)}
         for path, sizes, change in self._manifests(wanted):
             if path in now_there:
@@ -310,6 +313,11 @@ class _TableReader:
                 found[author] = found[author] + change
         both = {**changes, **found}
         return replace(self._state, manifests=kept, changes={one: both[one] for one in self._snapshots if one in both})
+
+    def _check_few(self, count: int, what: str) -> None:
+        if count > self._most:
+            text = f"{count:,} {what} were not read before, more than {self._most:,}"
+            raise TooManyManifests(text, retryable=self._most < MOST_READ)
 
     def _states_authors(self, snapshot_id: int) -> bool:
         """Whether the list states which manifests a snapshot added; inline lists of version 1 do not."""

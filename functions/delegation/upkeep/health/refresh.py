@@ -1,11 +1,10 @@
 """Bringing the health of a catalog's tables up to date with the reference index, and the task that does it.
 
-Updates the health of a catalog's tables from the reference index. The index knows which tables have changed, so only
-those whose metadata location differs from their health's, or whose review is due, are loaded and read. That difference
-is the work left to do, so the next run continues one that was killed, and no change is lost.
-
-The recurring task that reads the health of one catalog's tables. Separate from the reference index's task, because
-purges wait for that one; submitted when a pass of the index is complete, and as often.
+The recurring task of the index reads the health of each changed table in the same visit (`HealthRefresher.visited`).
+The recurring task of healths reads what is left: tables that a purge's own pass visited, that failed or were too large,
+and those whose review is due. The index knows which tables have changed, so these are the ones whose metadata location
+differs from their health's. That difference is the work left to do, so the next run continues one that was killed, and
+no change is lost. The task is submitted when a pass of the index is complete, and as often.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,10 +25,11 @@ from delegation.references.model import TableEntry
 from delegation.references.names import CATALOG_HEALTH
 from delegation.references.recurring import RecurringCatalog
 from delegation.references.store import ReferenceStore
-from delegation.storage.base import ObjectStore
+from delegation.references.visits import TableVisited
+from delegation.storage.base import ReadableStore
 from delegation.storage.credentials import CredentialsUnavailable
 from delegation.tasks.work.behaviors import Behavior, Run
-from delegation.upkeep.errors import HealthChanged, UpkeepError
+from delegation.upkeep.errors import HealthChanged, TooManyManifests, UpkeepError
 from delegation.upkeep.health.model import REVIEW_EVERY, TableHealth
 from delegation.upkeep.health.reading import LASTING, ExpiryByRule, HealthLimits, read_health
 from delegation.upkeep.health.store import HealthStore
@@ -42,6 +42,10 @@ TABLES: Final = "health.tables"
 ASIDE_FOR: Final = timedelta(hours=3)
 """After its first failure a table is left out for so long, longer than between two runs."""
 _RACES: Final = 3
+MOST_VISITED: Final = 500
+"""Manifest lists, and manifests, that are read of one table in a visit of the index, which purges may wait for."""
+MOST_FAILED: Final = 3
+"""Visits in a row without an answer, after which a pass of the index leaves the healths to their own task."""
 
 
 class LoadsTables(Protocol):
@@ -78,7 +82,7 @@ class HealthRefresher:
     healths: HealthStore
     index: ReferenceStore
     catalog: LoadsTables
-    open_store: Callable[[LoadedTable], ObjectStore]
+    open_store: Callable[[LoadedTable], ReadableStore]
     clock: Callable[[], datetime]
     rule_of: Callable[[LoadedTable], ExpiryByRule | None] = lambda _table: None
     pace: Callable[[], None] = lambda: None
@@ -161,25 +165,61 @@ class HealthRefresher:
         TableMetadataMissing, and the errors of the catalog and the stores."""
         for attempt in range(_RACES):
             self.pace()
+            asked = self.clock()
             table = self.catalog.load_table(identifier)
-            known = self.healths.health(identifier)
-            fetcher = Fetcher(self.open_store(table), threads=self.limits.threads, checkpoint=_continue)
-            health, state = read_health(
-                table,
-                fetcher,
-                known,
-                self.healths.read_state(identifier),
-                rule=self.rule_of(table),
-                now=self.clock(),
-                max_file_bytes=self.limits.max_file_bytes,
-            )
             try:
-                return self.healths.put(health, state)
+                return self.read(table, self.open_store(table), asked)
             except HealthChanged:
                 # A run of maintenance was noted meanwhile, or another process looked at the table.
                 if attempt == _RACES - 1:
                     raise
         raise AssertionError("the loop above returns or raises")
+
+    def read(
+        self, table: LoadedTable, files: ReadableStore, asked: datetime, limits: HealthLimits | None = None
+    ) -> TableHealth:
+        """Read what is new of a table that was loaded after `asked`, store its health and return it. One that another
+        process read since stays, because its load was later. Raises HealthChanged, TooManyManifests for more than
+        `limits` allow, and the errors of the stores."""
+        limits = limits or self.limits
+        known = self.healths.health(table.identifier)
+        if known is not None and known.as_of > asked:
+            return known
+        health, state = read_health(
+            table,
+            Fetcher(files, threads=limits.threads, checkpoint=_continue),
+            known,
+            self.healths.read_state(table.identifier),
+            rule=self.rule_of(table),
+            now=self.clock(),
+            limits=limits,
+        )
+        return self.healths.put(health.set_aside(TABLES, None), state)
+
+    def visited(self) -> TableVisited:
+        """Return what reads the health of each table that one pass of the index visits. A table that fails, or has too
+        much to read, is left to the task of healths, which finds that it changed."""
+        failed, limits = 0, replace(self.limits, most=MOST_VISITED)
+
+        def read(visit: tuple[LoadedTable, ReadableStore, datetime]) -> None:
+            with suppress(TooManyManifests):
+                self.read(*visit, limits)
+
+        def visited(*visit: Any) -> None:
+            nonlocal failed
+            if failed >= MOST_FAILED:
+                return
+            for one in each_item(
+                [visit],
+                read,
+                name="health.visits",
+                clock=self.clock,
+                shown=lambda visit: str(visit[0].identifier),
+                in_a_row=None,
+            ):
+                failed = 0 if one.error is None or is_answer(one.error) else failed + 1
+
+        return visited
 
     def _note(self, entry: TableEntry, error: DelegationError) -> None:
         """Record why a table in the index's state cannot be loaded; its numbers stay."""

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.references.errors import ReferencesUnavailable
 from delegation.references.model import PassNeeded
-from delegation.references.reading import read_references
+from delegation.references.reading import ReadOnce
 from delegation.storage.locations import ObjectLocation, uri_of
-from delegation.storage.memory import MemoryObjectStore
-from delegation.upkeep.health.refresh import HealthCounts, HealthRefresher
+from delegation.storage.memory import Killed, MemoryObjectStore
+from delegation.upkeep.errors import HealthUnavailable
+from delegation.upkeep.health.refresh import MOST_FAILED, HealthCounts, HealthRefresher
 from delegation.upkeep.health.store import MemoryHealthStore
 from tests.kit.lakes.lake import busy_table, rows
 from tests.unit.references.test_refresh import Scene
@@ -59,9 +61,9 @@ class VisitedScene:
         return HealthRefresher(self.healths, scene.store, scene.listing, **given)  # type: ignore[arg-type]
 
     def one_pass(self, **fields: Any) -> None:
-        self.scene.now += timedelta(seconds=1)
-        read = lambda table, known: read_references(table, self.store, known)  # noqa: E731
-        replace(self.scene.refresher(**fields), read=read).ensure("cat", PassNeeded(next(self.numbers)))
+        self.scene.now += timedelta(hours=1)
+        fields = {"visited": self.refresher().visited(), "open_store": lambda _table: self.store, **fields}
+        replace(self.scene.refresher(), **fields).ensure("cat", PassNeeded(next(self.numbers)))
 
     def follow(self) -> HealthCounts:
         return self.refresher().refresh("cat")
@@ -81,12 +83,11 @@ def named(name: str) -> TableIdentifier:
     return TableIdentifier("cat", ("ns",), name)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 51, line 3")
 def test_a_changed_table_is_loaded_once_in_a_pass_and_each_of_its_files_is_read_once() -> None:
     here = VisitedScene("a", "b")
     here.one_pass()
-    assert here.follow().read == 0
-    assert (here.asked["conditional"], here.asked["full"]) == (2, 0)
+    assert here.follow() == HealthCounts(tables=2)
+    assert here.asked["full"] == 0
     here.commit("b")
     here.asked.clear()
     here.store.reads.clear()
@@ -97,3 +98,133 @@ def test_a_changed_table_is_loaded_once_in_a_pass_and_each_of_its_files_is_read_
     kinds = Counter("list" if "/snap-" in uri else "manifest" for uri in here.store.reads if uri.endswith(".avro"))
     assert kinds == {"list": kinds["list"], "manifest": 1}
     assert set(here.store.reads.values()) == {1}
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    def fails(*_args: object, **_options: object) -> Any:
+        raise error
+
+    return fails
+
+
+@pytest.mark.parametrize("error", [HealthUnavailable("no answer"), ValueError("a mistake of ours")])
+def test_a_health_that_cannot_be_stored_neither_loses_nor_delays_the_references(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = VisitedScene("a", "b")
+    with monkeypatch.context() as broken:
+        broken.setattr(here.healths, "put", failing(error))
+        here.one_pass()
+    assert here.scene.store.pass_of("cat").complete == 1
+    assert here.scene.concerned("s3://lake/wh/a/") == {"ns.a"}
+    assert here.location("a") is None
+    assert here.follow() == HealthCounts(tables=2, read=2), "the task of healths reads what the visits left"
+
+
+def test_a_process_that_dies_while_it_reads_a_health_has_recorded_the_references(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = VisitedScene("a", "b")
+    with monkeypatch.context() as broken:
+        broken.setattr(here.healths, "read_state", failing(Killed()))
+        for number in range(2):
+            with pytest.raises(Killed):
+                here.one_pass(owner=f"process {number}")
+            here.scene.now += timedelta(minutes=2)
+        here.one_pass(owner="last")
+    state = here.scene.store.pass_of("cat")
+    assert state.complete == state.number, "a table that kills its reader stops no pass for ever"
+    assert here.follow().read == 2
+
+
+def test_references_that_cannot_be_stored_leave_no_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = VisitedScene("a")
+    monkeypatch.setattr(here.scene.store, "put", failing(ReferencesUnavailable("slow down")))
+    with pytest.raises(ReferencesUnavailable):
+        here.one_pass()
+    assert here.location("a") is None
+
+
+def test_an_outage_of_the_healths_costs_a_pass_a_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = VisitedScene()
+    for number in range(MOST_FAILED + 4):
+        here.scene.one.create(f"t{number}")
+    calls = Counter[str]()
+
+    def unavailable(identifier: TableIdentifier) -> None:
+        calls[identifier.name] += 1
+        raise HealthUnavailable("no answer")
+
+    monkeypatch.setattr(here.healths, "health", unavailable)
+    here.one_pass()
+    assert calls.total() == MOST_FAILED
+    assert here.scene.store.pass_of("cat").tables == MOST_FAILED + 4
+
+
+def test_a_table_with_much_to_read_is_left_to_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = VisitedScene("a", "b", "c", "d")
+    monkeypatch.setattr("delegation.upkeep.health.refresh.MOST_VISITED", 1)
+    here.scene.one.create("small")
+    here.one_pass()
+    assert [one.identifier.name for one in here.healths.healths("cat")] == ["small"]
+    assert here.follow() == HealthCounts(tables=5, read=4)
+    assert {one.problem for one in here.healths.healths("cat")} == {None}
+
+
+def test_a_health_of_a_later_load_stays() -> None:
+    here = VisitedScene("a")
+    here.one_pass()
+    older = here.scene.listing.load_table(named("a"))
+    asked = here.scene.now
+    here.scene.now += timedelta(seconds=1)
+    here.commit("a")
+    here.refresher().look_at(named("a"))
+    here.refresher().visited()(older, here.store, asked)
+    assert here.location("a") == here.current("a")
+
+
+def test_a_table_that_was_replaced_between_two_passes_has_the_health_of_the_new_one() -> None:
+    here = VisitedScene("a", "b")
+    here.one_pass()
+    here.scene.one.pointers["a"] = here.scene.one.pointers.pop("b")
+    for _ in range(3):
+        here.one_pass()
+        here.follow()
+    assert [one.identifier.name for one in here.healths.healths("cat")] == ["a"]
+    assert here.location("a") == here.current("a")
+    health = here.healths.health(named("a"))
+    assert health is not None
+    assert health.table_uuid == str(here.scene.one.table("a").metadata.table_uuid)
+
+
+def test_a_table_that_is_dropped_while_its_health_is_read_keeps_no_health() -> None:
+    here = VisitedScene("a", "b")
+
+    def drop(_uri: str) -> None:
+        if here.healths.health(named("b")) is None:
+            here.scene.one.pointers.pop("b", None)
+
+    here.store.each = drop
+    for _ in range(3):
+        here.one_pass()
+        here.follow()
+    assert [one.identifier.name for one in here.healths.healths("cat")] == ["a"]
+
+
+def test_several_visits_at_a_time_read_every_health() -> None:
+    here = VisitedScene("a", "b", "c")
+    here.one_pass(at_once=4)
+    assert here.follow() == HealthCounts(tables=3)
+
+
+def test_files_that_memory_has_no_room_for_are_read_again() -> None:
+    here = VisitedScene("a")
+    files = sorted(here.store.objects, key=lambda one: len(here.store.objects[one]))
+    small, large = (ObjectLocation(*files[place]) for place in (0, -1))
+    once = ReadOnce(here.store, most=len(here.store.objects[files[0]]))
+    for _ in range(2):
+        for one in (small, large):
+            assert once.read(one, limit=10**9) == here.store.objects[one.bucket, one.key]
+    assert sorted(here.store.reads.values()) == [1, 2]

@@ -11,7 +11,7 @@ import pytest
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.upkeep.execution.needs import can_be_decided
 from delegation.upkeep.health.model import ReadState, review_at
-from delegation.upkeep.health.reading import DIGEST_BYTES, TARGET_SIZE, ExpiryByRule, digest, read_health
+from delegation.upkeep.health.reading import DIGEST_BYTES, TARGET_SIZE, ExpiryByRule, HealthLimits, digest, read_health
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -166,7 +166,8 @@ def test_a_state_beyond_its_bounds_keeps_the_largest_manifests_and_newest_snapsh
 def test_a_table_with_more_manifests_than_one_look_reads_says_so(monkeypatch) -> None:
     table = max(TABLES.values(), key=lambda one: len(one.document.get("snapshots") or ()))
     monkeypatch.setattr("delegation.upkeep.health.reading.MOST_READ", 1)
-    health, state = read(table, CountingStore(table.content))
+    store, limits = CountingStore(table.content), HealthLimits(most=1)
+    health, state = read_health(table.loaded(), store.fetcher(), None, ReadState(), rule=None, now=NOW, limits=limits)
     assert health.problem is not None
     assert health.problem.startswith("HEALTH_TABLE_TOO_LARGE: ")
     assert health.review_at is not None
