@@ -206,7 +206,7 @@ class _MetadataReads:
         return self._store.part(_where(one), start=0, length=HEAD).decode("utf-8", "replace")
 
     def fetcher(self) -> Fetcher:
-        return Fetcher(self, threads=self._threads, checkpoint=self.checkpoint)  # type: ignore[arg-type]
+        return Fetcher(self, threads=self._threads, checkpoint=self.checkpoint)
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         """See ObjectStore.read; raises FileTooLarge beyond the bounds too."""
