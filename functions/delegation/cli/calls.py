@@ -16,7 +16,7 @@ from delegation.configuration.settings import DEFAULT_STACK
 if TYPE_CHECKING:
     from delegation.cli.connection import Connection
     from delegation.cli.output import Output
-    from delegation.cli.tasks.opening import PauseSource, TaskSource
+    from delegation.cli.tasks.direct import PauseSource, TaskSource
     from delegation.tasks.submission.options import Option, OptionTable
 
 
@@ -76,6 +76,9 @@ _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
 """The options that many commands have, by the members of Call that have their values; and their defaults."""
 
 
+_NO_FILTERS: Final[Mapping[str, Any]] = {}
+
+
 @dataclass
 class Call:
     """A call of a command with its options' values; `given` are those of its operation's table, as in a request."""
@@ -90,6 +93,7 @@ class Call:
     key: str | None = None
     wait: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
+    filters: Mapping[str, Any] = field(default_factory=dict)
     output: "Output" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,15 +110,21 @@ class Call:
 
     def tasks(self) -> "TaskSource":
         """Return the service's tasks, or those of the task table; naming a task table means the latter."""
-        from delegation.cli.tasks.opening import open_tasks  # noqa: PLC0415 - `--help` needs no client
+        if self.direct or self.tasks_table is not None:
+            from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
 
-        return open_tasks(self.connection, direct=self.direct, table=self.tasks_table)
+            return DirectTasks.of(self.connection, self.tasks_table)
+        from delegation.cli.tasks.source import ApiTasks  # noqa: PLC0415 - `--help` needs no client
+
+        return ApiTasks(self.connection.operator_client())
 
     def pauses(self) -> "PauseSource":
         """Return the service's pauses, or those of the task table; naming a task table means the latter."""
-        from delegation.cli.tasks.opening import open_pauses  # noqa: PLC0415 - `--help` needs no client
+        if self.direct or self.tasks_table is not None:
+            from delegation.cli.tasks.direct import DirectPauses  # noqa: PLC0415 - loads the task store
 
-        return open_pauses(self.connection, direct=self.direct, table=self.tasks_table)
+            return DirectPauses.of(self.connection, self.tasks_table)
+        return self.connection.operator_client()
 
     def confirm(self, question: str, *, otherwise: str | None = None) -> None:
         """Ask at a terminal, unless --yes is given, and raise Abort for a no; elsewhere it is a yes, or `otherwise`."""
@@ -134,9 +144,14 @@ def at_a_terminal() -> bool:
 
 
 def command(
-    app: typer.Typer | None = None, name: str | None = None, takes: str = "stack", table: "OptionTable | None" = None
+    app: typer.Typer | None = None,
+    name: str | None = None,
+    takes: str = "stack",
+    table: "OptionTable | None" = None,
+    filters: Mapping[str, Any] = _NO_FILTERS,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function of a Call; `takes` names options of _OPTIONS, `table` is that of its operation."""
+    """Make a command of a function of a Call; `takes` names options of _OPTIONS, `table` is that of its operation.
+    The values of `filters`, options by name, are the call's filters."""
     of_table = [] if table is None else [one for one in table.options if one.argument is not None]
     names: Sequence[str] = (*takes.split(), "as_json")
 
@@ -145,15 +160,19 @@ def command(
         def called(ctx: typer.Context, **values: Any) -> None:
             texts = {one.name: _text_of(values.pop(_parameter(one).name)) for one in of_table}
             given = {name: text for name, text in texts.items() if text is not None}
-            run(Call(ctx, **{one: values.pop(one) for one in names}, given=given), **values)
+            chosen = {one: values.pop(one) for one in filters}
+            run(Call(ctx, **{one: values.pop(one) for one in names}, given=given, filters=chosen), **values)
 
-        _, *own = inspect.signature(run, eval_str=True).parameters.values()
         keyword = inspect.Parameter.KEYWORD_ONLY
+        _, *all_own = inspect.signature(run, eval_str=True).parameters.values()
+        arguments = [one for one in all_own if one.kind is not keyword]
+        own = [one for one in all_own if one.kind is keyword]
         common = [
             inspect.Parameter(one, keyword, annotation=_OPTIONS[one][0], default=_OPTIONS[one][1]) for one in names
         ]
         ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        signature = inspect.Signature([ctx, *own, *map(_parameter, of_table), *common])
+        chosen = [inspect.Parameter(one, keyword, annotation=kind, default=None) for one, kind in filters.items()]
+        signature = inspect.Signature([ctx, *arguments, *chosen, *own, *map(_parameter, of_table), *common])
         called.__signature__ = signature  # type: ignore[attr-defined]
         called.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
         return app.command(name)(called) if app is not None else called

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from rich.console import Console
@@ -10,11 +10,13 @@ from rich.console import Console
 from delegation.cli.calls import Call, command, option
 from delegation.cli.errors import CommandError
 from delegation.cli.screens import Rows, plain
-from delegation.cli.tasks.filters import StatusName, make_filter
-from delegation.cli.tasks.opening import PauseSource, TaskSource
+from delegation.cli.tasks.filters import StatusName, TaskFilter
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import counted
+
+if TYPE_CHECKING:
+    from delegation.cli.tasks.direct import PauseSource, TaskSource
 
 _POLL_SECONDS: Final = 5.0
 _SETTLES_SECONDS: Final = 25.0
@@ -80,8 +82,8 @@ def drain_command(
 
 
 def drain(
-    pauses: PauseSource,
-    tasks: TaskSource,
+    pauses: "PauseSource",
+    tasks: "TaskSource",
     *,
     reason: str,
     timeout_seconds: float,
@@ -111,10 +113,9 @@ def drain(
         sleep(_POLL_SECONDS)
 
 
-def running(tasks: TaskSource) -> list[TaskRecord]:
-    held = [StatusName.ACQUIRING_RESOURCES, StatusName.RUNNING]
-    wanted = make_filter(status=held, task_type=None, table=None, since=None, correlation_id=None)
-    return list(tasks.found(wanted, limit=_MOST_SHOWN).tasks)
+def running(tasks: "TaskSource") -> list[TaskRecord]:
+    held = TaskFilter(frozenset({StatusName.ACQUIRING_RESOURCES, StatusName.RUNNING}))
+    return list(tasks.found(held, limit=_MOST_SHOWN).tasks)
 
 
 def report_running(held: list[TaskRecord]) -> None:

@@ -4,6 +4,7 @@ They call the service with the operator's identity; with `--direct` they use the
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -16,7 +17,7 @@ from delegation.cli.tasks import filters
 from polaris_common.errors import counted
 
 if TYPE_CHECKING:
-    from delegation.cli.tasks.opening import TaskSource
+    from delegation.cli.tasks.direct import TaskSource
     from delegation.wire.tasks import TaskRecord
 
 app = typer.Typer(
@@ -27,16 +28,11 @@ _CANCELLED: Final = "cancelled"
 TaskIds = Annotated[list[str] | None, argument("[TASK_ID]...", "The tasks' ids.")]
 
 
-@command(app, "list", "direct tasks_table stack")
+@command(app, "list", "direct tasks_table stack", filters=filters.FILTERS)
 def list_command(
     call: Call,
     *,
-    status: filters.StatusOption = None,
-    task_type: filters.TypeOption = None,
     only_open: Annotated[bool, typer.Option("--open", help="Only tasks that have not ended.")] = False,
-    table: filters.TableFilter = None,
-    since: filters.SinceOption = None,
-    correlation_id: filters.CorrelationOption = None,
     sort: Annotated[
         filters.Order, typer.Option("--sort", help="What the list is sorted by; times are newest first.")
     ] = filters.Order.RECEIVED,
@@ -50,9 +46,7 @@ def list_command(
     from delegation.cli.tasks.source import chosen  # noqa: PLC0415
 
     wanted_columns = chosen(columns)
-    wanted = filters.make_filter(
-        status=status, task_type=task_type, table=table, since=since, correlation_id=correlation_id, only_open=only_open
-    )
+    wanted = filters.filter_of(call.filters, filters.OPEN if only_open else filters.EVERY)
     page = call.tasks().found(wanted, limit=limit, cursor=cursor)
     call.output.tasks(
         page.sorted_by(lambda tasks: filters.in_order(tasks, sort)), since=wanted.since, columns=wanted_columns
@@ -104,10 +98,16 @@ def show_command(call: Call, task_id: TaskId) -> None:
 @command(app, "why", "direct tasks_table stack")
 def why_command(call: Call, task_id: TaskId) -> None:
     """Explain a task: its attempt, who holds it, its last progress and error, what happens next and when."""
-    from delegation.cli.tasks.opening import why_of  # noqa: PLC0415 - `--help` needs no client
-    from delegation.cli.tasks.screens import why_screen  # noqa: PLC0415 - or rich
+    from delegation.cli.tasks.screens import why_screen  # noqa: PLC0415 - `--help` needs no rich
+    from delegation.cli.tasks.why import explain  # noqa: PLC0415
+    from delegation.timestamps import utc_now  # noqa: PLC0415
 
-    why = why_of(call.tasks(), task_id, call.pauses)
+    tasks = call.tasks()
+    task = tasks.get(task_id)
+    if task.is_terminal:
+        why = explain(task, utc_now(), executed_by=tasks.executed_by(task))
+    else:
+        why = explain(task, utc_now(), call.pauses().pauses().pauses, tasks.waiting(task))
     call.output.result(why.document(), lambda: why_screen(why))
 
 
@@ -148,48 +148,31 @@ def receipt_command(call: Call, task_id: TaskId) -> None:
     call.output.result(document, lambda: receipt_screen(document))
 
 
-@command(app, "cancel", "yes direct tasks_table stack")
-def cancel_command(
-    call: Call,
-    task_ids: TaskIds = None,
-    *,
-    status: filters.StatusOption = None,
-    task_type: filters.TypeOption = None,
-    table: filters.TableFilter = None,
-    since: filters.SinceOption = None,
-    correlation_id: filters.CorrelationOption = None,
-) -> None:
+@command(app, "cancel", "yes direct tasks_table stack", filters=filters.FILTERS)
+def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
     """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
 
     Give ids, or filters that choose among the tasks that have not ended; filters
     never choose the service's own maintenance. The record of each task names who
     cancelled it (`cancelled_by`).
     """
-    wanted = filters.given_filter(
-        filters.OPEN, status=status, task_type=task_type, table=table, since=since, correlation_id=correlation_id
-    )
     tasks = call.tasks()
-    _change(call, tasks, task_ids, wanted, tasks.cancel, word=_CANCELLED)
+    _change(call, tasks, task_ids, filters.OPEN, tasks.cancel, word=_CANCELLED)
 
 
-@command(app, "retry", "yes direct tasks_table stack")
-def retry_command(
-    call: Call,
-    task_ids: TaskIds = None,
-    *,
-    task_type: filters.TypeOption = None,
-    table: filters.TableFilter = None,
-    since: filters.SinceOption = None,
-    correlation_id: filters.CorrelationOption = None,
-) -> None:
+@command(
+    app,
+    "retry",
+    "yes direct tasks_table stack",
+    filters={name: one for name, one in filters.FILTERS.items() if name != "status"},
+)
+def retry_command(call: Call, task_ids: TaskIds = None) -> None:
     """Retry failed tasks with a fresh attempt budget; a purge resumes where it stopped.
 
     Give ids, or filters that choose among the FAILURE tasks.
     """
-    failed = {filters.StatusName.FAILURE}
-    wanted = filters.given_filter(failed, task_type=task_type, table=table, since=since, correlation_id=correlation_id)
     tasks = call.tasks()
-    _change(call, tasks, task_ids, wanted, tasks.retry, word="retried")
+    _change(call, tasks, task_ids, {filters.StatusName.FAILURE}, tasks.retry, word="retried")
 
 
 @command(app, "release", "tasks_table stack")
@@ -219,12 +202,13 @@ def _change(
     call: Call,
     tasks: "TaskSource",
     task_ids: list[str] | None,
-    wanted: filters.TaskFilter | None,
+    among: AbstractSet[filters.StatusName],
     change: "Callable[[str], TaskRecord]",
     *,
     word: str,
 ) -> None:
     """Change one task, or several after a confirmation; raises CommandError if some could not be changed."""
+    wanted = filters.filter_of(call.filters, among) if any(call.filters.values()) else None
     if bool(task_ids) == (wanted is not None):
         raise typer.BadParameter("give either ids or filters, not both and not none", param_hint="TASK_ID")
     if task_ids and len(task_ids) == 1:

@@ -7,15 +7,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
+import typer
+
+from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_stays, task_unknown
 from delegation.cli.tasks.filters import TaskFilter
-from delegation.cli.tasks.source import ENDED_ADVICE, RETRY_ADVICE, TaskPage, UnreadableRecord
+from delegation.cli.tasks.source import ENDED_ADVICE, RETRY_ADVICE, ApiTasks, TaskPage, UnreadableRecord
+from delegation.client.client import DelegationClient
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.transitions import CANCELLED
+from delegation.tasks.pauses import PauseControl, PauseMode, PauseRecord, PauseScope
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore, Unreadable
 from delegation.tasks.waiting import QueuePlace, waiting_of
@@ -23,8 +28,9 @@ from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
+from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
-from delegation.wiring.settings import LimitSettings
+from delegation.wiring.settings import SWEEPS, BehaviorSettings, LimitSettings
 from delegation.wiring.types import TYPES
 
 _PAGE = 100
@@ -41,6 +47,13 @@ class DirectTasks:
     store: "DirectStore"
     operator: Callable[[], str]
     added: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, connection: Connection, table: str | None) -> Self:
+        added = BehaviorSettings.read().behaviors
+        if table is None and connection.uses_persistence():
+            added = (*added, SWEEPS)
+        return cls(connection.task_store(table), lambda: connection.operator(table), added)
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
         """Return up to `limit` of the wanted tasks; raises BadPlugin."""
@@ -90,6 +103,52 @@ class DirectTasks:
         """Return the service that may change tasks of any type; a sweeper or a worker finds them afterwards."""
         policies = Policies(RetryPolicy(), {})
         return TaskService(self.store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(types=TYPES))
+
+
+@dataclass(frozen=True, slots=True)
+class DirectPauses:
+    """The pauses of a task table; `operator` returns who pauses, `realm` for which realm."""
+
+    control: PauseControl
+    operator: Callable[[], str]
+    realm: Callable[[], str | None]
+
+    @classmethod
+    def of(cls, connection: Connection, table: str | None) -> Self:
+        control = PauseControl(connection.pause_store(table), utc_now)
+        return cls(control, lambda: connection.operator(table), lambda: _realm_of(connection))
+
+    def pauses(self) -> PauseList:
+        return _listed(self.control.shown())
+
+    def pause(self, wanted: PauseRequest) -> PauseList:
+        by = Caller(client_id="aws", subject=self.operator())
+        mode = PauseMode(wanted.mode)
+        return _listed(self.control.pause(self._scope(wanted), by=by, reason=wanted.reason, mode=mode))
+
+    def resume(self, wanted: ResumeRequest) -> PauseList:
+        return _listed(self.control.resume(self._scope(wanted)))
+
+    def _scope(self, wanted: ResumeRequest) -> PauseScope:
+        realm = self.realm() if wanted.scope == "realm" else None
+        if wanted.scope == "realm" and realm is None:
+            raise typer.BadParameter(
+                "set realm (DELEGATION_REALM): the task table does not name it", param_hint="--realm"
+            )
+        return PauseScope(realm=realm, table=wanted.table)
+
+
+TaskSource = ApiTasks | DirectTasks
+PauseSource = DelegationClient | DirectPauses
+
+
+def _realm_of(connection: Connection) -> str | None:
+    found = connection.settings.get("realm")
+    return found or (connection.stack().realm if connection.uses_stack() else None)
+
+
+def _listed(record: PauseRecord) -> PauseList:
+    return PauseList.model_validate({"pauses": [one.document() for one in record.pauses]})
 
 
 def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:

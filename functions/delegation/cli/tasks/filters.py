@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,11 +12,6 @@ import typer
 
 if TYPE_CHECKING:
     from delegation.wire.tasks import TaskRecord
-
-
-def option(flag: str, text: str, metavar: str | None = None) -> Any:
-    """Return an option without its default in the help; that of `calls` would be imported in a circle."""
-    return typer.Option(flag, metavar=metavar, show_default=False, help=text)
 
 
 class StatusName(StrEnum):
@@ -46,17 +41,42 @@ ENDED: Final = frozenset({StatusName.SUCCESS, StatusName.FAILURE})
 EVERY: Final = frozenset(StatusName)
 OPEN: Final = EVERY - ENDED
 
-StatusOption = Annotated[
-    list[StatusName] | None, typer.Option("--status", help="Only tasks with this status; may be repeated.")
-]
-TypeOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--type",
-        help="Only tasks of this type, or purge, drop, expire or scan; may be repeated.",
-        show_default=False,
-    ),
-]
+FILTERS: Final[Mapping[str, Any]] = {
+    "status": Annotated[
+        list[StatusName] | None, typer.Option("--status", help="Only tasks with this status; may be repeated.")
+    ],
+    "task_type": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            show_default=False,
+            help="Only tasks of this type, or purge, drop, expire or scan; may be repeated.",
+        ),
+    ],
+    "table": Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            metavar="CATALOG.NAMESPACE.TABLE",
+            show_default=False,
+            help="Only tasks of this Iceberg table.",
+        ),
+    ],
+    "since": Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME|DURATION",
+            show_default=False,
+            help="Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, or how long ago: 2h, 7d.",
+        ),
+    ],
+    "correlation_id": Annotated[
+        str | None,
+        typer.Option("--correlation-id", show_default=False, help="Only tasks with the caller's correlation id."),
+    ],
+}
+"""The options that choose tasks, by what `filter_of` calls their values."""
 _BY_COMMAND: Final = {
     "purge": "TABLE_PURGE",
     "drop": "TABLE_DROP_WITH_PURGE",
@@ -64,16 +84,6 @@ _BY_COMMAND: Final = {
     "scan": "ORPHAN_FILES",
 }
 """The type of the task that a command of the same name submits."""
-TableFilter = Annotated[str | None, option("--table", "Only tasks of this Iceberg table.", "CATALOG.NAMESPACE.TABLE")]
-SinceOption = Annotated[
-    str | None,
-    option(
-        "--since",
-        "Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, or how long ago: 2h, 7d.",
-        "TIME|DURATION",
-    ),
-]
-CorrelationOption = Annotated[str | None, option("--correlation-id", "Only tasks with the caller's correlation id.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +107,16 @@ class TaskFilter:
         )
 
 
-def make_filter(
-    *,
-    status: Iterable[StatusName] | None,
-    task_type: Iterable[str] | None,
-    table: str | None,
-    since: str | None,
-    correlation_id: str | None,
-    only_open: bool = False,
-) -> TaskFilter:
+def filter_of(given: Mapping[str, Any], among: AbstractSet[StatusName] = EVERY) -> TaskFilter:
+    """Return the filter of the values of FILTERS, among tasks of these statuses; raises BadParameter."""
+    table, since = given.get("table"), given.get("since")
     return TaskFilter(
-        statuses=frozenset(status or EVERY) & (OPEN if only_open else EVERY),
-        task_types=frozenset(_BY_COMMAND.get(one, one) for one in task_type or ()),
+        statuses=frozenset(given.get("status") or EVERY) & among,
+        task_types=frozenset(_BY_COMMAND.get(one, one) for one in given.get("task_type") or ()),
         table=None if table is None else table.replace("`", ""),
         since=None if since is None else parse_since(since, datetime.now(UTC)),
-        correlation_id=correlation_id,
+        correlation_id=given.get("correlation_id"),
     )
-
-
-def given_filter(among: AbstractSet[StatusName], **options: Any) -> TaskFilter | None:
-    """Return the filter of these options of a command, among tasks of these statuses; None without any option."""
-    if not any(options.values()):
-        return None
-    found = make_filter(**{"status": None, **options})
-    return replace(found, statuses=found.statuses & among)
 
 
 def parse_since(text: str, now: datetime) -> datetime:

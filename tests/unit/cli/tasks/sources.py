@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 import httpx
 from aws_lambda_powertools import Logger
 
-from delegation.cli.tasks.direct import DirectTasks
-from delegation.cli.tasks.opening import TaskSource
+from delegation.cli.tasks.direct import DirectTasks, TaskSource
 from delegation.cli.tasks.source import ApiTasks
 from delegation.client.client import DelegationClient
 from delegation.edge.api.app import create_app

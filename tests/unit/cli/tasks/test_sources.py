@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
+from delegation.cli.tasks.direct import TaskSource
 from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
-from delegation.cli.tasks.opening import TaskSource
 from delegation.client.client import DelegationClient
 from delegation.removal.purge.names import labels_of
 from delegation.tasks.life.model import Status, Task
