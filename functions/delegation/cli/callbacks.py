@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from delegation.cli.calls import Call, argument, command
+from delegation.cli.calls import Call, argument, command, group
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, partly_done
-from delegation.cli.misuse import WordGroup
 from delegation.items import reason_of
 from delegation.notifications.queue import dead_letters_of, resent
 from delegation.tasks.life.notifications import Notification, NotificationState
@@ -21,9 +20,7 @@ from delegation.timestamps import isoformat, utc_now
 from delegation.wiring.tasks import notification_store
 from polaris_common.errors import counted
 
-app = typer.Typer(
-    cls=WordGroup, no_args_is_help=True, help="List events and callbacks that were not delivered, and send them again."
-)
+app = group("callbacks")
 _EVER: Final = timedelta(days=3650)
 _MOST: Final = 10_000
 

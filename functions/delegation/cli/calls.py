@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from delegation.cli.misuse import WordGroup
 from delegation.configuration.settings import DEFAULT_STACK
 
 if TYPE_CHECKING:
@@ -137,6 +138,13 @@ class Call:
 
     def confirm_deletion(self, scope: str) -> None:
         self.confirm(f"This permanently deletes every file {scope}. Continue?")
+
+
+def group(name: str) -> typer.Typer:
+    """Return the application of a built-in group of commands, with the help that the list of all has."""
+    from delegation.cli.main import BUILT_IN  # noqa: PLC0415 - it is loaded by now
+
+    return typer.Typer(cls=WordGroup, no_args_is_help=True, help=BUILT_IN[name].help)
 
 
 def at_a_terminal() -> bool:

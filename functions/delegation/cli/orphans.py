@@ -10,10 +10,9 @@ import typer
 from pydantic import ValidationError
 from rich.console import RenderableType
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, group, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
-from delegation.cli.misuse import WordGroup
 from delegation.cli.output import Output
 from delegation.cli.restore import PLAN_NAME, PlanBucketOption, plans_of, restore_command
 from delegation.cli.screens import LabelledLines, Whole, plain, size_text, summary_text
@@ -160,11 +159,7 @@ def _document(index: OrphanIndex, files: list[Candidate]) -> dict[str, object]:
     }
 
 
-app = typer.Typer(
-    cls=WordGroup,
-    no_args_is_help=True,
-    help="Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
-)
+app = group("orphans")
 
 
 @command(app, "scan", "key wait stack", table=OPTIONS)

@@ -9,7 +9,7 @@ import typer
 from pydantic import SecretStr
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, group, option
 from delegation.cli.catalog.polaris_setup import (
     SetupStep,
     WantedAccess,
@@ -22,7 +22,6 @@ from delegation.cli.catalog.polaris_setup import (
 from delegation.cli.connection import Connection, polaris_as, polaris_tokens
 from delegation.cli.deployment.files import write_secret
 from delegation.cli.errors import CommandError
-from delegation.cli.misuse import WordGroup
 from delegation.cli.output import Output
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
@@ -30,7 +29,7 @@ from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials
 from delegation.polaris.transport import Transport
 
-app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Prepare Polaris for the service.")
+app = group("polaris")
 
 
 @app.callback()

@@ -10,10 +10,9 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import Call, IndexTableOption, argument, command, option
+from delegation.cli.calls import Call, IndexTableOption, argument, command, group, option
 from delegation.cli.deployment.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.errors import CommandError, partly_done
-from delegation.cli.misuse import WordGroup
 from delegation.cli.screens import Rows, Whole
 from delegation.cli.submit import parse_namespace, parse_properties, parse_table
 from delegation.identifiers import TableIdentifier, split_name
@@ -168,9 +167,7 @@ def simulate_command(
     )
 
 
-app = typer.Typer(
-    cls=WordGroup, no_args_is_help=True, help="Create and attach Polaris' policies, and show what they ask for."
-)
+app = group("policy")
 
 
 def policy_file_unreadable(path: Path, reason: str) -> CommandError:

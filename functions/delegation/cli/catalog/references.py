@@ -13,10 +13,9 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, group, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskTableUnknown
-from delegation.cli.misuse import WordGroup
 from delegation.cli.screens import Whole, plain
 from delegation.identifiers import split_name
 from delegation.references.blocking.model import LONGEST_REASON, Blocking, Exemption, Subject, blocking_of
@@ -249,11 +248,7 @@ def _day(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d}"
 
 
-app = typer.Typer(
-    cls=WordGroup,
-    no_args_is_help=True,
-    help="List the tables that hold purges back because they cannot be read, exempt them, and list what expiries lost.",
-)
+app = group("references")
 app.command("lost")(lost_command)
 app.command("dismiss")(dismiss_command)
 

@@ -8,19 +8,14 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, group, option
 from delegation.cli.deployment.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
-from delegation.cli.misuse import WordGroup
 from delegation.cli.screens import Rows
 from delegation.timestamps import isoformat, utc_now
 from polaris_common.errors import counted
 
-app = typer.Typer(
-    cls=WordGroup,
-    no_args_is_help=True,
-    help="Make, replace and revoke the certificates of the service, its callers and its operators.",
-)
+app = group("certs")
 _FOLDER: Final = Path("pki")
 _SOON: Final = timedelta(days=30)
 

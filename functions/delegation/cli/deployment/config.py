@@ -14,9 +14,8 @@ import typer
 from pydantic import ValidationError
 from rich.text import Text
 
-from delegation.cli.calls import Call, command, option
+from delegation.cli.calls import Call, command, group, option
 from delegation.cli.connection import Connection, settings_of
-from delegation.cli.misuse import WordGroup
 from delegation.cli.screens import LabelledLines, Rows
 from delegation.client.settings import ClientSettings
 from delegation.configuration.problems import FieldProblem, SettingsInvalid
@@ -140,7 +139,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-app = typer.Typer(cls=WordGroup, no_args_is_help=True, help="Show and check the command's own settings.")
+app = group("config")
 _HIDDEN: Final = "(set)"
 _WIDE: Final = 110
 _TITLES: Final = {
@@ -178,8 +177,8 @@ def show_command(
         call.output.say("Its variable is a setting's name in upper case after DELEGATION_.", dim=True)
     else:
         call.output.show(_own_table(settings))
-    for group, found in groups.items():
-        call.output.say(f"\n{_TITLES[group]}")
+    for title, found in groups.items():
+        call.output.say(f"\n{_TITLES[title]}")
         call.output.show(_table(found))
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from delegation.cli.calls import Call, TaskId, argument, command, option
+from delegation.cli.calls import Call, TaskId, argument, command, group, option
 from delegation.cli.errors import PARTLY_DONE, CommandError
-from delegation.cli.misuse import WordGroup
 from delegation.cli.tasks import filters
 from polaris_common.errors import counted
 
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from delegation.cli.tasks.direct import TaskSource
     from delegation.wire.tasks import TaskRecord
 
-app = typer.Typer(
-    cls=WordGroup, no_args_is_help=True, help="List, show, follow, explain, cancel and retry the service's tasks."
-)
+app = group("tasks")
 _MOST_CHANGED: Final = 1_000
 _CANCELLED: Final = "cancelled"
 TaskIds = Annotated[list[str] | None, argument("[TASK_ID]...", "The tasks' ids.")]

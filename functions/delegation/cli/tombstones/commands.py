@@ -9,9 +9,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, group, option
 from delegation.cli.errors import CommandError
-from delegation.cli.misuse import WordGroup
 from delegation.cli.output import watch
 from delegation.cli.screens import LabelledLines, Rows, Whole, plain, unbroken
 from delegation.client.client import DelegationClient
@@ -195,11 +194,7 @@ def _time(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-app = typer.Typer(
-    cls=WordGroup,
-    no_args_is_help=True,
-    help="List, show, restore, purge and dismiss the tables that were dropped through the gateway.",
-)
+app = group("tombstones")
 _LARGEST_PAGE: Final = 100
 _NOBODY: Final = "NO_TOMBSTONES"
 TombstoneArgument = Annotated[str, argument("TOMBSTONE_ID", "The tombstone's id, which the list has.")]
