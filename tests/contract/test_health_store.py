@@ -22,7 +22,7 @@ from tests.contract.where import LOCAL, MOTO
 
 def health_store(client: Any, *, tries: int = 6) -> DynamoDbHealthStore:
     """A store over a new table of the reference index."""
-    return DynamoDbHealthStore(HealthTable(client, tries=tries, sleep=no_wait), reference_store(client)._table)
+    return DynamoDbHealthStore(HealthTable(client, tries=tries, sleep=no_wait), reference_store(client)._items.table)
 
 
 @pytest.fixture(params=["memory", MOTO, LOCAL])
@@ -48,14 +48,14 @@ def test_what_a_former_release_stored_is_read_and_reads_what_this_one_stores():
     with moto() as client:
         store = health_store(client)
         store.put(health(small_bytes=1, oversized_files=2, oversized_bytes=3, past=(PAST,)), STATE)
-        items = client.scan(TableName=store._table)["Items"]
+        items = client.scan(TableName=store._items.table)["Items"]
         [read] = [one for one in items if "read" in one]
         [[_, *numbers]] = json.loads(zlib.decompress(read["read"]["B"]))["manifests"]
         assert numbers == [1, 2, 3, 4, 5, 6]
         # As the former release writes the items:
         [main] = [one for one in items if "small_files" in one]
         for item, later in ((read, ("sizes",)), (main, ("small_bytes", "oversized_files", "oversized_bytes", "past"))):
-            client.put_item(TableName=store._table, Item={k: v for k, v in item.items() if k not in later})
+            client.put_item(TableName=store._items.table, Item={k: v for k, v in item.items() if k not in later})
         found = store.health(table("t"))
         assert (found.small_files, found.small_bytes, found.oversized_files, found.oversized_bytes) == (
             0,
@@ -99,8 +99,8 @@ def test_an_item_of_a_newer_form_is_read_as_nothing_known():
         store = health_store(client)
         store.put(health(), STATE)
         client.update_item(
-            TableName=store._table,
-            Key={"pk": {"S": "health-read:cat"}, "sk": {"S": _sort_key(client, store._table)}},
+            TableName=store._items.table,
+            Key={"pk": {"S": "health-read:cat"}, "sk": {"S": _sort_key(client, store._items.table)}},
             UpdateExpression="SET #f = :two",
             ExpressionAttributeNames={"#f": "format"},
             ExpressionAttributeValues={":two": {"N": "2"}},

@@ -33,7 +33,9 @@ class TestIdempotencyStore(IdempotencyStoreContract):
 def test_records_of_mutations_are_deleted_with_those_of_tasks() -> None:
     with moto_task_store() as tasks:
         idempotency = record_store(tasks)
-        mutations = DynamoDbReservationStore(ReservationTable(tasks.dynamodb.client, sleep=no_wait), idempotency._table)
+        mutations = DynamoDbReservationStore(
+            ReservationTable(tasks.dynamodb.client, sleep=no_wait), idempotency._items.table
+        )
         record = reserved(now=NOW)
         mutations.reserve(record, NOW)
         assert list(pages(idempotency)) == [RecordPage((), None)]

@@ -145,7 +145,7 @@ def test_a_crash_while_an_entry_is_replaced_never_hides_the_table(at):
     with moto() as client:
         whole = reference_store(client)
         put(whole, entry("t", "s3://b/old/", "s3://b/kept/"))
-        broken = DynamoDbReferenceStore(ReferenceTable(Broken(client, at), sleep=no_wait), whole._table)
+        broken = DynamoDbReferenceStore(ReferenceTable(Broken(client, at), sleep=no_wait), whole._items.table)
         new = entry("t", "s3://b/new/", "s3://b/kept/")
         with contextlib.suppress(ReferencesUnavailable):
             put(broken, new)
@@ -185,7 +185,7 @@ def test_an_entry_with_a_damaged_revision_is_replaced_and_removed(store_of_each_
 
 
 def _damage_revision(store: DynamoDbReferenceStore, value: dict[str, Any] | None) -> None:
-    client, table = store._dynamodb.client, store._table
+    client, table = store._items.calls.client, store._items.table
     items = client.scan(TableName=table)["Items"]
     [item] = [one for one in items if one["pk"]["S"] == "catalog:cat" and one["name"]["S"] == "t"]
     item.pop("revision")

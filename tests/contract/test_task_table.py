@@ -8,7 +8,7 @@ from delegation.cli.connection import find_task_table
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.stores.table import create_task_table
+from delegation.tasks.stores.dynamodb_reads import create_task_table
 from tests.contract.task_tables import create_task_table as ours
 from tests.contract.task_tables import dynamodb_client, moto
 from tests.kit.tasks.builders import HOUR, NOW, submitted

@@ -27,7 +27,7 @@ from delegation.references.errors import PassLost, ReferencesError, ReferencesOu
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.storage.locations import split
 from delegation.timestamps import isoformat, stored_time
-from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
+from polaris_common.dynamodb import DynamoDbCalls, to_item
 
 FORMAT: Final = 1
 _WRITES_A_CALL: Final = 25
@@ -96,7 +96,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
             found_by.append({**problem, **common, **_problem_attributes(entry)})
         self._put_all(found_by)
         item = {**key, **common, "format": FORMAT, **_attributes(entry), "retired": sorted(former)}
-        if self._conditional("put_item", before, stored, Item=to_item(item)) is not None:
+        if not self._put_unmoved(item, before, stored):
             raise PassLost(f"another process wrote the references of {identifier}")
         for area in sorted(former):
             self._delete(_area_key(identifier, area), revision)
@@ -155,7 +155,7 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
         return (item for item in items if item["sk"].rpartition(_END)[0] == key)
 
     def unreadable(self, catalog: str) -> list[TableEntry]:
-        items = self._query(f"problem:{catalog}", "")
+        items = self._query(f"problem:{catalog}")
         return [_entry_of(self._required_name(catalog, item), item) for item in items]
 
     def pass_of(self, catalog: str) -> CatalogPass:
@@ -165,39 +165,26 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
     def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
         written = replace(after, revision=max(before.revision, 0) + 1)
         stored = self._get(f"catalog:{before.catalog}", "pass") if before.revision == _DAMAGED else None
-        if self._conditional("put_item", before.revision, stored, Item=to_item(_pass_item(written))) is not None:
+        if not self._put_unmoved(_pass_item(written), before.revision, stored):
             raise PassLost(f"another process refreshes the references of catalog {before.catalog}")
         return written
 
     def _get(self, pk: str, sk: str) -> dict[str, Any] | None:
-        key = to_item({"pk": pk, "sk": sk})
-        answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
-        return from_item(answer["Item"]) if "Item" in answer else None
+        return self._items.get({"pk": pk, "sk": sk})
 
-    def _conditional(
-        self, operation: str, revision: int, stored: Mapping[str, Any] | None, **arguments: Any
-    ) -> Mapping[str, Any] | None:
-        """Write an item that still has this revision, or none for 0; return the item that refused it. A damaged one
-        must still have its value in `stored`."""
-        condition = "revision = :before" if revision else "attribute_not_exists(pk)"
-        values = {"ExpressionAttributeValues": to_item({":before": revision})} if revision else {}
-        if revision == _DAMAGED:
-            found = (stored or {}).get("revision")
-            condition = "attribute_exists(pk) AND (NOT attribute_type(revision, :number) OR revision = :before)"
-            values = {"ExpressionAttributeValues": to_item({":number": "N", ":before": found})}
-        return self._dynamodb.conditional(
-            operation, TableName=self._table, ConditionExpression=condition, **arguments, **values
-        )
+    def _put_unmoved(self, item: Mapping[str, Any], revision: int, stored: Mapping[str, Any] | None) -> bool:
+        """Put an item if the stored one still has this revision, or none is stored for 0; return whether it was put.
+        A damaged revision must still have its value in `stored`."""
+        if revision != _DAMAGED:
+            return self._items.replace(dict(item), revision or None)
+        condition = "attribute_exists(pk) AND (NOT attribute_type(revision, :number) OR revision = :before)"
+        values = {":number": "N", ":before": (stored or {}).get("revision")}
+        return self._items.write("put_item", (condition, values), Item=to_item(item))
 
     def _delete(self, key: Mapping[str, Any], revision: int) -> None:
         """Delete an item, unless a later revision of its entry put it again."""
-        self._dynamodb.conditional(
-            "delete_item",
-            TableName=self._table,
-            Key=to_item(key),
-            ConditionExpression="attribute_not_exists(pk) OR revision <= :last",
-            ExpressionAttributeValues=to_item({":last": revision}),
-        )
+        condition = "attribute_not_exists(pk) OR revision <= :last", {":last": revision}
+        self._items.write("delete_item", condition, Key=to_item(key))
 
     def _put_all(self, items: Sequence[Mapping[str, Any]]) -> None:
         """Put items, repeatably; unprocessed ones are sent again, as often as other calls."""
@@ -206,10 +193,10 @@ class DynamoDbReferenceStore(DynamoDbBlocking):
             self._write_all(requests[at : at + _WRITES_A_CALL])
 
     def _write_all(self, requests: list[dict[str, Any]]) -> None:
-        for attempt in range(self._dynamodb.tries):
-            self._dynamodb.wait(attempt)
-            answer = self._dynamodb.repeatable("batch_write_item", RequestItems={self._table: requests})
-            requests = answer.get("UnprocessedItems", {}).get(self._table, [])
+        for attempt in range(self._items.calls.tries):
+            self._items.calls.wait(attempt)
+            answer = self._items.calls.repeatable("batch_write_item", RequestItems={self._items.table: requests})
+            requests = answer.get("UnprocessedItems", {}).get(self._items.table, [])
             if not requests:
                 return
         raise ReferencesUnavailable(f"{len(requests)} writes to the reference index were not processed")

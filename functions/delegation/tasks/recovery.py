@@ -3,8 +3,10 @@ Scans and writes with conditional puts, so it may be interrupted and repeated.""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
+from delegation.stored_items import Items
 from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.life.model import WAITING, Dispatches, Task
 from delegation.tasks.stores import codec
@@ -134,16 +136,8 @@ def recover_records(calls: ConditionalTable, copy: str, live: str, *, dry_run: b
 def items(
     calls: ConditionalTable, table: str, condition: str | None = None, values: Mapping[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
-    start: dict[str, Any] = {}
-    given: dict[str, Any] = {}
-    if condition is not None:
-        given = {"FilterExpression": condition, "ExpressionAttributeValues": to_item(values or {})}
-    while True:
-        answer = calls.repeatable("scan", TableName=table, ConsistentRead=True, **given, **start)
-        yield from map(from_item, answer["Items"])
-        if "LastEvaluatedKey" not in answer:
-            return
-        start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+    scanned = Items(calls, table, (), dict[str, Any], dict[str, Any]).scan(condition, values, ConsistentRead=True)
+    return chain.from_iterable(map(from_item, answer["Items"]) for answer in scanned)
 
 
 def put_if_absent(calls: ConditionalTable, table: str, key: str, item: Mapping[str, Any], *, dry_run: bool) -> bool:

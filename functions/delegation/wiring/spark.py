@@ -20,7 +20,7 @@ from delegation.storage.sessions import new_session
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.pauses import ReadPauses
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
 from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now

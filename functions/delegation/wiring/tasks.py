@@ -14,8 +14,7 @@ from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses import ReadPauses
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbPauseStore, DynamoDbTaskStore
 from delegation.tasks.work.parts.hooks import (
     DispatchQueue,
     ExternalJobs,

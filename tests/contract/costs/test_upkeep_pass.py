@@ -9,7 +9,7 @@ import pytest
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.upkeep.health.model import ReadState, SnapshotChange
 from delegation.upkeep.health.reading import history_in
-from delegation.upkeep.health.store import _health_item
+from delegation.upkeep.health.store import health_item
 from polaris_common.dynamodb import to_item
 from tests.contract.costs.metering import item_size
 from tests.paths import ROOT
@@ -61,7 +61,7 @@ def counted(here: Archive, *, all_written: bool = False) -> PassCost:
     for counter in (here.policies.asked, here.loads, here.healths.puts):
         counter.clear()
     here.run()
-    sizes = [item_size(to_item(_health_item(one))) for one in here.healths.healths("lake")]
+    sizes = [item_size(to_item(health_item(one))) for one in here.healths.healths("lake")]
     scale = PAGE_TABLES // len(sizes)
     writes = here.healths.puts.total() * (scale if all_written else 1)
     units = writes * math.ceil(max(sizes) / UNIT)

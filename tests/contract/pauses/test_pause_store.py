@@ -8,7 +8,7 @@ import pytest
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.pauses import MemoryPauseStore, PauseRecord, PauseStore
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.stores.dynamodb_pauses import PAUSES_KEY, DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import PAUSES_KEY, DynamoDbPauseStore
 from delegation.tasks.stores.persistence.records import PersistencePauseStore
 from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
 from delegation.tasks.testing.contract.support import FAR

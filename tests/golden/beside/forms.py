@@ -56,8 +56,8 @@ def of_store(name: str, client: Any) -> Recorded:
     make, fill = STORES[name]
     store = make(client)
     fill(store)
-    items = scanned(client, store._table)
-    client.delete_table(TableName=store._table)
+    items = scanned(client, store._items.table)
+    client.delete_table(TableName=store._items.table)
     return {"items": items}
 
 
@@ -66,9 +66,9 @@ def store_of(name: str, recorded: Recorded, client: Any) -> Iterator[Any]:
     """A form in a table of its own in a new one."""
     store = STORES[name][0](client)
     for item in recorded["items"]:
-        client.put_item(TableName=store._table, Item=unpacked_bytes(item))
+        client.put_item(TableName=store._items.table, Item=unpacked_bytes(item))
     yield store
-    client.delete_table(TableName=store._table)
+    client.delete_table(TableName=store._items.table)
 
 
 def of_plans(_client: Any) -> Recorded:

@@ -19,8 +19,8 @@ from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.pauses import PAUSED, PAUSED_WAIT, PauseControl, PauseMode, PauseScope, ReadPauses
+from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
 from delegation.tasks.stores.results import MOST_RESULT
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
 from delegation.tasks.work.parts.hooks import TaskHooks

@@ -20,7 +20,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import STORE_MAINTENANCE
 from delegation.tasks.pauses import EVERYTHING, PauseControl
 from delegation.tasks.stores.base import Create
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.timestamps import utc_now

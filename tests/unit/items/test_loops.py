@@ -19,7 +19,7 @@ from tests.unit.items import outer_worlds  # noqa: F401 - its worlds are registe
 from tests.unit.items.worlds import WORLDS
 
 PAGE = ROOT / "docs" / "architecture" / "running.md"
-CALLS = {"each_item", "_each", "add_each"}
+CALLS = {"each_item", "readable", "_each", "add_each"}
 """The piece, and what hands a name on to it."""
 BAD: dict[str, Callable[[], Exception]] = {
     "5xx": lambda: PolarisUnavailable("Polaris answered 503 ServiceFailureException", status=503),

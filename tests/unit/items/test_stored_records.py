@@ -17,6 +17,7 @@ from delegation.idempotency.mutations import reservation as reservations
 from delegation.idempotency.mutations.reservation import KeyPolicy, reserved
 from delegation.idempotency.store import Record
 from delegation.identifiers import TableIdentifier
+from delegation.stored_items import item_of_model
 from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
 from delegation.tasks.stores import codec, notifications
 from delegation.tasks.stores.admission import queued_entry, running_entry
@@ -50,12 +51,12 @@ def items() -> dict[str, tuple[dict[str, Any], Callable[[Mapping[str, Any]], obj
     health = TableHealth(TABLE, "u", "m", NOW, since=NOW, runs={})
     return {
         "task": (codec.head_item(submitted(str(uuid4()))), codec.task_of),
-        "key": (keys._item_of(record), keys._record_of),
-        "reservation": (reservations._item_of(held), reservations._record_of),
-        "tombstone": (tombstones._item_of(tombstone), tombstones._record_of),
+        "key": (item_of_model(record), keys.record_of),
+        "reservation": (item_of_model(held), reservations.reservation_of),
+        "tombstone": (tombstones.tombstone_item(tombstone), tombstones.tombstone_of),
         "notification": (notifications.notification_item(owed), notifications.notification_of),
         "receiver": (notifications.receiver_item(Receiver("c", NOW, NOW)), notifications.receiver_of),
-        "health": (healths._health_item(health), lambda item: healths._health_of("lake", item)),
+        "health": (healths.health_item(health), healths.health_of),
     }
 
 

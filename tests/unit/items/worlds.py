@@ -43,7 +43,7 @@ from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health import refresh as health_refresh
 from delegation.upkeep.health import store as health_store
 from delegation.upkeep.health.model import TableHealth
-from delegation.upkeep.health.store import DynamoDbHealthStore, _health_item
+from delegation.upkeep.health.store import DynamoDbHealthStore, health_item
 from delegation.upkeep.rules.limits import UpkeepSettings
 from delegation.upkeep.schedule import Amount, Choice, UpkeepNeed, Waits
 from delegation.wiring.notifier import _run
@@ -352,7 +352,7 @@ def stored_notifications_that_cannot_be_read(failing: Failing) -> Served:
     items = [stored.notification_item(one) for one in owed.site.left(NotificationState.OWED)]
     bad = {one["task_id"] for one in items if one["task_id"].removesuffix(stored.PARTITION) in owed.found["b"]}
     with planted(stored, "notification_of", lambda item: item["task_id"] in bad, failing):
-        return owed.found["g"], {one.task_id for one in stored.readable(items)}
+        return owed.found["g"], {one.task_id for one in stored.readable_notifications(items)}
 
 
 @world("notifications.receivers")
@@ -546,7 +546,7 @@ def healths_of_dropped_tables_that_cannot_be_removed(failing: Failing) -> Served
 def healths_that_cannot_be_read(failing: Failing) -> Served:
     """Items of a newer release or damaged ones; the kinds of errors are those that reading them raises."""
     _, found = archive()
-    stored = [_health_item(TableHealth(TableIdentifier("lake", ("ns",), name), "u", "m", NOW)) for name in found["g"]]
+    stored = [health_item(TableHealth(TableIdentifier("lake", ("ns",), name), "u", "m", NOW)) for name in found["g"]]
     damaged = [{**stored[0], "as_of": "never"}, {"format": 9}, {**stored[0], "past": 7}, {**stored[0], "runs": [{}]}]
     calls: Any = SimpleNamespace(repeatable=lambda *_args, **_options: {"Items": [*map(to_item, [*damaged, *stored])]})
     with patch.object(health_store, "past_of_rows", lambda _rows: (_ for _ in ()).throw(failing())):

@@ -32,15 +32,14 @@ class StoredIndex:
     store: DynamoDbReferenceStore
 
     def damage(self, pk: str, name: str, value: Any, sk: str = "") -> None:
-        for item in self.client.scan(TableName=self.store._table)["Items"]:
+        for item in self.client.scan(TableName=self.store._items.table)["Items"]:
             if item["pk"]["S"] == pk and item["sk"]["S"].startswith(sk):
                 item.pop(name, None)
-                self.client.put_item(
-                    TableName=self.store._table, Item={**item, **({} if value is None else to_item({name: value}))}
-                )
+                changed = {**item, **({} if value is None else to_item({name: value}))}
+                self.client.put_item(TableName=self.store._items.table, Item=changed)
 
     def count(self, pk: str) -> int:
-        return sum(item["pk"]["S"] == pk for item in self.client.scan(TableName=self.store._table)["Items"])
+        return sum(item["pk"]["S"] == pk for item in self.client.scan(TableName=self.store._items.table)["Items"])
 
 
 @pytest.fixture

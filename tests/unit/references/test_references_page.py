@@ -24,18 +24,20 @@ def test_a_row_that_did_not_arrive_is_found_only_after_the_index_was_emptied(mon
         store = reference_store(client)
         refresher: Refresher = replace(scene.refresher(), store=store)
         refresher.ensure_fresh("cat", MAX_AGE)
-        [area] = [row for row in client.scan(TableName=store._table)["Items"] if row["pk"]["S"].startswith("area:")]
-        client.delete_item(TableName=store._table, Key={name: area[name] for name in ("pk", "sk")})
+        [area] = [
+            row for row in client.scan(TableName=store._items.table)["Items"] if row["pk"]["S"].startswith("area:")
+        ]
+        client.delete_item(TableName=store._items.table, Key={name: area[name] for name in ("pk", "sk")})
         for number in range(60):
-            client.put_item(TableName=store._table, Item={"pk": {"S": "area:other"}, "sk": {"S": f"{number}\0x"}})
+            client.put_item(TableName=store._items.table, Item={"pk": {"S": "area:other"}, "sk": {"S": f"{number}\0x"}})
         scene.now += MAX_AGE * 2
         refresher.ensure_fresh("cat", MAX_AGE)
         assert store.overlapping("cat", [AREA]) == frozenset(), "the refresh read only what changed"
 
-        monkeypatch.setattr(sys, "argv", ["-c", store._table])
+        monkeypatch.setattr(sys, "argv", ["-c", store._items.table])
         monkeypatch.setattr(boto3, "resource", lambda _name: boto3.Session().resource("dynamodb", "us-east-1"))
         exec(EMPTYING.partition("'")[2].partition("'")[0])  # the page's own text
-        assert client.scan(TableName=store._table)["Items"] == []
+        assert client.scan(TableName=store._items.table)["Items"] == []
         assert store.pass_of("cat").complete_as_of is None, "until it is complete, no purge deletes"
         refresher.ensure_fresh("cat", MAX_AGE)
         assert {one.name for one in store.overlapping("cat", [AREA])} == {"t"}

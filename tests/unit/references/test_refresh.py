@@ -590,12 +590,12 @@ def test_a_damaged_entry_stops_no_pass_and_is_read_again(scene, damage):
         scene.refresher().ensure("cat", PassNeeded(0))
         [key] = [
             {"pk": item["pk"], "sk": item["sk"]}
-            for item in client.scan(TableName=scene.store._table)["Items"]
+            for item in client.scan(TableName=scene.store._items.table)["Items"]
             if item["pk"]["S"] == "catalog:cat" and item.get("name") == {"S": "bad"}
         ]
         [(name, value)] = to_item(damage).items()
         client.update_item(
-            TableName=scene.store._table,
+            TableName=scene.store._items.table,
             Key=key,
             UpdateExpression="SET #name = :value",
             ExpressionAttributeNames={"#name": name},

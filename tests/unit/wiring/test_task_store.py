@@ -13,9 +13,8 @@ from typer.testing import CliRunner, Result
 from delegation.cli.main import build
 from delegation.metrics import CHANGES_UNREADABLE
 from delegation.tasks.life.model import Status
-from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb import DynamoDbPauseStore, DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
 from delegation.tasks.stores.persistence.maintenance import TASK_TYPE, SweepReport
 from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore
 from delegation.tasks.stores.persistence.store import REFERENCE, PersistenceTaskStore

@@ -11,8 +11,7 @@ from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.output import Output
 from delegation.identifiers import new_nonce
 from delegation.tasks.recovery import Recovery, RecoveryReport, not_paused, recover_records
-from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import DynamoDbPauseStore, DynamoDbTaskStore
 
 
 def records_unread(ids: list[str]) -> CommandError:

@@ -81,7 +81,7 @@ def create_table_command(
         return
     if name is None:
         raise typer.BadParameter("name the table", param_hint="--tasks-table")
-    from delegation.tasks.stores.table import create_task_table  # noqa: PLC0415 - loads boto3
+    from delegation.tasks.stores.dynamodb_reads import create_task_table  # noqa: PLC0415 - loads boto3
 
     call.output.created(name, is_new=create_task_table(dynamodb_client(), name))
 

@@ -15,14 +15,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Protocol
-
-from pydantic import ValidationError
 
 from delegation.gateway.drop.errors import DropError, MalformedTombstone, TombstoneOutcomeUnknown, TombstonesUnavailable
 from delegation.gateway.drop.tombstones import FORMAT, Tombstone, key_of, table_key
 from delegation.identifiers import TableIdentifier
-from delegation.timestamps import isoformat, stored_epoch
+from delegation.stored_items import Items, item_of_model, model_of_item
+from delegation.timestamps import isoformat
 from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 
@@ -153,13 +153,10 @@ class DynamoDbTombstoneStore:
     """See TombstoneStore; each write is one conditional PutItem, whose refusal returns the stored record."""
 
     def __init__(self, dynamodb: TombstoneTable, table: str) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
+        self._items = Items(dynamodb, table, ("table_key", "tombstone_id"), tombstone_item, tombstone_of)
 
     def get(self, tombstone_id: str) -> Tombstone | None:
-        key = to_item({"table_key": key_of(tombstone_id), "tombstone_id": tombstone_id})
-        answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=key, ConsistentRead=True)
-        return _record_of(from_item(answer["Item"])) if "Item" in answer else None
+        return self._items.get({"table_key": key_of(tombstone_id), "tombstone_id": tombstone_id})
 
     def put(self, record: Tombstone) -> None:
         self._put(record, ConditionExpression=_ABSENT)
@@ -172,7 +169,7 @@ class DynamoDbTombstoneStore:
         answer = self._query(
             {":key": table_key(realm, identifier)}, "table_key = :key", limit, ConsistentRead=True, backwards=True
         )
-        return [_record_of(from_item(item)) for item in answer["Items"]]
+        return [tombstone_of(from_item(item)) for item in answer["Items"]]
 
     def newest(self, limit: int, cursor: str | None = None, *, caller: str | None = None) -> TombstonePage:
         values, condition, index = {":all": _ALL}, "listed_in = :all", NEWEST_INDEX
@@ -201,9 +198,9 @@ class DynamoDbTombstoneStore:
     def _query(
         self, values: Mapping[str, str], condition: str, limit: int, *, backwards: bool = False, **more: Any
     ) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = self._dynamodb.repeatable(
+        answer: Mapping[str, Any] = self._items.calls.repeatable(
             "query",
-            TableName=self._table,
+            TableName=self._items.table,
             KeyConditionExpression=condition,
             ExpressionAttributeValues=to_item(values),
             ScanIndexForward=not backwards,
@@ -213,9 +210,7 @@ class DynamoDbTombstoneStore:
         return answer
 
     def _put(self, record: Tombstone, **condition: Any) -> None:
-        found = self._dynamodb.put_once(self._table, ("table_key", "tombstone_id"), _item_of(record), **condition)
-        if found is not None:
-            raise TombstoneConflict(record.tombstone_id, _record_of(found) if found else None)
+        self._items.put_once(record, partial(TombstoneConflict, record.tombstone_id), **condition)
 
 
 def _page(items: Sequence[Mapping[str, Any]], cursor: str | None = None) -> TombstonePage:
@@ -223,46 +218,22 @@ def _page(items: Sequence[Mapping[str, Any]], cursor: str | None = None) -> Tomb
     found, unreadable = [], 0
     for item in items:
         try:
-            found.append(_record_of(from_item(item)))
+            found.append(tombstone_of(from_item(item)))
         except MalformedTombstone as error:
             unreadable += 1
             logger.warning("a tombstone cannot be read: %s", error, extra={"action": "list tombstones"})
     return TombstonePage(tuple(found), cursor, unreadable)
 
 
-def _item_of(record: Tombstone) -> dict[str, Any]:
-    item = {name: _stored(value) for name, value in record if value is not None}
-    item |= {"format": FORMAT, "table_key": key_of(record.tombstone_id)}
+def tombstone_item(record: Tombstone) -> dict[str, Any]:
+    item = {**item_of_model(record), "format": FORMAT, "table_key": key_of(record.tombstone_id)}
     item |= {"listed_in": _ALL, "listed_key": listed_key(record)}
-    if record.check_at is not None:
-        item["checked_in"] = _OPEN
-    if record.expires_at is not None:
-        item["expires_at"] = int(record.expires_at.timestamp())
-    return item
+    return item if record.check_at is None else {**item, "checked_in": _OPEN}
 
 
-def _stored(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return isoformat(value)
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, str) else value
-
-
-def _record_of(item: Mapping[str, Any]) -> Tombstone:
+def tombstone_of(item: Mapping[str, Any]) -> Tombstone:
+    """Return a stored tombstone; raises MalformedTombstone."""
     if item.get("format") != FORMAT:
         raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: format {item.get('format')!r} is unknown here")
-    values = dict(item)
-    try:
-        for name in ("version", "format_version", "attempts"):
-            if name in values:
-                values[name] = int(values[name])
-        if "expires_at" in values:
-            values["expires_at"] = stored_epoch(values["expires_at"])
-    except (TypeError, ValueError, OverflowError) as error:
-        raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: {error}") from None
-    try:
-        return Tombstone.model_validate(values)
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: {first['loc']}: {first['msg']}") from None
+    name = f"tombstone {item.get('tombstone_id')}"
+    return model_of_item(Tombstone, item, lambda text: MalformedTombstone(f"{name}: {text}"))

@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
-from pydantic import Field, ValidationError
+from boto3.dynamodb.types import Binary
+from pydantic import Field
 
 from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.errors import IdempotencyError
 from delegation.idempotency.keys import KeyRecord, State
 from delegation.idempotency.mutations.answer import MutationAnswer, shortened, storable
-from delegation.timestamps import Timestamp, isoformat, stored_epoch
-from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
+from delegation.stored_items import Items, item_of_model, model_of_item
+from delegation.timestamps import Timestamp
+from polaris_common.dynamodb import DynamoDbCalls, to_item
 
 
 class NothingDone(Exception):
@@ -267,57 +269,37 @@ class ReservationTable(DynamoDbCalls):
 
 
 class DynamoDbReservationStore:
-    """Records keyed by `scope`, beside those of tasks; `expires_at` is in epoch seconds, as DynamoDB TTL requires."""
+    """Records keyed by `scope`, beside those of tasks."""
 
     def __init__(self, dynamodb: ReservationTable, table: str) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
+        self._items = Items(dynamodb, table, ("scope",), item_of_model, reservation_of)
 
     def get(self, scope: str) -> Reservation | None:
-        answer = self._dynamodb.repeatable(
-            "get_item", TableName=self._table, Key=to_item({"scope": scope}), ConsistentRead=True
-        )
-        return _record_of(from_item(answer["Item"])) if "Item" in answer else None
+        return self._items.get({"scope": scope})
 
     def reserve(self, record: Reservation, now: datetime) -> None:
-        self._put(
+        self._items.put_once(
             record,
+            ReservationConflict,
             ConditionExpression=_FREE,
             ExpressionAttributeNames={"#scope": "scope"},
             ExpressionAttributeValues=to_item({":now": int(now.timestamp())}),
         )
 
     def replace(self, record: Reservation, before: Reservation) -> None:
-        self._put(record, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=to_item({":before": before.nonce}))
-
-    def _put(self, record: Reservation, **condition: Any) -> None:
-        found = self._dynamodb.put_once(self._table, ("scope",), _item_of(record), **condition)
-        if found is not None:
-            raise ReservationConflict(_record_of(found) if found else None)
+        values = to_item({":before": before.nonce})
+        self._items.put_once(
+            record, ReservationConflict, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=values
+        )
 
 
-def _item_of(record: Reservation) -> dict[str, Any]:
-    item = {name: isoformat(value) if isinstance(value, datetime) else value for name, value in record}
-    item["expires_at"] = int(record.expires_at.timestamp())
-    item["headers"] = dict(record.headers)
-    return {name: value for name, value in item.items() if value is not None}
-
-
-def _record_of(item: Mapping[str, Any]) -> Reservation:
+def reservation_of(item: Mapping[str, Any]) -> Reservation:
+    """Return a stored reservation; raises IdempotencyError (MALFORMED_RECORD)."""
     if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
         raise malformed_reservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
-    values = dict(item)
-    try:
-        if "packed_body" in values:
-            values["packed_body"] = bytes(values["packed_body"])  # boto3 wraps it in its class Binary
-        values["expires_at"] = stored_epoch(values.get("expires_at"))
-    except (TypeError, ValueError) as error:
-        raise malformed_reservation(f"idempotency record: {error}") from None
-    try:
-        return Reservation(**values)
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        raise malformed_reservation(f"idempotency record: {first['loc']}: {first['msg']}") from None
+    if isinstance(item.get("packed_body"), Binary):
+        item = {**item, "packed_body": item["packed_body"].value}
+    return model_of_item(Reservation, item, lambda text: malformed_reservation(f"idempotency record: {text}"))
 
 
 _FAILURES: Final = 3

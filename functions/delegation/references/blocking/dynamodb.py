@@ -10,18 +10,17 @@
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.lost import LostRefs, copy_of
+from delegation.stored_items import Items, readable
 from delegation.timestamps import isoformat, stored_time
-from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
-
-T = TypeVar("T")
+from polaris_common.dynamodb import DynamoDbCalls
 
 FORMAT: Final = 1
 DIGEST_BYTES: Final = 8
@@ -29,17 +28,18 @@ DIGEST_BYTES: Final = 8
 
 class DynamoDbBlocking:
     def __init__(self, dynamodb: DynamoDbCalls, table: str) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
+        self._items = Items(dynamodb, table, ("pk", "sk"), dict[str, Any], dict[str, Any])
 
     def unlisted(self, catalog: str) -> list[Blocking]:
         """Return blockings; an unreadable one blocks until the next pass stores or removes it."""
-        return self._each(
-            f"unlisted:{catalog}",
+        blockings = readable(
+            self._query(f"unlisted:{catalog}"),
             lambda item: _blocking(catalog, item),
             lambda item, problem: Blocking(_known_subject(catalog, item), problem, None),
             name="references.unlisted",
+            shown=_key_of,
         )
+        return list(blockings)
 
     def put_unlisted(self, blocking: Blocking) -> None:
         since = {} if blocking.since is None else {"since": isoformat(blocking.since)}
@@ -51,12 +51,14 @@ class DynamoDbBlocking:
 
     def located(self, catalog: str) -> list[LocatedTable]:
         """Return located tables; an unreadable one protects its area, or blocks without one, until the next pass."""
-        return self._each(
-            f"located:{catalog}",
+        tables = readable(
+            self._query(f"located:{catalog}"),
             lambda item: _located(catalog, item),
             lambda item, problem: _damaged_located(catalog, item, problem),
             name="references.located",
+            shown=_key_of,
         )
+        return list(tables)
 
     def put_located(self, table: LocatedTable) -> None:
         self._put("located", table.subject, area=table.area)
@@ -66,7 +68,10 @@ class DynamoDbBlocking:
 
     def exemptions(self, catalog: str) -> list[Exemption]:
         """Return exemptions; an unreadable one exempts nothing."""
-        return self._each(f"exemption:{catalog}", lambda item: _exemption(catalog, item), name="references.exemptions")
+        items = self._query(f"exemption:{catalog}")
+        return list(
+            readable(items, lambda item: _exemption(catalog, item), name="references.exemptions", shown=_key_of)
+        )
 
     def put_exemption(self, exemption: Exemption) -> None:
         location = exemption.metadata_location
@@ -87,7 +92,8 @@ class DynamoDbBlocking:
 
     def held(self, catalog: str) -> list[HeldPurge]:
         """Return held purges; an unreadable one is left out, and its purge runs within the hour."""
-        return self._each(f"held:{catalog}", lambda item: _held(catalog, item), name="references.held")
+        items = self._query(f"held:{catalog}")
+        return list(readable(items, lambda item: _held(catalog, item), name="references.held", shown=_key_of))
 
     def put_held(self, purge: HeldPurge) -> None:
         key = {"pk": f"held:{purge.subject.catalog}", "sk": purge.task_id}
@@ -98,12 +104,14 @@ class DynamoDbBlocking:
 
     def lost_refs(self, catalog: str) -> list[LostRefs]:
         """Return lost refs; the key of an unreadable one names the copy, which is kept until it is dismissed."""
-        return self._each(
-            f"lost-refs:{catalog}",
+        lost = readable(
+            self._query(f"lost-refs:{catalog}"),
             lambda item: _lost(catalog, item),
             lambda item, _problem: _damaged_lost(catalog, item),
             name="references.lost",
+            shown=_key_of,
         )
+        return list(lost)
 
     def put_lost_refs(self, lost: LostRefs) -> None:
         identifier = lost.identifier
@@ -134,10 +142,10 @@ class DynamoDbBlocking:
         self._put_item({**key, **_subject_item(subject), **fields})
 
     def _put_item(self, item: Mapping[str, Any]) -> None:
-        self._dynamodb.repeatable("put_item", TableName=self._table, Item=to_item({**item, "format": FORMAT}))
+        self._items.put({**item, "format": FORMAT})
 
     def _remove(self, pk: str, sk: str) -> None:
-        self._dynamodb.repeatable("delete_item", TableName=self._table, Key=to_item({"pk": pk, "sk": sk}))
+        self._items.remove({"pk": pk, "sk": sk})
 
     def _remove_of(self, kind: str, subject: Subject) -> None:
         """Remove a subject's record; a damaged one only if no readable one has replaced it."""
@@ -146,45 +154,10 @@ class DynamoDbBlocking:
         if all(_known_subject(subject.catalog, item).record for item in stored):
             self._remove(pk, sk)
 
-    def _each(
-        self,
-        pk: str,
-        read: Callable[[dict[str, Any]], T],
-        damaged: Callable[[dict[str, Any], str], T] | None = None,
-        *,
-        name: str,
-    ) -> list[T]:
-        """Return the records, and in place of unreadable ones `damaged` of the item and the reason."""
-        from delegation.items import each_item, reason_of  # noqa: PLC0415 - most processes read none
-
-        found: list[T] = []
-        for one in each_item(
-            self._query(pk, ""), read, name=name, shown=_key_of, in_a_row=None, most_wasted=timedelta.max
-        ):
-            if one.result is not None:
-                found.append(one.result)
-            elif damaged is not None and one.error is not None:
-                found.append(damaged(one.item, reason_of(one.error)))
-        return found
-
-    def _query(self, pk: str, prefix: str, **more: Any) -> Iterator[dict[str, Any]]:
+    def _query(self, pk: str, prefix: str = "", **more: Any) -> Iterator[dict[str, Any]]:
         condition = "pk = :pk AND begins_with(sk, :prefix)" if prefix else "pk = :pk"
         values = {":pk": pk, ":prefix": prefix} if prefix else {":pk": pk}
-        start: dict[str, Any] = {}
-        while True:
-            answer = self._dynamodb.repeatable(
-                "query",
-                TableName=self._table,
-                KeyConditionExpression=condition,
-                ExpressionAttributeValues=to_item(values),
-                ConsistentRead=True,
-                **more,
-                **start,
-            )
-            yield from map(from_item, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return self._items.query(condition, values, ConsistentRead=True, **more)
 
 
 def _hash(subject: Subject) -> str:

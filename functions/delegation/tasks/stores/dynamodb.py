@@ -7,11 +7,12 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
+from delegation.stored_items import Items
 from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailable, TaskError, TaskExists
 from delegation.tasks.life.model import HEAD, Task
+from delegation.tasks.pauses import PauseRecord, pauses_item, pauses_of
 from delegation.tasks.stores import codec
 from delegation.tasks.stores import dynamodb_notifications as notices
-from delegation.tasks.stores.admission import Register, register_item
 from delegation.tasks.stores.base import (
     Adopt,
     Advance,
@@ -27,7 +28,7 @@ from delegation.tasks.stores.base import (
 )
 from delegation.tasks.stores.dynamodb_reads import (
     PAIRS_A_CALL,
-    REGISTER_KEY,
+    TASK_KEY,
     DynamoDbTaskReads,
     child_item,
     child_key,
@@ -66,8 +67,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
     dynamodb: ConditionalTable
 
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
-        self.dynamodb = dynamodb
-        self.table = table
+        super().__init__(dynamodb, table)
 
     def apply(self, change: TaskChange) -> Task:
         if isinstance(change, Revise):
@@ -225,17 +225,6 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         keys = [key(task_id, child.task_id) for child in children for key in (child_key, parent_key)]
         return self._remove_step([{"Delete": {"TableName": self.table, "Key": to_item(key), **older}} for key in keys])
 
-    def write_register(self, register: Register) -> bool:
-        before = register.revision - 1
-        refused = self.dynamodb.conditional(
-            "put_item",
-            TableName=self.table,
-            Item=to_item({**register_item(register), **REGISTER_KEY}),
-            ConditionExpression="revision = :before" if before else "attribute_not_exists(task_id)",
-            **({"ExpressionAttributeValues": to_item({":before": before})} if before else {}),
-        )
-        return refused is None
-
     def remove(self, task: Task) -> bool:
         """Delete the task: one Query and one transaction for every eight rows, and `disown` for a parent."""
         require_terminal(task)
@@ -268,8 +257,9 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
 
     def _oldest_rows(self, task_id: str, last: int) -> tuple[list[Action], bool]:
         """Return the deletes of the oldest rows up to version `last`, and whether there may be more."""
-        answer = self._read(
+        answer = self.dynamodb.repeatable(
             "query",
+            TableName=self.table,
             KeyConditionExpression="task_id = :id AND version BETWEEN :first AND :last",
             ExpressionAttributeValues=to_item({":id": task_id, ":first": HEAD + 1, ":last": last}),
             ProjectionExpression="task_id, version",
@@ -281,6 +271,22 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
 
     def _remove_step(self, items: list[Action]) -> Sequence[Mapping[str, Any]]:
         return self.dynamodb.write(lambda: self.dynamodb.client.transact_write_items(TransactItems=items))
+
+
+PAUSES_KEY: Final = {"task_id": "pauses", "version": -1}
+
+
+class DynamoDbPauseStore:
+    """PauseStore on the task table: one item beside the tasks, which is no head and no row and in no index."""
+
+    def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
+        self._items = Items(dynamodb, table, TASK_KEY, lambda record: {**pauses_item(record), **PAUSES_KEY}, pauses_of)
+
+    def read(self) -> PauseRecord:
+        return self._items.get(PAUSES_KEY) or PauseRecord()
+
+    def write(self, record: PauseRecord) -> bool:
+        return self._items.replace(record, record.revision - 1 or None)
 
 
 def _is_past(change: TaskChange, head: Task) -> bool:

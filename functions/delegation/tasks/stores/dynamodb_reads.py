@@ -11,13 +11,16 @@ They hold keys only, so that a write which moves none of them costs nothing more
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from delegation.stored_items import Items
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lanes import Queued, Running
 from delegation.tasks.life.model import FORMAT, HEAD, Task, label_key
@@ -31,6 +34,7 @@ from delegation.tasks.stores.admission import (
     LanesPage,
     Register,
     merged,
+    register_item,
     register_of,
     running_entry,
 )
@@ -38,6 +42,8 @@ from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage
 from delegation.timestamps import isoformat, stored_time_or
 from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
+DUE_INDEX: Final = "due"
+ADMISSION_INDEX: Final = "admission"
 RECEIVED_INDEX: Final = "received"
 TARGET_INDEX: Final = "target"
 CORRELATION_INDEX: Final = "correlation"
@@ -45,42 +51,139 @@ FIRST_DAY: Final = date(2026, 1, 1)
 """The day on which a list ends at the latest: no release stored a task before."""
 MOST_DAYS: Final = 32
 """Days that are queried at once; 63 of a call, because it begins with one and doubles while they are empty."""
-_HEADS_A_CALL: Final = 100
-"""Keys of a BatchGetItem at most (Amazon DynamoDB API Reference, BatchGetItem)."""
 _LAST: Final = "~"
 """Sorts after every character of a received key."""
-Read = Callable[..., dict[str, Any]]
-"""Makes a repeatable call of DynamoDB: its operation, then its arguments."""
+_KEYS_A_CALL: Final = 100
+"""Amazon DynamoDB API Reference, BatchGetItem."""
+TASK_KEY: Final = ("task_id", "version")
+REGISTER_KEY: Final = {"task_id": "admission", "version": -1}
+"""The key of the register of admissions, which is no head and no row."""
 
 
-class ReceivedTasks:
-    """Reads pages of the three indexes of a task table; `wait` pauses before a repeat, which it gets the number of."""
+class DynamoDbTaskReads:
+    def __init__(self, dynamodb: DynamoDbCalls, table: str) -> None:
+        self.dynamodb = dynamodb
+        self.table = table
+        self._tasks = Items(dynamodb, table, TASK_KEY, codec.head_item, codec.task_of)
+        self._register = Items(
+            dynamodb, table, TASK_KEY, lambda register: {**register_item(register), **REGISTER_KEY}, register_of
+        )
 
-    def __init__(self, read: Read, table: str, *, wait: Callable[[int], None], tries: int) -> None:
-        self._read = read
-        self._table = table
-        self._wait = wait
-        self._tries = tries
+    def get(self, task_id: str) -> Task | None:
+        return self._tasks.get({"task_id": task_id, "version": HEAD})
 
-    def page(self, which: Received, before: str | None, limit: int) -> ReceivedPage:
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """Return heads: a BatchGetItem for every 100 tasks; what it leaves out is requested again."""
+        heads = map(codec.task_of, self._heads(task_ids, consistent=True))
+        return {task.task_id: task for task in heads}
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        return self._tasks.get({"task_id": task_id, "version": version}) if version > HEAD else None
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        values = {":id": task_id, ":after": max(after, HEAD)}
+        rows = self._tasks.query("task_id = :id AND version > :after", values, limit, ConsistentRead=True)
+        return tuple(map(codec.task_of, rows))
+
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """Return due entries: one Query for each shard, in parallel, and one more for each further MB."""
+
+        def shard(bucket: str) -> list[DueEntry]:
+            values = {":bucket": bucket, ":now": isoformat(now)}
+            items = self._tasks.query("due_bucket = :bucket AND due_at <= :now", values, limit, IndexName=DUE_INDEX)
+            return [DueEntry(item["task_id"], stored_time_or(now, item["due_at"])) for item in items]
+
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            found = pool.map(shard, codec.due_buckets() if shards is None else shards)
+        return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+
+    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
+        """Return waiting tasks: Queries for each lane that has more, of four shards in parallel."""
+        return self._lanes(now, EVERY_LANE, each, None).found
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
+        """Return waiting tasks: usually one Query for each of the four shards."""
+        return self._lanes(now, span, each, lanes)
+
+    def _lanes(self, now: datetime, span: LaneRange, each: int, lanes: int | None) -> LanesPage:
+        def read(bucket: str) -> LaneReader:
+            return LaneReader(partial(self._waiting, bucket), each=each, lanes=lanes).run(span)
+
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            return merged(list(pool.map(read, codec.queued_buckets())), now, each=each)
+
+    def _waiting(self, bucket: str, span: LaneRange, limit: int, start: Any) -> tuple[Sequence[Entry], Any]:
+        """Read one page; neither bound is a key."""
+        if span.after > span.until:
+            return (), None
+        values = {":bucket": bucket, ":after": span.after, ":until": span.until}
+        answer = self.dynamodb.repeatable(
+            "query",
+            TableName=self.table,
+            IndexName=ADMISSION_INDEX,
+            KeyConditionExpression="admission_bucket = :bucket AND admission_key BETWEEN :after AND :until",
+            ExpressionAttributeValues=to_item(values),
+            Limit=limit,
+            **({} if start is None else {"ExclusiveStartKey": start}),
+        )
+        items = map(from_item, answer["Items"])
+        return [(item["admission_key"], item["task_id"]) for item in items], answer.get("LastEvaluatedKey")
+
+    def running(self) -> Sequence[Running]:
+        """Return admitted tasks: one Query for each MB, about 5,000 tasks."""
+        items = self._tasks.query("admission_bucket = :bucket", {":bucket": RUNNING}, IndexName=ADMISSION_INDEX)
+        return tuple(running_entry(item["task_id"], item["admission_key"]) for item in items)
+
+    def register(self) -> Register:
+        return self._register.get(REGISTER_KEY) or Register()
+
+    def write_register(self, register: Register) -> bool:
+        return self._register.replace(register, register.revision - 1 or None)
+
+    def children(self, task_id: str) -> Sequence[Child]:
+        """Return children: one Query for each MB."""
+        return sorted(map(child_of, self._linked(task_id + CHILDREN)), key=lambda child: child.task_id)
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        """Return parents: one Query for each MB."""
+        return {item["parent_id"]: int(item["attempt"]) for item in self._linked(task_id + PARENTS)}
+
+    def _linked(self, partition: str) -> Iterator[dict[str, Any]]:
+        return self._tasks.query("task_id = :id", {":id": partition}, ConsistentRead=True)
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
+        """Return heads by a Scan, which reads rows too."""
+        entries: list[Task | Unreadable] = []
+        start: dict[str, Any] = {}
+        if cursor is not None:
+            start = {"ExclusiveStartKey": to_item({"task_id": cursor, "version": HEAD})}
+        for answer in self._tasks.scan("version = :head", {":head": HEAD}, **start):
+            entries += [codec.entry_of(item["task_id"], item) for item in map(from_item, answer["Items"])]
+            if len(entries) > limit:
+                break
+        page = tuple(entries[:limit])
+        return TaskHeads(page, page[-1].task_id if len(entries) > limit else None)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
         """Return a page: a Query, or one for each day until it is full, and a BatchGetItem."""
         before = before or f"{isoformat(which.until)}{_LAST}"
         if before < _first_key(which):
             return ReceivedPage((), None)
-        if which.correlation_id is None and which.target is None:
-            keys, cursor = self._of_days(which, before, limit)
-        else:
-            keys, cursor = self._labelled(which, before, limit)
-        heads = self._heads([_task_id(key) for key in keys])
-        found = ((key, heads[_task_id(key)]) for key in keys if _task_id(key) in heads)
-        return ReceivedPage(tuple(one for one in found if _is_listed(which, one[1])), cursor)
-
-    def _labelled(self, which: Received, before: str, limit: int) -> tuple[list[str], str | None]:
         if which.correlation_id is not None:
-            index, name, value = CORRELATION_INDEX, "correlation_key", label_key(which.correlation_id)
+            keys, cursor = self._labelled(CORRELATION_INDEX, which.correlation_id, which, before, limit)
+        elif which.target is not None:
+            keys, cursor = self._labelled(TARGET_INDEX, which.target, which, before, limit)
         else:
-            index, name, value = TARGET_INDEX, "target_key", label_key(which.target)
-        keys = self._query(index, name, value, since=_first_key(which), before=before, limit=limit)
+            keys, cursor = self._of_days(which, before, limit)
+        items = self._heads((_task_id(key) for key in keys), consistent=False)
+        heads = {item["task_id"]: codec.entry_of(item["task_id"], item) for item in items}
+        entries = ((key, heads[_task_id(key)]) for key in keys if _task_id(key) in heads)
+        return ReceivedPage(tuple(entry for entry in entries if _is_listed(which, entry[1])), cursor)
+
+    def _labelled(
+        self, index: str, label: str, which: Received, before: str, limit: int
+    ) -> tuple[list[str], str | None]:
+        keys = self._received_keys(index, f"{index}_key", label_key(label), _first_key(which), before, limit=limit)
         return keys, keys[-1] if len(keys) == limit else None
 
     def _of_days(self, which: Received, before: str, limit: int) -> tuple[list[str], str | None]:
@@ -99,7 +202,7 @@ class ReceivedTasks:
 
     def _days(self, days: list[date], first: str, before: str, limit: int) -> Iterator[list[str]]:
         def of_day(day: date) -> list[str]:
-            return self._query(RECEIVED_INDEX, "received_bucket", str(day), since=first, before=before, limit=limit)
+            return self._received_keys(RECEIVED_INDEX, "received_bucket", str(day), first, before, limit=limit)
 
         if len(days) == 1:
             yield of_day(days[0])
@@ -107,46 +210,34 @@ class ReceivedTasks:
         with ThreadPoolExecutor(max_workers=8) as pool:
             yield from pool.map(of_day, days)
 
-    def _query(self, index: str, name: str, value: str | None, *, since: str, before: str, limit: int) -> list[str]:
+    def _received_keys(
+        self, index: str, name: str, value: str | None, since: str, before: str, *, limit: int
+    ) -> list[str]:
         """Return the keys of a partition, newest first, from `since` to below `before`."""
-        keys: list[str] = []
-        start: dict[str, Any] = {}
-        while len(keys) < limit:
-            answer = self._read(
-                "query",
-                TableName=self._table,
-                IndexName=index,
-                KeyConditionExpression=f"{name} = :value AND received_key BETWEEN :since AND :before",
-                ExpressionAttributeValues=to_item({":value": value, ":since": since, ":before": before}),
-                ScanIndexForward=False,
-                Limit=limit + 1 - len(keys),  # BETWEEN includes `before`
-                **start,
-            )
-            found = [from_item(item)["received_key"] for item in answer["Items"]]
-            keys += [key for key in found if key != before]
-            if "LastEvaluatedKey" not in answer:
-                break
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        return keys[:limit]
+        items = self._tasks.query(
+            f"{name} = :value AND received_key BETWEEN :since AND :before",
+            {":value": value, ":since": since, ":before": before},
+            limit + 1,  # BETWEEN includes `before`
+            IndexName=index,
+            ScanIndexForward=False,
+        )
+        return list(islice((key for item in items if (key := item["received_key"]) != before), limit))
 
-    def _heads(self, ids: list[str]) -> dict[str, Task | Unreadable]:
-        """Return the heads that exist; DynamoDB leaves some for another call when they are large or it is throttled."""
-        heads: dict[str, Task | Unreadable] = {}
-        pending = [to_item({"task_id": task_id, "version": HEAD}) for task_id in dict.fromkeys(ids)]
-        repeats = 0
-        while pending:
-            if repeats == self._tries:
-                raise StoreUnavailable(f"{len(pending)} tasks of a list were not read: DynamoDB is throttled")
-            self._wait(repeats)
-            some, pending = pending[:_HEADS_A_CALL], pending[_HEADS_A_CALL:]
-            answer = self._read("batch_get_item", RequestItems={self._table: {"Keys": some}})
-            for item in map(from_item, answer["Responses"].get(self._table, [])):
-                heads[item["task_id"]] = codec.entry_of(item["task_id"], item)
-            left: Mapping[str, Any] = answer.get("UnprocessedKeys", {}).get(self._table, {})
-            unread = left.get("Keys", [])
-            repeats = repeats + 1 if len(unread) == len(some) else 0
-            pending = [*unread, *pending]
-        return heads
+    def _heads(self, task_ids: Iterable[str], *, consistent: bool) -> Iterator[dict[str, Any]]:
+        """Yield the heads that exist; DynamoDB leaves some to another call if they are large or it is throttled."""
+        keys = [to_item({"task_id": task_id, "version": HEAD}) for task_id in dict.fromkeys(task_ids)]
+        failures = 0
+        while keys:
+            if failures == self.dynamodb.tries:
+                raise StoreUnavailable(f"{len(keys)} tasks were not read: DynamoDB is throttled")
+            self.dynamodb.wait(failures)
+            some, keys = keys[:_KEYS_A_CALL], keys[_KEYS_A_CALL:]
+            request = {self.table: {"Keys": some, "ConsistentRead": consistent}}
+            answer = self.dynamodb.repeatable("batch_get_item", RequestItems=request)
+            yield from map(from_item, answer["Responses"].get(self.table, ()))
+            unread = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
+            failures = failures + 1 if len(unread) == len(some) else 0
+            keys = [*unread, *keys]
 
 
 def _is_listed(which: Received, head: Task | Unreadable) -> bool:
@@ -201,174 +292,41 @@ def _number(task_id: str) -> int:
     return int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:15]) + 1
 
 
-DUE_INDEX: Final = "due"
-ADMISSION_INDEX: Final = "admission"
-_KEYS_A_CALL: Final = 100
-"""Amazon DynamoDB API Reference, BatchGetItem."""
-REGISTER_KEY: Final = {"task_id": "admission", "version": -1}
-"""The key of the register of admissions, which is no head and no row."""
+_KEY_TYPES: Final = {"task_id": "S", "version": "N"}
+_INDEXES: Final = {
+    DUE_INDEX: {"due_bucket": "S", "due_at": "S"},
+    ADMISSION_INDEX: {"admission_bucket": "S", "admission_key": "S"},
+    RECEIVED_INDEX: {"received_bucket": "S", "received_key": "S"},
+    TARGET_INDEX: {"target_key": "S", "received_key": "S"},
+    CORRELATION_INDEX: {"correlation_key": "S", "received_key": "S"},
+}
 
 
-class DynamoDbTaskReads:
-    dynamodb: DynamoDbCalls
-    table: str
-
-    def get(self, task_id: str) -> Task | None:
-        return self._item(task_id, HEAD)
-
-    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        """Return heads: a BatchGetItem for every 100 tasks; what it leaves out is requested again."""
-        found: dict[str, Task] = {}
-        keys = [to_item({"task_id": task_id, "version": HEAD}) for task_id in dict.fromkeys(task_ids)]
-        failures = 0
-        while keys:
-            some, keys = keys[:_KEYS_A_CALL], keys[_KEYS_A_CALL:]
-            asked = {self.table: {"Keys": some, "ConsistentRead": True}}
-            answer = self.dynamodb.repeatable("batch_get_item", RequestItems=asked)
-            for task in map(codec.task_of, map(from_item, answer["Responses"].get(self.table, ()))):
-                found[task.task_id] = task
-            left = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
-            keys += left
-            failures = failures + 1 if len(left) == len(some) else 0
-            if failures == self.dynamodb.tries:
-                raise StoreUnavailable("DynamoDB left the keys of a BatchGetItem unprocessed")
-            if failures:
-                self.dynamodb.wait(failures)
-        return found
-
-    def get_version(self, task_id: str, version: int) -> Task | None:
-        return self._item(task_id, version) if version > HEAD else None
-
-    def _item(self, task_id: str, version: int) -> Task | None:
-        answer = self._read("get_item", Key=to_item({"task_id": task_id, "version": version}), ConsistentRead=True)
-        return codec.task_of(from_item(answer["Item"])) if "Item" in answer else None
-
-    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        found = self.query(
-            limit,
-            KeyConditionExpression="task_id = :id AND version > :after",
-            ExpressionAttributeValues=to_item({":id": task_id, ":after": max(after, HEAD)}),
-            ConsistentRead=True,
+def create_task_table(client: Any, name: str) -> bool:
+    """Create the task table, billed by request, and wait for it; False if it exists. `client` is a boto3 DynamoDB
+    client. Raises StoreUnavailable if DynamoDB refuses or cannot be reached."""
+    indexes = [
+        {"IndexName": index, "KeySchema": _schema(keys), "Projection": {"ProjectionType": "KEYS_ONLY"}}
+        for index, keys in _INDEXES.items()
+    ]
+    types = {**_KEY_TYPES, **{name: kind for keys in _INDEXES.values() for name, kind in keys.items()}}
+    try:
+        client.create_table(
+            TableName=name,
+            BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": kind} for name, kind in types.items()],
+            KeySchema=_schema(_KEY_TYPES),
+            GlobalSecondaryIndexes=indexes,
         )
-        return tuple(codec.task_of(item) for item in found)
+        client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+    except client.exceptions.ResourceInUseException:
+        return False
+    except ClientError as error:
+        raise StoreUnavailable(f"table {name} was not created: {error.response['Error']['Code']}") from error
+    except BotoCoreError as error:
+        raise StoreUnavailable(f"table {name} was not created: {type(error).__name__}") from error
+    return True
 
-    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """Return due entries: one Query for each shard, in parallel, and one more for each further MB."""
 
-        def shard(bucket: str) -> list[DueEntry]:
-            items = self.query(
-                limit,
-                IndexName=DUE_INDEX,
-                KeyConditionExpression="due_bucket = :bucket AND due_at <= :now",
-                ExpressionAttributeValues=to_item({":bucket": bucket, ":now": isoformat(now)}),
-            )
-            return [DueEntry(item["task_id"], stored_time_or(now, item["due_at"])) for item in items]
-
-        with ThreadPoolExecutor(max_workers=8) as pool:
-            found = pool.map(shard, codec.due_buckets() if shards is None else shards)
-        return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
-
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """Return waiting tasks: Queries for each lane that has more, of four shards in parallel."""
-        return self._lanes(now, EVERY_LANE, each, None).found
-
-    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
-        """Return waiting tasks: usually one Query for each of the four shards."""
-        return self._lanes(now, span, each, lanes)
-
-    def _lanes(self, now: datetime, span: LaneRange, each: int, lanes: int | None) -> LanesPage:
-        def read(bucket: str) -> LaneReader:
-            return LaneReader(partial(self._waiting, bucket), each=each, lanes=lanes).run(span)
-
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            return merged(list(pool.map(read, codec.queued_buckets())), now, each=each)
-
-    def _waiting(self, bucket: str, span: LaneRange, limit: int, start: Any) -> tuple[Sequence[Entry], Any]:
-        """Read one page; neither bound is a key."""
-        if span.after > span.until:
-            return (), None
-        values = {":bucket": bucket, ":after": span.after, ":until": span.until}
-        answer = self._read(
-            "query",
-            IndexName=ADMISSION_INDEX,
-            KeyConditionExpression="admission_bucket = :bucket AND admission_key BETWEEN :after AND :until",
-            ExpressionAttributeValues=to_item(values),
-            Limit=limit,
-            **({} if start is None else {"ExclusiveStartKey": start}),
-        )
-        items = map(from_item, answer["Items"])
-        return [(item["admission_key"], item["task_id"]) for item in items], answer.get("LastEvaluatedKey")
-
-    def running(self) -> Sequence[Running]:
-        """Return admitted tasks: one Query for each MB, about 5,000 tasks."""
-        items = self.query(
-            1_000_000,
-            IndexName=ADMISSION_INDEX,
-            KeyConditionExpression="admission_bucket = :bucket",
-            ExpressionAttributeValues=to_item({":bucket": RUNNING}),
-        )
-        return tuple(running_entry(item["task_id"], item["admission_key"]) for item in items)
-
-    def register(self) -> Register:
-        answer = self._read("get_item", Key=to_item(REGISTER_KEY), ConsistentRead=True)
-        return register_of(from_item(answer["Item"]) if "Item" in answer else None)
-
-    def children(self, task_id: str) -> Sequence[Child]:
-        """Return children: one Query for each MB."""
-        return sorted(map(child_of, self._linked(task_id + CHILDREN)), key=lambda child: child.task_id)
-
-    def parents(self, task_id: str) -> Mapping[str, int]:
-        """Return parents: one Query for each MB."""
-        return {item["parent_id"]: int(item["attempt"]) for item in self._linked(task_id + PARENTS)}
-
-    def _linked(self, partition: str) -> list[dict[str, Any]]:
-        return self.query(
-            None,
-            KeyConditionExpression="task_id = :id",
-            ExpressionAttributeValues=to_item({":id": partition}),
-            ConsistentRead=True,
-        )
-
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """Return heads by a Scan, which reads rows too."""
-        found: list[Task | Unreadable] = []
-        start: dict[str, Any] = {}
-        if cursor is not None:
-            start = {"ExclusiveStartKey": to_item({"task_id": cursor, "version": HEAD})}
-        while len(found) <= limit:
-            answer = self._read(
-                "scan",
-                FilterExpression="version = :head",
-                ExpressionAttributeValues=to_item({":head": HEAD}),
-                **start,
-            )
-            found += [codec.entry_of(item["task_id"], item) for item in map(from_item, answer["Items"])]
-            if "LastEvaluatedKey" not in answer:
-                break
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        page = tuple(found[:limit])
-        return TaskHeads(page, page[-1].task_id if len(found) > limit else None)
-
-    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        # Loaded here, because only the API reads lists.
-
-        reading = ReceivedTasks(
-            self.dynamodb.repeatable, self.table, wait=self.dynamodb.wait, tries=self.dynamodb.tries
-        )
-        return reading.page(which, before, limit)
-
-    def query(self, limit: int | None, **arguments: Any) -> list[dict[str, Any]]:
-        """Return the items of a Query: its pages until there are `limit` items if given, or until the last page."""
-        items: list[dict[str, Any]] = []
-        start: dict[str, Any] = {}
-        while limit is None or len(items) < limit:
-            page = {} if limit is None else {"Limit": limit - len(items)}
-            answer = self._read("query", **page, **arguments, **start)
-            items += map(from_item, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
-                break
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        return items
-
-    def _read(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        return self.dynamodb.repeatable(operation, TableName=self.table, **arguments)
+def _schema(names: dict[str, str]) -> list[dict[str, str]]:
+    return [{"AttributeName": name, "KeyType": part} for name, part in zip(names, ("HASH", "RANGE"), strict=True)]

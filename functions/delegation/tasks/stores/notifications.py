@@ -2,10 +2,11 @@
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from delegation.stored_items import readable
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import FORMAT
 from delegation.tasks.life.notifications import Notification, NotificationState
@@ -79,20 +80,12 @@ def every(store: NotificationStore, state: NotificationState, until: datetime, *
     return found[:limit]
 
 
-def readable(items: Iterable[Mapping[str, Any]]) -> list[Notification]:
-    """Return stored notifications; one of another format or a damaged one hides no other."""
-    from delegation.items import each_item  # noqa: PLC0415 - most processes read none
-
-    found = each_item(items, notification_of, name="notifications.records", shown=_key_of)
-    return [one.result for one in found if one.result is not None]
+def readable_notifications(items: Iterable[Mapping[str, Any]]) -> Iterator[Notification]:
+    return readable(items, notification_of, name="notifications.records", shown=_key_of)
 
 
-def readable_receivers(items: Iterable[Mapping[str, Any]]) -> list["Receiver"]:
-    """Return stored records of receivers; one of another format or a damaged one hides no other."""
-    from delegation.items import each_item  # noqa: PLC0415
-
-    found = each_item(items, receiver_of, name="notifications.receivers", shown=_key_of)
-    return [one.result for one in found if one.result is not None]
+def readable_receivers(items: Iterable[Mapping[str, Any]]) -> Iterator["Receiver"]:
+    return readable(items, receiver_of, name="notifications.receivers", shown=_key_of)
 
 
 def _key_of(item: Mapping[str, Any]) -> str:

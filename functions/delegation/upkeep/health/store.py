@@ -19,7 +19,8 @@ from threading import Lock
 from typing import Any, Final, Protocol
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.items import SetAside, each_item
+from delegation.items import SetAside
+from delegation.stored_items import Items, readable
 from delegation.timestamps import isoformat, stored_time
 from delegation.upkeep.errors import HealthChanged, HealthOutcomeUnknown, HealthUnavailable, UpkeepError
 from delegation.upkeep.health.model import (
@@ -36,7 +37,7 @@ from delegation.upkeep.health.model import (
     past_of_rows,
 )
 from delegation.upkeep.schedule import Amount
-from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
+from polaris_common.dynamodb import DynamoDbCalls
 
 
 class HealthStore(Protocol):
@@ -130,72 +131,31 @@ class HealthTable(DynamoDbCalls):
 
 class DynamoDbHealthStore:
     def __init__(self, dynamodb: HealthTable, table: str) -> None:
-        self._dynamodb = dynamodb
-        self._table = table
+        self._items = Items(dynamodb, table, ("pk", "sk"), health_item, health_of)
+        self._states = Items(dynamodb, table, ("pk", "sk"), dict[str, Any], dict[str, Any])
 
     def healths(self, catalog: str) -> Iterator[TableHealth]:
-        start: dict[str, Any] = {}
-        while True:
-            answer = self._dynamodb.repeatable(
-                "query",
-                TableName=self._table,
-                KeyConditionExpression="pk = :pk",
-                ExpressionAttributeValues=to_item({":pk": f"health:{catalog}"}),
-                **start,
-            )
-            for one in each_item(
-                map(from_item, answer["Items"]),
-                lambda item: _health_of(catalog, item),
-                name="health.records",
-                shown=_name_of,
-            ):
-                if one.result is not None:
-                    yield one.result
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        items = self._items.query("pk = :pk", {":pk": f"health:{catalog}"})
+        yield from readable(items, health_of, name="health.records", shown=_name_of)
 
     def health(self, identifier: TableIdentifier) -> TableHealth | None:
-        item = self._get(_key("health", identifier))
-        return None if item is None else _health_of(identifier.catalog, item)
+        return self._items.get(_key("health", identifier))
 
     def read_state(self, identifier: TableIdentifier) -> ReadState:
-        item = self._get(_key("health-read", identifier))
+        item = self._states.get(_key("health-read", identifier))
         return ReadState() if item is None or item["format"] != FORMAT else _state_of(item)
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
         if state is not None:
-            item = {**_key("health-read", health.identifier), **_state_item(state.bounded())}
-            self._dynamodb.repeatable("put_item", TableName=self._table, Item=to_item(item))
+            self._states.put({**_key("health-read", health.identifier), **_state_item(state.bounded())})
         written = replace(health.bounded(), revision=health.revision + 1)
-        condition = "revision = :before" if health.revision else "attribute_not_exists(pk)"
-        values = {"ExpressionAttributeValues": to_item({":before": health.revision})} if health.revision else {}
-        refused = self._dynamodb.conditional(
-            "put_item",
-            TableName=self._table,
-            Item=to_item({**_key("health", health.identifier), **_health_item(written)}),
-            ConditionExpression=condition,
-            **values,
-        )
-        if refused is not None:
+        if not self._items.replace(written, health.revision or None):
             raise HealthChanged(f"another process wrote the health of {health.identifier}; read it again")
         return written
 
     def remove(self, health: TableHealth) -> None:
-        refused = self._dynamodb.conditional(
-            "delete_item",
-            TableName=self._table,
-            Key=to_item(_key("health", health.identifier)),
-            ConditionExpression="revision = :before",
-            ExpressionAttributeValues=to_item({":before": health.revision}),
-        )
-        if refused is None:
-            key = to_item(_key("health-read", health.identifier))
-            self._dynamodb.repeatable("delete_item", TableName=self._table, Key=key)
-
-    def _get(self, key: Mapping[str, str]) -> dict[str, Any] | None:
-        answer = self._dynamodb.repeatable("get_item", TableName=self._table, Key=to_item(key), ConsistentRead=True)
-        return from_item(answer["Item"]) if "Item" in answer else None
+        if self._items.remove(_key("health", health.identifier), health.revision):
+            self._states.remove(_key("health-read", health.identifier))
 
 
 def _key(kind: str, identifier: TableIdentifier) -> dict[str, str]:
@@ -203,7 +163,7 @@ def _key(kind: str, identifier: TableIdentifier) -> dict[str, str]:
     return {"pk": f"{kind}:{identifier.catalog}", "sk": hashlib.sha256(text.encode()).hexdigest()[:32]}
 
 
-def _health_item(health: TableHealth) -> dict[str, Any]:
+def health_item(health: TableHealth) -> dict[str, Any]:
     optional = {
         "expirable": health.expirable,
         "freed_upper": health.freed.upper,
@@ -216,6 +176,7 @@ def _health_item(health: TableHealth) -> dict[str, Any]:
     }
     own = {} if health.own is None else {"own": _own_item(health.own)}
     return {
+        **_key("health", health.identifier),
         "format": FORMAT,
         "namespace": list(health.identifier.namespace),
         "name": health.identifier.name,
@@ -241,8 +202,9 @@ def _name_of(item: Mapping[str, Any]) -> str:
     return ".".join(map(str, (*levels, item.get("name"))))
 
 
-def _health_of(catalog: str, item: Mapping[str, Any]) -> TableHealth:
+def health_of(item: Mapping[str, Any]) -> TableHealth:
     """Return a stored health; raises UpkeepError (HEALTH_UNREADABLE)."""
+    catalog = str(item.get("pk")).removeprefix("health:")
     try:
         return _read_health(catalog, item)
     except (AttributeError, KeyError, ValueError, TypeError, ArithmeticError, zlib.error) as error:

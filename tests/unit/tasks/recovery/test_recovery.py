@@ -13,8 +13,7 @@ from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.pauses import EVERYTHING, PauseControl, ReadPauses
 from delegation.tasks.recovery import GAP, items
-from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import DynamoDbPauseStore, DynamoDbTaskStore
 from delegation.wiring.types import TYPES
 from polaris_common.dynamodb import from_item, to_item
 from tests.contract.task_tables import create_task_table, moto, task_store

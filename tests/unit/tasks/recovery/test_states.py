@@ -13,8 +13,7 @@ from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.pauses import EVERYTHING, PauseControl
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_pauses import DynamoDbPauseStore
+from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbPauseStore, DynamoDbTaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from polaris_common.dynamodb import from_item
 from tests.contract.task_tables import create_task_table, moto, no_wait

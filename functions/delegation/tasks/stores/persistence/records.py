@@ -12,7 +12,7 @@ from delegation.tasks.pauses import PauseRecord, pauses_item, pauses_of
 from delegation.tasks.stores.notifications import (
     notification_item,
     notification_of,
-    readable,
+    readable_notifications,
     readable_receivers,
     receiver_item,
     receiver_of,
@@ -34,7 +34,7 @@ from polaris_persistence.errors import (
 )
 from polaris_persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
 from polaris_persistence.index.keys import IndexKey
-from polaris_persistence.objects.objects import PersistedModel
+from polaris_persistence.objects.objects import Loaded, PersistedModel
 from polaris_persistence.objects.store import of_model
 from polaris_persistence.objects.types import ObjectType
 
@@ -142,7 +142,7 @@ class PersistenceNotificationStore:
         with translated():
             refs = [ref for _, ref in self._index().items(prefix=IndexKey.of(_RECEIVER))]
             found = self._store.fetch_many(refs)
-        return readable_receivers(of_model(one, StoredNotification).value.item for one in found if one is not None)
+        return list(readable_receivers(_stored_items(found)))
 
     def receiver(self, channel: str) -> Receiver | None:
         with translated():
@@ -188,7 +188,11 @@ class PersistenceNotificationStore:
         with translated():
             refs = [ref for _, ref in islice(self._index().items(end=end, prefix=prefix), limit)]
             found = self._store.fetch_many(refs)
-        return readable(of_model(one, StoredNotification).value.item for one in found if one is not None)
+        return list(readable_notifications(_stored_items(found)))
+
+
+def _stored_items(loaded: Iterable[Loaded[PersistedModel] | None]) -> Iterator[dict[str, Any]]:
+    return (of_model(entity, StoredNotification).value.item for entity in loaded if entity is not None)
 
 
 def _key(task_id: str, notification_id: str) -> IndexKey:
