@@ -54,11 +54,14 @@ class RemovalSettings:
     `vended` is false where the operator's credentials are used, which reach every file. Spark deletes more than
     `inline_max_files`, and plans what takes a function more than `longest_planning_seconds`, because an attempt that is
     handed over before its plan is made begins anew, or more than `most_read_ahead_bytes` of memory at a time. A read
-    takes `read_seconds`. `store_keys_per_second` is the rate of deletes that forecasts assume (S3: that of one prefix
-    partition).
+    takes `read_seconds`. Where the table is loaded and compared before each lot, that has `lot_paths` files or more,
+    and an attempt ends after `most_looks` lots in a row that did not begin. `store_keys_per_second` is the rate of
+    deletes that forecasts assume (S3: that of one prefix partition).
     """
 
     chunk_paths: int = 10_000
+    lot_paths: int = 1_000
+    most_looks: int = 10
     run_records: int = RUN_RECORDS
     read_threads: int = 8
     read_seconds: float = READ_SECONDS

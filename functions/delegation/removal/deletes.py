@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, takewhile
 from math import inf
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
 from delegation.iceberg.paths import TableFile
-from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import EngineChoice
-from delegation.removal.chunks import Chunk, DeleteStep, Phase, read_chunk
+from delegation.removal.chunks import Chunk, Phase, read_chunk
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import (
     ComparisonTooOld,
@@ -28,8 +27,8 @@ from delegation.removal.errors import (
     FilesThrottled,
     PlanTampered,
 )
-from delegation.removal.index import SAMPLE, PlanIndex, ReducedIndex, load_index_as
-from delegation.removal.marks import Absent, Deleted, Marks, deleted_by_marks
+from delegation.removal.index import SAMPLE, PlanIndex
+from delegation.removal.marks import Absent, Deleted, Marks
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical_all
@@ -229,63 +228,6 @@ class InlineDeletes:
 
     name: EngineChoice = "inline"
     delete = staticmethod(delete_in_this_process)
-
-
-Index = TypeVar("Index", bound=ReducedIndex)
-
-
-class ExecutedPlan(Generic[Index]):
-    """The plan of one attempt. `use` has to be called before anything else; `check` refuses another table's plan."""
-
-    def __init__(self, ctx: RemovalContext, kind: type[Index], check: Callable[[Index], None]) -> None:
-        self._ctx = ctx
-        self._kind = kind
-        self._check = check
-        self._used: tuple[Index, PlanSegment] | None = None
-        self.began = False
-
-    def use(self, segments: Sequence[PlanSegment]) -> Index:
-        """Read the published plan, which another attempt may have written."""
-        index = load_index_as(self._kind, self._ctx.plans, segments[-1])
-        self._check(index)
-        self._used = index, segments[-1]
-        return index
-
-    @property
-    def is_read(self) -> bool:
-        return self._used is not None
-
-    @property
-    def index(self) -> Index:
-        assert self._used is not None  # noqa: S101 - a run opens its plan or deletes nothing
-        return self._used[0]
-
-    @property
-    def segment(self) -> PlanSegment:
-        assert self._used is not None  # noqa: S101 - as above
-        return self._used[1]
-
-    def indexes(self) -> list[Index]:
-        """Return the plan and those that it reduced, the first one first."""
-        segments = (PlanSegment(one.id, one.sha256) for one in self.index.reduces)
-        return [*(load_index_as(self._kind, self._ctx.plans, one) for one in segments), self.index]
-
-    def deleted(self) -> Deleted:
-        """Return what was deleted of the plan and those that it reduced."""
-        return deleted_by_marks(self._ctx.plans, self.indexes(), self.index.reduces)
-
-    def left(self, *steps: DeleteStep) -> list[Work]:
-        """Return the chunks of these steps, or of all, without a mark."""
-        marks = Marks(self._ctx.plans, self.index.plan_id)
-        done = marks.done()
-        chunks = (one for one in self.index.chunks if one.name not in done and (not steps or one.step in steps))
-        return [Work(self.index, chunk, marks.voided) for chunk in chunks]
-
-    def begin(self) -> None:
-        """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
-        if not self.began:
-            self._ctx.attempt.begin_deleting()
-            self.began = True
 
 
 OLDEST_LOAD: Final = 30.0

@@ -98,7 +98,13 @@ def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
 
 
 class SearchOptions(Protocol):
-    """What an operation does about files outside its table, and about other tables that cannot be read."""
+    """What an operation does about files outside its table, and about other tables that cannot be read.
+
+    `execute_plan` is the id of an earlier plan that it executes.
+    """
+
+    @property
+    def execute_plan(self) -> str | None: ...
 
     @property
     def outside(self) -> str: ...

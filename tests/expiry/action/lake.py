@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from delegation.removal.attempt import MemoryAttempt, PlanSegment
 from delegation.removal.chunks import Phase
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
-from delegation.removal.expiry.index import load_plan
+from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.index import planned_paths
+from delegation.removal.index import load_index_as, planned_paths
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.actions.lake import SparkLake
 from tests.kit.lakes.lake import LakeSource, identifier
@@ -44,7 +44,9 @@ def expire(lake: SparkLake, name: str, retention: Retention) -> Expiry:
         clock=lambda: datetime.fromtimestamp(lake.now_ms / 1000, UTC),
     )
     result = expire_snapshots(ctx)
-    indexes = [load_plan(plans, segment) for segment in ctx.attempt.plan()]
-    indexes += [load_plan(plans, PlanSegment(one.id, one.sha256)) for index in indexes for one in index.reduces]
+    indexes = [load_index_as(ExpiryIndex, plans, segment) for segment in ctx.attempt.plan()]
+    indexes += [
+        load_index_as(ExpiryIndex, plans, PlanSegment(one.id, one.sha256)) for index in indexes for one in index.reduces
+    ]
     kept = set(planned_paths(plans, indexes, (Phase.KEPT,)))
     return Expiry(result, frozenset(before - set(lake.uris())), frozenset(kept))

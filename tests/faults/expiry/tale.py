@@ -20,11 +20,11 @@ from delegation.removal.chunks import Phase
 from delegation.removal.errors import PlanLost
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.errors import RefLost, RefsUnknown, check_table
-from delegation.removal.expiry.index import ExpiryIndex, load_plan
+from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.index import planned_paths
+from delegation.removal.index import load_index_as, planned_paths
 from delegation.storage.base import BatchResult
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
@@ -358,7 +358,9 @@ class Tale:
             return []
         try:
             index = self.world.plan()
-            reduced = [load_plan(self.world.plans, PlanSegment(one.id, one.sha256)) for one in index.reduces]
+            reduced = [
+                load_index_as(ExpiryIndex, self.world.plans, PlanSegment(one.id, one.sha256)) for one in index.reduces
+            ]
             indexes = [*reduced, index]
             for _ in planned_paths(self.world.plans, indexes, Phase):
                 pass

@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
-from delegation.removal.expiry import deletes
+from delegation.removal.expiry import run
 from delegation.removal.expiry.commit import TableLooks
-from delegation.removal.expiry.deletes import DeleteSteps
 from delegation.removal.expiry.reduction import NeededFiles
+from delegation.removal.expiry.run import ExpiryRun
 from tests.effort import THOROUGH
 from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
 from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
@@ -48,17 +48,17 @@ def test_nor_is_it_deleted_by_executors(event: Event) -> None:
     assert (tally.plays, tally.wrong) == (_ROUNDS, [])
 
 
-def _takes_nothing_out(_steps: DeleteSteps, _needed: object) -> None:
+def _takes_nothing_out(_run: ExpiryRun, _needed: object) -> None:
     return None
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "instead", "event"),
     [
-        (deletes, "check_no_ref_lost", lambda *_: None, tag_old),
+        (run, "check_no_ref_lost", lambda *_: None, tag_old),
         (NeededFiles, "add_others", lambda *_: None, clone),
         (NeededFiles, "add_others", lambda *_: None, add_files),
-        (DeleteSteps, "_subtract", _takes_nothing_out, bring_file_back),
+        (ExpiryRun, "_subtract", _takes_nothing_out, bring_file_back),
         (TableLooks, "permit_deleting", lambda *_: True, detach_policy),
     ],
 )

@@ -8,10 +8,10 @@ from typing import Any
 from delegation.removal.attempt import PlanHead
 from delegation.removal.chunks import Phase
 from delegation.removal.expiry.context import ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
-from delegation.removal.expiry.index import ExpiryIndex, load_plan
+from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.index import planned_paths
+from delegation.removal.index import load_index_as, planned_paths
 from delegation.removal.model import Neighbour
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from tests.kit.lakes.lake import FAST, MortalAttempt
@@ -86,7 +86,7 @@ class ExpiringTables:
 
     def plan(self) -> ExpiryIndex:
         """Return the published plan."""
-        return load_plan(self.plans, self.head.read()[-1])
+        return load_index_as(ExpiryIndex, self.plans, self.head.read()[-1])
 
     def planned(self, index: ExpiryIndex | None = None) -> set[str]:
         return set(planned_paths(self.plans, [index or self.plan()], (Phase.DATA, Phase.META)))

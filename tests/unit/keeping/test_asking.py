@@ -8,10 +8,10 @@ import pytest
 
 from delegation.errors import RunCancelled
 from delegation.references.errors import ReferencesNotKnown
-from delegation.removal.asking import AskedAnew, AskedReferences
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.choice import HandedToSpark
 from delegation.removal.errors import NeighbourChanged
+from delegation.removal.neighbours import AskedAnew, AskedReferences
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

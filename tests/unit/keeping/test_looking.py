@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunStopped
-from delegation.removal import asking
-from delegation.removal.asking import LONGEST, look_at_others
+from delegation.removal import neighbours
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.expiry.context import ExpiryOptions, ExpirySettings
 from delegation.removal.model import Neighbour
+from delegation.removal.neighbours import LONGEST, look_at_others
 from delegation.storage.locations import Roots
 from delegation.storage.memory import MemoryObjectStore
 from polaris_common.errors import DelegationError
@@ -131,7 +131,7 @@ def test_of_a_table_with_many_manifest_lists_only_some_are_read(
 
     monkeypatch.setattr(looker.attempt, "checkpoint", checkpoint)
     if bound == "manifests":
-        monkeypatch.setattr(asking, "MOST_MANIFESTS", 0)
+        monkeypatch.setattr(neighbours, "MOST_MANIFESTS", 0)
     look_at_others(looker, ROOTS, looker.note)
     assert len(read) == lists
 

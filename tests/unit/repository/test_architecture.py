@@ -24,7 +24,7 @@ QUESTIONS = [
     ("In which order does a purge delete?", "removal/purge/run.py", "Execution"),
     ("Which engine does a purge use?", "removal/purge/choose.py", "estimate"),
     ("Which snapshots does an expiry remove?", "removal/expiry/retention.py", "decide"),
-    ("In which order does an expiry delete?", "removal/expiry/deletes.py", "DeleteSteps"),
+    ("In which order does an expiry delete?", "removal/expiry/run.py", "ExpiryRun"),
     ("Where are orphan files looked for?", "removal/orphans/place.py", "check_alone"),
     ("Which deleted files come back?", "removal/orphans/quarantine.py", "state_of"),
     ("Which spellings protect a file?", "removal/orphans/place.py", "joined"),

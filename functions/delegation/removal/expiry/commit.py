@@ -15,7 +15,6 @@ from delegation.polaris.answers import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import LoadedTable
-from delegation.removal.deletes import ExecutedPlan
 from delegation.removal.expiry.context import ExpiryContext, removal
 from delegation.removal.expiry.errors import WORK, commit_refused, commits_forestalled, table_changes_too_often
 from delegation.removal.expiry.history import MAIN, history
@@ -23,6 +22,7 @@ from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Remov
 from delegation.removal.expiry.planning import covered_of, decided
 from delegation.removal.expiry.retention import Expired, Withdrawn, keeps_more
 from delegation.removal.paths import check_can_delete
+from delegation.removal.run import ExecutedPlan
 from delegation.storage.locations import canonical
 
 T = TypeVar("T")

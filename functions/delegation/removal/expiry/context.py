@@ -83,16 +83,12 @@ def removal(metadata: Mapping[str, Any], gone: Expired) -> TableCommit:
 class ExpirySettings(RemovalSettings):
     """The operator's numbers.
 
-    A commit that others forestall is decided and sent anew `most_commits` times in an attempt. The table is loaded and
-    compared before each lot of `lot_paths` files or more; an attempt ends after `most_looks` lots in a row that did not
-    begin. A chunk has `lot_paths` files, or `chunk_paths` if executors wrote it. What Spark plans its executors delete,
-    however few files that are.
+    A commit that others forestall is decided and sent anew `most_commits` times in an attempt. A chunk has `lot_paths`
+    files, or `chunk_paths` if executors wrote it. What Spark plans its executors delete, however few files that are.
     """
 
-    lot_paths: int = 1_000
     probe: bool = True
     most_commits: int = 5
-    most_looks: int = 10
 
     def engine_for(self, files: int, planned_with: str = "inline") -> EngineChoice:
         """Return the engine that deletes so many files of a plan."""

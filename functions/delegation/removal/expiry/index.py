@@ -6,13 +6,12 @@ from typing import Any, Final, TypeVar
 
 from pydantic import Field, ValidationError
 
-from delegation.removal.asking import AskedAnew
-from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Stored
 from delegation.removal.errors import PlanTampered
 from delegation.removal.expiry.history import history
 from delegation.removal.expiry.retention import Expired
-from delegation.removal.index import ReducedIndex, ReplacedPlan, load_index_as
+from delegation.removal.index import ReducedIndex, ReplacedPlan
+from delegation.removal.neighbours import AskedAnew
 from delegation.storage.base import ObjectNotFound, PlanStore
 
 
@@ -55,11 +54,6 @@ class ExpiryIndex(ReducedIndex):
 
     removal: Removal
     reduces: tuple[ReplacedPlan, ...] = ()
-
-
-def load_plan(store: PlanStore, segment: PlanSegment) -> ExpiryIndex:
-    """Return a published index; raise PlanLost, or PlanTampered if it is altered or of another operation."""
-    return load_index_as(ExpiryIndex, store, segment)
 
 
 class OwnCommit(Stored):

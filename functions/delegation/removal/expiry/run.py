@@ -10,52 +10,67 @@ plan states that this expiry's commit was made, so that it makes no second one.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
-from delegation.errors import RunCancelled
 from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
-from delegation.removal.choice import document, forecast
+from delegation.removal.attempt import PlanSegment, receipt_key
+from delegation.removal.chunks import DeleteStep
+from delegation.removal.deletes import MOST_SEEN, Work
 from delegation.removal.errors import FilesNotDeleted, PlanLost
 from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLooks
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus, store_receipt
-from delegation.removal.expiry.deletes import STEPS, DeleteSteps
 from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
-from delegation.removal.expiry.index import ExpiryIndex, Notes, OwnCommit, Removal, SentCommits, load_plan
-from delegation.removal.expiry.planning import decided
-from delegation.removal.expiry.reduction import INLINE, ExpiryEngine
+from delegation.removal.expiry.index import ComparedRefs, ExpiryIndex, Notes, OwnCommit, Removal, SentCommits
+from delegation.removal.expiry.planning import decided, metadata_of, versions_kept
+from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
+from delegation.removal.expiry.refs import check_no_ref_lost, gone_of
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.index import Finding, merge_findings
-from delegation.removal.marks import Marks, record_adopted_plan
+from delegation.removal.marks import Marks
+from delegation.removal.neighbours import AskedAnew, AskedReferences, look_at_others
+from delegation.removal.run import RemovalInLots, Reported
+from delegation.removal.unlisted import UnlistedTables
+from delegation.removal.unread import UnreadNeighbours
+from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError
 
+STEPS: Final = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
+"""The steps in which files are deleted, in order."""
 
-class ExpiryRun:
-    """One attempt at expiring snapshots of a table; used once."""
+
+class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
+    """One attempt at expiring snapshots of a table; used once.
+
+    After the commit it takes out of the plan what any state of the table seen meanwhile names, and deletes the rest.
+    """
+
+    replans_always = True
 
     def __init__(self, ctx: ExpiryContext, engine: ExpiryEngine = INLINE) -> None:
-        self._ctx = ctx
+        self._plan: ExpiryPlan
+        super().__init__(ctx, ExpiryPlan(ctx, ExpiryIndex, ctx.check_plan))
         self._engine = engine
-        self._started = ctx.now()
         self._looks = TableLooks(ctx)
-        self._plan = ExpiryPlan(ctx, ExpiryIndex, ctx.check_plan)
-        self._deletes = DeleteSteps(self._looks, self._plan, engine)
         self._own_findings: tuple[Finding, ...] = ()
+        # What of the plan the table has no more.
+        self.removed = Removal()
+        # What was subtracted, or is among what later commits name.
+        self._known: set[str] = set()
+        self._seen = SortedRows(ctx)
+        self._keeps_former = False
+        self._is_permitted = False
+        self._unlisted: UnlistedTables | None = None
 
-    @collected_seldom()
-    def run(self) -> ExpiryResult:
-        """Make a plan if there is none, commit and delete; a call after an error resumes.
-
-        If a part of the plan is missing, a new one is made of what is expired now.
-        """
-        try:
-            return self._run(self._ctx.attempt.plan())
-        except PlanLost as lost:
-            if self._ctx.options.execute_plan is not None:
-                raise self._approved_plan_lost(lost) from lost
-            # If its snapshots are gone, nothing else states which files it would have deleted.
-            self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
-        self._deletes.removed = Removal()
-        return self._run(())
+    def _open_again(self, lost: PlanLost) -> None:
+        """Make a plan of what is expired now in place of one of which a part is missing."""
+        if self._ctx.options.execute_plan is not None:
+            raise self._approved_plan_lost(lost) from lost
+        # If its snapshots are gone, nothing else states which files it would have deleted.
+        self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
+        self.removed = Removal()
+        self._plan.forget()
+        self._make()
 
     def _approved_plan_lost(self, lost: PlanLost) -> DelegationError:
         """Return the error of an approved plan of which a part is lost: another plan may not take its place.
@@ -64,7 +79,7 @@ class ExpiryRun:
         the files, so the receipt counts them as far as the plan's index is left.
         """
         notes = Notes(self._ctx.plans, self._ctx.options.execute_plan or "")
-        is_made = self._deletes.removed != Removal() or notes.get(OwnCommit) is not None
+        is_made = self.removed != Removal() or notes.get(OwnCommit) is not None
         if not is_made and notes.get(SentCommits) is None:
             return lost
         error = rest_of_plan_lost(self._ctx.identifier, lost.name, is_made=is_made)
@@ -73,50 +88,16 @@ class ExpiryRun:
                 self._name_left(error)
         return error
 
-    def _run(self, segments: Sequence[PlanSegment]) -> ExpiryResult:
-        if self._open(segments) is None:
-            return self._nothing()
-        if self._ctx.options.dry_run:
-            return self._forecast(self._result("PLANNED"))
-        removed = CommitStep(self._looks, self._plan).commit()
-        if removed is None:
-            return self._result("NOTHING" if self._looks.withdrawn is None else "STOPPED")
-        self._deletes.removed = removed
-        try:
-            self._deletes.delete_all()
-        except FilesNotDeleted as error:
-            self._store_receipt("INCOMPLETE", error)
-            raise
-        except RunCancelled:
-            self._store_receipt("INCOMPLETE")
-            raise
-        except PlanLost:
-            raise
-        except DelegationError as error:
-            if not error.retryable:
-                self._name_left(error)
-            raise
-        return self._store_receipt("EXPIRED" if self._looks.withdrawn is None else "STOPPED")
-
-    def _open(self, segments: Sequence[PlanSegment]) -> ExpiryIndex | None:
-        """Return the published plan, or publish the named one or a new one; None if nothing is expired."""
+    def _make(self) -> None:
+        """Publish a plan of what is expired, if anything is."""
         ctx = self._ctx
-        if segments:
-            return self._plan.use(segments)
-        if ctx.options.execute_plan is not None:
-            segment = ctx.named_plan(ctx.options.execute_plan)
-            index = load_plan(ctx.plans, segment)
-            ctx.check_plan(index)
-            record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
-            return self._plan.use(ctx.attempt.publish(segment, files_planned=index.files_planned))
         if ctx.lost_refs is not None and not ctx.options.dry_run:
             ctx.lost_refs.check()
         made = self._looks.followed(self._looks.load(), self._planned)[1]
-        if made is None:
-            return None
-        index, segment = made
-        publish = ctx.attempt.replace_plan if self._own_findings else ctx.attempt.publish
-        return self._plan.use(publish(segment, files_planned=index.files_planned))
+        if made is not None:
+            index, segment = made
+            publish = ctx.attempt.replace_plan if self._own_findings else ctx.attempt.publish
+            self._use(publish(segment, files_planned=index.files_planned))
 
     def _planned(self, table: LoadedTable) -> tuple[ExpiryIndex, PlanSegment] | None:
         if not self._looks.permit(table):
@@ -124,28 +105,142 @@ class ExpiryRun:
         gone = decided(self._looks.ctx, table)
         return self._engine.plan(self._looks.ctx, table, gone) if gone else None
 
-    def _forecast(self, result: ExpiryResult) -> ExpiryResult:
-        """Store beside the plan what deleting its files takes; return the result of a dry run with it."""
-        indexes, settings = self._plan.indexes(), self._ctx.settings
-        found = forecast(indexes, result.findings, settings, engine=result.deletes_with)
-        self._ctx.plans.put(f"{indexes[-1].plan_id}/estimate.json", document(found))
-        return replace(result, forecast=found)
+    def _before_deletes(self) -> ExpiryResult | None:
+        """Commit; return the result of a dry run, or if nothing is expired."""
+        if not self._plan.is_read:
+            return self._nothing()
+        if self._ctx.options.dry_run:
+            result = self._result("PLANNED")
+            return replace(result, forecast=self._store_forecast(result.findings, result.deletes_with))
+        removed = CommitStep(self._looks, self._plan).commit()
+        if removed is None:
+            return self._result(self._unless_withdrawn("NOTHING"))
+        self.removed = removed
+        return None
+
+    def _unless_withdrawn(self, status: ExpiryStatus) -> ExpiryStatus:
+        return status if self._looks.withdrawn is None else "STOPPED"
+
+    def _ended_by(self, error: BaseException) -> None:
+        super()._ended_by(error)
+        if isinstance(error, DelegationError) and not (error.retryable or isinstance(error, PlanLost)):
+            self._name_left(error)
 
     def _name_left(self, error: DelegationError) -> None:
         """Store a receipt with what an error leaves after the commit: nothing else may ever name these files."""
         left = sum(one.chunk.count for one in self._plan.left(*STEPS))
         sample = (error.metadata_file,) if isinstance(error, (RefLost, RefsUnknown)) else ()
         self._own_findings += (Finding(code=error.code, count=left, sample=sample),)
-        self._store_receipt("INCOMPLETE")
+        self._end("INCOMPLETE")
 
-    def _store_receipt(self, status: ExpiryStatus, failed: FilesNotDeleted | None = None) -> ExpiryResult:
-        result = self._result(status)
+    def _store_receipt(self, result: ExpiryResult, failed: FilesNotDeleted | None) -> None:
         store_receipt(self._ctx, result, self._plan.indexes(), failed=failed)
-        return result
+
+    def _delete_all(self) -> ExpiryStatus:
+        """Compare again, take out of the plan what is needed, and delete the rest step by step.
+
+        Raises RefLost, RefsUnknown, ExpiryError (TABLE_CHANGES_TOO_OFTEN), ComparisonTooOld, FilesNotDeleted and the
+        errors of catalog, guards and stores.
+        """
+        looks, plan = self._looks, self._plan
+        # Before any wait: the metadata file from before the commit may be deleted by a later one.
+        self._compare_refs(table := looks.load())
+        if plan.left(*STEPS):
+            while not self._subtract_others(table):
+                # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
+                self._compare_refs(table := looks.load())
+            try:
+                for step in STEPS:
+                    self._delete(step)
+            finally:
+                self._seen.__exit__()
+        return self._unless_withdrawn("EXPIRED")
+
+    def _compare_refs(self, table: LoadedTable) -> None:
+        """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
+        notes, removal = self._plan.notes, self._plan.index.removal
+        compared = notes.get(ComparedRefs)
+        looked = frozenset(compared.snapshot_ids if compared else ())
+        self.removed = removal.gone_from(table.metadata)
+        gone = frozenset(self.removed.snapshot_ids)
+        check_no_ref_lost(self._looks.ctx, table, removal, notes.get(OwnCommit), looked)
+        if not gone <= looked:
+            # Now that the snapshots are gone: a pass that began before it saw is not enough.
+            notes.put(AskedAnew(asked=False))
+            notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
+
+    def _subtract_others(self, table: LoadedTable) -> bool:
+        """Take out of the plan what other tables and the table need.
+
+        Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
+        committed before it is missed. False if snapshots of the plan are gone whose refs are not compared yet: from
+        here on their files could be deleted, and no ref that was lost with them be restored.
+        """
+        ctx = self._looks.ctx
+        with NeededFiles(ctx, self._engine.needed(ctx)) as needed:
+            self._add_others(needed, table)
+            read = partial(self._subtract_if_compared, needed)
+            return self._looks.followed(self._looks.load(), read)[1]
+
+    def _add_others(self, needed: NeededFiles, table: LoadedTable) -> None:
+        """Add what other tables reference, as of a pass that begins after the commit."""
+        index = self._plan.index
+        notes = self._plan.notes
+        ctx, roots = self._looks.ctx, Roots((*index.roots, *index.taken))
+        look = partial(look_at_others, ctx, roots, UnreadNeighbours(ctx).note)
+        asked = AskedReferences(ctx, partial(notes.get, AskedAnew), notes.put, look=look)
+        # What a function could not plan it could not compare again either.
+        is_large = index.engine == "spark"
+        asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)), is_large=is_large)
+        self._unlisted = needed.add_others(roots, table)
+        asked.answered()
+
+    def _subtract_if_compared(self, needed: NeededFiles, table: LoadedTable) -> bool:
+        if not gone_of(self._plan.index.removal, table) <= {*self.removed.snapshot_ids}:
+            return False
+        self._add_table(needed, table)
+        self._subtract(needed)
+        return True
+
+    def _add_table(self, needed: NeededFiles, table: LoadedTable) -> None:
+        """Add what the table names and no state before it did; raise ManifestMissing if the table changed."""
+        needed.add_table(table, self._known)
+        if versions_kept(metadata_of(table)) is None and not self._keeps_former:
+            needed.add_former_metadata(self._plan.index)
+            self._keeps_former = True
+        self._known |= needed.named
+
+    def _subtract(self, needed: NeededFiles) -> None:
+        """Take out of the plan what is needed."""
+        found = needed.reduced(self._plan.index, self._plan.segment)
+        if found is not None:
+            fresh, own = found
+            self._use(self._ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
+
+    def _may_delete(self, lot: Sequence[Work]) -> bool:
+        looks = self._looks
+        needed = NeededFiles(looks.ctx, self._seen)
+        table, _ = looks.followed(looks.load(), partial(self._add_table, needed))
+        if self._seen.added > MOST_SEEN or self._seen.need_any(lot):
+            self._subtract(needed)
+            self._seen.__exit__()
+            self._seen = SortedRows(looks.ctx)
+            return False
+        if not self._is_permitted and not looks.permit_deleting(table, self._plan.notes.get(OwnCommit)):
+            return False
+        self._is_permitted = True
+        self._plan.begin()
+        return True
+
+    def _delete_lot(self, work: Sequence[Work], add: Reported) -> None:
+        self._engine.delete(replace(self._looks.ctx, rate=self._rate), work, add)
+
+    def _left(self, *steps: DeleteStep) -> Sequence[Work]:
+        return self._plan.left(*steps) if self._looks.withdrawn is None else ()
 
     def _nothing(self) -> ExpiryResult:
         return ExpiryResult(
-            status="NOTHING" if self._looks.withdrawn is None else "STOPPED",
+            status=self._unless_withdrawn("NOTHING"),
             identifier=self._ctx.identifier,
             table_uuid=self._ctx.table_uuid.lower(),
             metadata_location="",
@@ -156,7 +251,7 @@ class ExpiryRun:
 
     def _beside_plan(self) -> tuple[Finding, ...]:
         """Return the findings that no plan has."""
-        unlisted = self._deletes.unlisted
+        unlisted = self._unlisted
         found = (*self._own_findings, *(() if unlisted is None else unlisted.findings()))
         if self._looks.withdrawn is None:
             return found
@@ -166,9 +261,9 @@ class ExpiryRun:
         ctx, indexes = self._ctx, self._plan.indexes()
         index = indexes[-1]
         by_marks = status in ("EXPIRED", "STOPPED")
-        deleted = self._plan.deleted() if by_marks else self._deletes.reported
+        deleted = self._plan.deleted() if by_marks else self._reported
         versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
-        removed = index.removal if status == "PLANNED" else self._deletes.removed
+        removed = index.removal if status == "PLANNED" else self.removed
         return ExpiryResult(
             status=status,
             identifier=ctx.identifier,

@@ -49,22 +49,18 @@ class OrphanSettings(RemovalSettings):
     """The operator's numbers.
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
-    attempt listed is used again for `listing_serves`. The table is loaded and compared before each lot of `lot_paths`
-    files or more; an attempt ends after `most_looks` lots in a row that did not begin. A chunk has `lot_paths` files,
-    or `chunk_paths` if executors wrote it. Spark also plans where more than `inline_max_listed` are listed: their
-    sorted runs take 0.4 GB of disk for a million, and a function has 2 GB. In a job the driver lists `pages_here` of
-    each part, and executors list the others, `pages_at_once`; it compares up to `rows_here` listed and needed files
-    itself.
+    attempt listed is used again for `listing_serves`. A chunk has `lot_paths` files, or `chunk_paths` if executors
+    wrote it. Spark also plans where more than `inline_max_listed` are listed: their sorted runs take 0.4 GB of disk for
+    a million, and a function has 2 GB. In a job the driver lists `pages_here` of each part, and executors list the
+    others, `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
     """
 
-    lot_paths: int = 1_000
     list_threads: int = 16
     prefixes: int = 64
     pages_here: int = 4
     pages_at_once: int = 250
     rows_here: int = 250_000
     probe: bool = True
-    most_looks: int = 10
     inline_max_listed: int = 3_000_000
     listing_serves: timedelta = timedelta(hours=6)
     delete: DeletePolicy = field(default_factory=few_threads)

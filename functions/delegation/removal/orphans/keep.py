@@ -13,13 +13,12 @@ from delegation.iceberg.metadata import FormerMetadata, ParsedMetadata, parse_me
 from delegation.iceberg.paths import FileType
 from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.polaris.model import LoadedTable
-from delegation.removal.asking import look_at_others
 from delegation.removal.choice import Size
 from delegation.removal.errors import NeighbourUnreadable, PlanTampered
 from delegation.removal.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
 from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
 from delegation.removal.model import LENIENT_PATHS, Neighbour
-from delegation.removal.neighbours import SAME_TABLE, is_itself, is_near, small_files
+from delegation.removal.neighbours import SAME_TABLE, is_itself, is_near, look_at_others, small_files
 from delegation.removal.neighbours import metadata_of as metadata_of_neighbour
 from delegation.removal.orphans.context import Claim, OrphanContext
 from delegation.removal.orphans.errors import (

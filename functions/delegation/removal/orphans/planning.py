@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import FileType
 from delegation.polaris.model import LoadedTable
-from delegation.removal.asking import AskedAnew
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Total
@@ -16,6 +15,7 @@ from delegation.removal.errors import foreign_location
 from delegation.removal.index import ReplacedPlan, store_index
 from delegation.removal.marks import Marks
 from delegation.removal.model import LENIENT_PATHS
+from delegation.removal.neighbours import AskedAnew
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.deletes import ConditionalStore, delete_chunks
 from delegation.removal.orphans.index import Compared, OrphanIndex, Stage

@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,15 +17,15 @@ from delegation.errors import RunCancelled
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.metadata import FormerMetadata
 from delegation.polaris.model import LoadedTable
-from delegation.removal.asking import AskedReferences
-from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
+from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.choice import HandedToSpark, Size
-from delegation.removal.chunks import Total
-from delegation.removal.deletes import MOST_SEEN, ExecutedPlan, Tally, Work, delete_in_lots, delete_or_raise
+from delegation.removal.chunks import DeleteStep, Total
+from delegation.removal.deletes import MOST_SEEN, Work
 from delegation.removal.errors import FilesNotDeleted, PlanLost, plan_of_another_table
 from delegation.removal.foreign import HeadsRead
 from delegation.removal.index import Finding, merge_findings, store_index
-from delegation.removal.marks import Deleted, Marks, MarksListedOnce, record_adopted_plan
+from delegation.removal.marks import Deleted, Marks, MarksListedOnce
+from delegation.removal.neighbours import AskedReferences
 from delegation.removal.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.removal.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
 from delegation.removal.orphans.deletes import OrphansDeleted, store_receipt, swept
@@ -45,23 +44,22 @@ from delegation.removal.orphans.place import WORK, Eligible, Equal, check_allowe
 from delegation.removal.orphans.planning import INLINE, AskedNote, OrphanEngine, make_listing, make_plan, reduced
 from delegation.removal.orphans.released import leave_out, merged_released, release_needed, remember_tagged, superseded
 from delegation.removal.paths import check_can_delete, unknown_findings
+from delegation.removal.run import ExecutedPlan, RemovalInLots, Reported
 from delegation.storage.base import ObjectNotFound
-from delegation.storage.deleter import AdaptiveRate
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
 
 _DIGEST = 20
 _COMPARES = "compares what is listed with what is needed"
 
 
-class OrphanRun:
+class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
     """One attempt at removing the orphan files of a table; used once."""
 
     def __init__(self, ctx: OrphanContext, engine: OrphanEngine = INLINE) -> None:
         self._marks = MarksListedOnce(ctx.plans)
-        self._ctx = replace(ctx, plans=self._marks)
+        ctx = replace(ctx, plans=self._marks)
+        super().__init__(ctx, ExecutedPlan(ctx, OrphanIndex, self._check))
         self._engine = engine
-        self._started = ctx.now()
-        self._plan = ExecutedPlan(self._ctx, OrphanIndex, self._check)
         self._remembered = set[str]()
         self._superseded: tuple[str, tuple[str, ...]] = "", ()
         # Besides those that the plan names: files that were taken since it was made.
@@ -76,57 +74,46 @@ class OrphanRun:
         self._stopped: Wait = ""
         self._heads: HeadsRead = {}
 
-    @collected_seldom()
-    def run(self) -> OrphanResult:
-        """List and plan what is not yet, and delete what no person has to approve; a call after an error resumes."""
-        ctx, index = self._ctx, self._open()
+    def _before_deletes(self) -> OrphanResult | None:
+        """Return the result of a dry run, of a plan that waits for a person, and of one without files."""
+        ctx, index = self._ctx, self._plan.index
         if ctx.options.dry_run:
             return self._result("PLANNED")
-        if waits := self._waits(index):
-            return self._waiting(waits)
-        if not index.chunks and not index.reduces and not to_include(index, self._ctx.options.including):
+        self._stopped = self._waits(index)
+        if self._stopped:
+            return self._end("WAITING")
+        if not index.chunks and not index.reduces and not to_include(index, ctx.options.including):
             return self._result("NOTHING")
-        try:
-            if waits := self._delete_all():
-                return self._waiting(waits)
-        except FilesNotDeleted as error:
-            store_receipt(ctx, self._result("INCOMPLETE"), self._plan.indexes(), failed=error)
-            raise
-        except (RunCancelled, RemovalWithdrawn):
-            store_receipt(ctx, self._result("INCOMPLETE"), self._plan.indexes())
-            raise
-        result = self._result("SWEPT")
-        store_receipt(ctx, result, self._plan.indexes())
-        return result
+        return None
 
-    def _waiting(self, waits: Wait) -> OrphanResult:
-        result = self._result("WAITING", waits)
+    def _ended_by(self, error: BaseException) -> None:
+        if isinstance(error, (RunCancelled, RemovalWithdrawn)):
+            self._end("INCOMPLETE")
+
+    def _store_receipt(self, result: OrphanResult, failed: FilesNotDeleted | None) -> None:
         if result.receipt is not None:
-            store_receipt(self._ctx, result, self._plan.indexes())
-        return result
+            store_receipt(self._ctx, result, self._plan.indexes(), failed=failed)
 
-    def _open(self) -> OrphanIndex:
-        """Return the published plan, or publish the named or approved one, or a listing and the plan made of it."""
-        ctx = self._ctx
-        segments, named = ctx.attempt.plan(), ctx.options.execute_plan
+    def _open(self, segments: Sequence[PlanSegment]) -> None:
         try:
-            if segments:
-                self._use(segments)
-            elif named is not None:
-                self._adopt(ctx.named_plan(named))
-            elif not self._takes_up_approved():
-                self._list(resume=True)
+            super()._open(segments)
             if self._plan.index.stage == "listed":
                 self._publish_plan()
         except PlanLost:
-            self._known_consent = None
-            # What is lost is listed again, but nobody approved what is found now.
-            if named is not None:
-                raise
             self._lost = next(reversed(segments), None)
-            self._list(resume=False)
-            self._publish_plan()
-        return self._plan.index
+            raise
+
+    def _make(self) -> None:
+        if not self._takes_up_approved():
+            self._list(resume=True)
+
+    def _open_again(self, lost: PlanLost) -> None:
+        """List again what is lost; nobody approved what is found now."""
+        self._known_consent = None
+        if self._ctx.options.execute_plan is not None:
+            raise lost
+        self._list(resume=False)
+        self._publish_plan()
 
     def _takes_up_approved(self) -> bool:
         """Publish the plan that waited with the task, if it is approved and of what this request asks for."""
@@ -144,15 +131,10 @@ class OrphanRun:
         self._adopt(ctx.waiting)
         return True
 
-    def _adopt(self, segment: PlanSegment) -> None:
-        """Publish an earlier plan as that of this task; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
-        ctx = self._ctx
-        index = load_plan(ctx.plans, segment)
+    def _check_named(self, index: OrphanIndex) -> None:
         self._check(index)
         if index.stage == "listed":
-            raise plan_of_another_table(f"{segment.id} is a listing and no plan")
-        record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
-        self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
+            raise plan_of_another_table(f"{index.plan_id} is a listing and no plan")
 
     def _list(self, *, resume: bool) -> None:
         ctx = self._ctx
@@ -178,7 +160,7 @@ class OrphanRun:
             index = make_plan(ctx, table, listing, keep)
             known = keep.named
         unknown = unknown_findings(metadata_of(table).properties)
-        update = {"findings": (*index.findings, *released, *unknown), "deleted_before": self._deleted_before()}
+        update = {"findings": (*index.findings, *released, *unknown), "deleted_before": self._deleted_by_lost()}
         index = index.model_copy(update=update)
         index = index.model_copy(update={"waits": self._waits(index)})
         if index.quarantine:
@@ -189,7 +171,7 @@ class OrphanRun:
         if self._plan.index.plan_id == index.plan_id:
             self._known |= known
 
-    def _deleted_before(self) -> Total:
+    def _deleted_by_lost(self) -> Total:
         """Return what attempts before deleted by a plan that is lost, as far as that is known: rather too much."""
         ctx = self._ctx
         if self._lost is None or not ctx.began:
@@ -334,14 +316,11 @@ class OrphanRun:
             self._ctx.tags(root.bucket, root.uri)
         return table
 
-    def _delete_all(self) -> Wait:
-        """Take out of the plan what is needed now, and delete the rest in lots, comparing each with what is new.
-
-        Returns why the rest waits for a person, "" if nothing is left.
-        """
+    def _delete_all(self) -> Status:
+        """Take out of the plan what is needed now, and delete the rest in lots, comparing each with what is new."""
         ctx = self._ctx
         if not self._plan.left() and not to_include(self._plan.index, ctx.options.including):
-            return ""
+            return "SWEPT"
         self._subtract_others()
         self._seen = SortedNeeded(self._ctx)
         try:
@@ -351,13 +330,9 @@ class OrphanRun:
                     self._released += release_needed(ctx, self._plan.index, keep)
         finally:
             self._seen.close()
-        return self._stopped
+        return "WAITING" if self._stopped else "SWEPT"
 
     def _may_delete(self, lot: Sequence[Work]) -> bool:
-        """Load the table and compare what is new of it with a lot; False if the plan is another one now, or waits.
-
-        Whatever a state named that was seen in this attempt stays, also if the table does not name it any longer.
-        """
         ctx, index = self._ctx, self._plan.index
         keep = self._keep(self._seen)
         self._add_table(keep, self._load())
@@ -387,37 +362,29 @@ class OrphanRun:
         """The engine: this process tags, whatever engine runs, because executors have vended credentials alone."""
         return INLINE if self._ctx.options.quarantine else self._engine
 
-    def _delete(self) -> None:
-        """Delete what is left; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
+    def _delete_lot(self, work: Sequence[Work], add: Reported) -> None:
+        ctx, engine = replace(self._ctx, rate=self._rate), self._deletes_with
+        if engine is INLINE:
+            INLINE.delete(ctx, work, add)
+            return
+        # Executors put marks beside this process, and it looks at them.
+        try:
+            engine.delete(replace(ctx, plans=self._marks.store), work, add)
+        finally:
+            self._marks.learn(work[0].index.plan_id, [one.chunk for one in work], work[0].voided)
 
-        Raises ComparisonTooOld and EngineFailed too.
-        """
-        rate = AdaptiveRate(self._ctx.settings.delete.rate, now=self._ctx.now())
-        ctx, engine = replace(self._ctx, rate=rate), self._deletes_with
+    def _left(self, *steps: DeleteStep) -> Sequence[Work]:
+        return () if self._stopped else self._plan.left(*steps)
 
-        def report(_run: Deleted, failed: int) -> None:
-            index = self._plan.index
-            now, gone = swept(ctx, [index]), index.deleted_amount
-            ctx.quarantined(now.quarantined)
-            files, size = now.files + gone.files, now.bytes + gone.bytes
-            ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
+    def _deleted_before(self) -> Deleted:
+        return Deleted()  # `_report` counts by marks
 
-        def delete(work: Sequence[Work], add: Callable[[Tally], None]) -> None:
-            if engine is INLINE:
-                INLINE.delete(ctx, work, add)
-                return
-            # Executors put marks beside this process, and it looks at them.
-            try:
-                engine.delete(replace(ctx, plans=self._marks.store), work, add)
-            finally:
-                self._marks.learn(work[0].index.plan_id, [one.chunk for one in work], work[0].voided)
-
-        def left() -> Sequence[Work]:
-            return () if self._stopped else self._plan.left()
-
-        paths, most_slow = ctx.settings.lot_paths, ctx.settings.most_looks
-        in_lots = partial(delete_in_lots, left, paths, self._may_delete, delete, now=ctx.now, most_slow=most_slow)
-        delete_or_raise(left, Deleted(), in_lots, report)
+    def _report(self, _now: Deleted, failed: int) -> None:
+        ctx, index = self._ctx, self._plan.index
+        now, gone = swept(ctx, [index]), index.deleted_amount
+        ctx.quarantined(now.quarantined)
+        files, size = now.files + gone.files, now.bytes + gone.bytes
+        ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
 
     def _subtract_others(self) -> None:
         """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""
@@ -460,7 +427,7 @@ class OrphanRun:
             segment = store_index(ctx.plans, fresh)
             self._use(ctx.attempt.replace_plan(segment, files_planned=fresh.files_planned))
 
-    def _result(self, status: Status, waits: Wait = "") -> OrphanResult:
+    def _result(self, status: Status) -> OrphanResult:
         ctx, indexes = self._ctx, self._plan.indexes()
         first, last = indexes[0], indexes[-1]
         included = tuple(one for index in indexes for one in index.included)
@@ -475,7 +442,7 @@ class OrphanRun:
             identifier=ctx.identifier,
             table_uuid=last.table_uuid,
             location=last.roots[0],
-            waits=waits,
+            waits=self._stopped if status == "WAITING" else "",
             plan_ids=tuple(one.plan_id for one in indexes),
             files_listed=first.listed.files,
             bytes_listed=first.listed.bytes,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.references.recurring import IndexReport, RecurringCatalog
-from delegation.removal.asking import await_references
 from delegation.removal.behaviors import (
     KILLED_TWICE,
     Hold,
@@ -23,6 +22,7 @@ from delegation.removal.behaviors import (
 )
 from delegation.removal.details import changed, counts_of
 from delegation.removal.model import OneTable, TableSource
+from delegation.removal.neighbours import await_references
 from delegation.removal.purge import errors
 from delegation.removal.purge.choose import chosen, ensure_known
 from delegation.removal.purge.context import PurgeContext, PurgeResult

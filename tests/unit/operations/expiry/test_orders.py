@@ -12,8 +12,9 @@ from delegation.removal.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.errors import RefLost
-from delegation.removal.expiry.index import load_plan
+from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.index import load_index_as
 from delegation.removal.marks import Marks
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
@@ -290,7 +291,7 @@ def test_what_an_executor_that_outlived_its_attempt_marks_after_the_plan_was_red
     usual, late, plans = ctx.attempt.replace_plan, list[str](), story.world.plans
 
     def replaced(segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
-        former = load_plan(plans, ctx.attempt.plan()[-1])
+        former = load_index_as(ExpiryIndex, plans, ctx.attempt.plan()[-1])
         found = usual(segment, files_planned=files_planned)
         for chunk in former.chunks:
             paths = [path for path, _, _ in read_chunk(plans, former.plan_id, chunk)]

@@ -1,0 +1,258 @@
+"""The one way in which anything is deleted, so that it can be resumed at any point.
+
+    open, adopt or make a plan → what comes before the deletes → subtract → each step in lots → receipt
+Before each lot is a look at the table. An operation is a subclass: how it makes a plan, what it does before the
+deletes, its steps, what it looks at, its result and its receipt.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from delegation.errors import RunCancelled, RunStopped
+from delegation.removal.attempt import PlanSegment, collected_seldom
+from delegation.removal.choice import EngineChoice, Forecast, document, forecast
+from delegation.removal.chunks import DeleteStep
+from delegation.removal.context import RemovalContext
+from delegation.removal.deletes import Tally, Work, delete_in_lots, delete_or_raise
+from delegation.removal.errors import FilesNotDeleted, PlanLost
+from delegation.removal.index import Finding, PlanIndex, ReducedIndex, load_index_as
+from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
+from delegation.storage.deleter import AdaptiveRate
+from polaris_common.errors import DelegationError
+
+Ctx = TypeVar("Ctx", bound=RemovalContext)
+Index = TypeVar("Index", bound=PlanIndex)
+Result = TypeVar("Result")
+Reported = Callable[[Tally], None]
+"""Gets the outcome of one or more chunks at a time."""
+
+
+class ExecutedPlan(Generic[Index]):
+    """The plan of one attempt. `use` has to be called before anything else; `check` refuses another table's plan.
+
+    Of a plan that is only reduced the segment published last counts, of one that is extended all do.
+    """
+
+    def __init__(self, ctx: RemovalContext, kind: type[Index], check: Callable[[Index], None]) -> None:
+        self._ctx = ctx
+        self._kind = kind
+        self._check = check
+        self._used: list[Index] = []
+        self.segments: Sequence[PlanSegment] = ()
+        self.began = False
+
+    def load(self, segment: PlanSegment) -> Index:
+        """Return a stored plan; raise PlanLost, or PlanTampered if it is altered or of another operation."""
+        return load_index_as(self._kind, self._ctx.plans, segment)
+
+    def use(self, segments: Sequence[PlanSegment]) -> Index:
+        """Read the published plan, which another attempt may have written."""
+        segments = segments[-1:] if issubclass(self._kind, ReducedIndex) else segments
+        indexes = [self.load(one) for one in segments]
+        for index in indexes:
+            self._check(index)
+        self._used, self.segments = indexes, segments
+        return self.index
+
+    def forget(self) -> None:
+        """Have none: it is lost, and nothing may take its place."""
+        self._used = []
+
+    @property
+    def is_read(self) -> bool:
+        return bool(self._used)
+
+    @property
+    def index(self) -> Index:
+        return self._used[-1]
+
+    @property
+    def segment(self) -> PlanSegment:
+        return self.segments[-1]
+
+    def indexes(self) -> list[Index]:
+        """Return the plan and those that it reduced or extended, the first one first."""
+        reduces = self.index.reduces if isinstance(self.index, ReducedIndex) else ()
+        return [*(self.load(PlanSegment(one.id, one.sha256)) for one in reduces), *self._used]
+
+    def deleted(self) -> Deleted:
+        """Return what was deleted of the plan and those that it reduced or extended."""
+        reduces = self.index.reduces if isinstance(self.index, ReducedIndex) else ()
+        return deleted_by_marks(self._ctx.plans, self.indexes(), reduces)
+
+    def left(self, *steps: DeleteStep, done: bool = False) -> list[Work]:
+        """Return the chunks of these steps, or of all, without a mark, or with `done` those that have one."""
+        found: list[Work] = []
+        for index in self._used:
+            marks = Marks(self._ctx.plans, index.plan_id)
+            marked = marks.done()
+            chunks = (one for one in index.chunks if not steps or one.step in steps)
+            found += [Work(index, one, marks.voided) for one in chunks if (one.name in marked) == done]
+        return found
+
+    def begin(self) -> None:
+        """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
+        if not self.began:
+            self._ctx.attempt.begin_deleting()
+            self.began = True
+
+
+class RemovalRun(ABC, Generic[Ctx, Index, Result]):
+    """One attempt at an operation that deletes; used once.
+
+    A plan that is lost while it is executed is made again by one that `replans_always`, and otherwise by an attempt
+    that opens it.
+    """
+
+    replans_always: ClassVar[bool] = False
+
+    def __init__(self, ctx: Ctx, plan: ExecutedPlan[Index]) -> None:
+        self._ctx = ctx
+        self._plan = plan
+        self._started = ctx.now()
+        self._reported = Deleted()
+
+    @collected_seldom()
+    def run(self) -> Result:
+        """Make a plan if there is none and execute it; a call after an error resumes."""
+        is_open = False
+        try:
+            self._open(self._ctx.attempt.plan())
+            is_open = True
+            return self._execute()
+        except PlanLost as lost:
+            if is_open and not self.replans_always:
+                raise
+            self._open_again(lost)
+        return self._execute()
+
+    def _open(self, segments: Sequence[PlanSegment]) -> None:
+        """Use the published plan, the one that the request names, or a new one."""
+        named = self._ctx.options.execute_plan
+        if segments:
+            self._use(segments)
+        elif named is not None:
+            self._adopt(self._ctx.named_plan(named))
+        else:
+            self._make()
+
+    def _adopt(self, segment: PlanSegment) -> None:
+        """Publish an earlier plan as that of this task; raise the errors of guards that refuse it."""
+        ctx, index = self._ctx, self._plan.load(segment)
+        self._check_named(index)
+        record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
+        self._use(ctx.attempt.publish(segment, files_planned=index.files_planned))
+
+    def _use(self, segments: Sequence[PlanSegment]) -> None:
+        self._plan.use(segments)
+
+    def _check_named(self, index: Index) -> None:
+        self._ctx.check_plan(index)
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Make and publish a plan, unless there is nothing to delete."""
+
+    @abstractmethod
+    def _open_again(self, lost: PlanLost) -> None:
+        """Replace a plan of which a part is lost, or raise the error."""
+
+    def _execute(self) -> Result:
+        ended = self._before_deletes()
+        if ended is not None:
+            return ended
+        try:
+            status = self._delete_all()
+        except FilesNotDeleted as error:
+            self._end("INCOMPLETE", error)
+            raise
+        except (RunStopped, DelegationError) as error:
+            self._ended_by(error)
+            raise
+        return self._end(status)
+
+    @abstractmethod
+    def _before_deletes(self) -> Result | None:
+        """Do what precedes the deletes; return the result of an attempt that has nothing to delete."""
+
+    @abstractmethod
+    def _delete_all(self) -> str:
+        """Subtract what is needed and delete the rest with `_delete`; return the status."""
+
+    def _ended_by(self, error: BaseException) -> None:
+        """Store what an error leaves that ends the deletes."""
+        if isinstance(error, RunCancelled):
+            self._end("INCOMPLETE")
+
+    def _end(self, status: Any, failed: FilesNotDeleted | None = None) -> Result:
+        """Return the result with a status, after its receipt is stored."""
+        result = self._result(status)
+        self._store_receipt(result, failed)
+        return result
+
+    @abstractmethod
+    def _result(self, status: Any) -> Result: ...
+
+    @abstractmethod
+    def _store_receipt(self, result: Result, failed: FilesNotDeleted | None) -> None: ...
+
+    def _store_forecast(self, findings: Sequence[Finding], engine: EngineChoice) -> Forecast:
+        """Store beside the plan of a dry run what deleting its files takes, and return that."""
+        indexes, ctx = self._plan.indexes(), self._ctx
+        found = forecast(indexes, findings, ctx.settings, engine=engine)
+        ctx.plans.put(f"{indexes[-1].plan_id}/estimate.json", document(found))
+        return found
+
+    def _delete(self, *steps: DeleteStep) -> None:
+        """Delete what is left of these steps, or of all; raise FilesNotDeleted if a file remains: no later one begins.
+
+        Raises FilesNotDeletedYet if only transient failures are left, and ComparisonTooOld and EngineFailed.
+        """
+        left = partial(self._left, *steps)
+        if work := left():
+            delete_or_raise(left, self._deleted_before(), self._deletes(left, work), self._report)
+
+    def _left(self, *steps: DeleteStep) -> Sequence[Work]:
+        return self._plan.left(*steps)
+
+    def _deleted_before(self) -> Deleted:
+        return self._plan.deleted()
+
+    @abstractmethod
+    def _deletes(self, left: Callable[[], Sequence[Work]], work: Sequence[Work]) -> Callable[[Reported], None]:
+        """Return what deletes the `work` that is left and reports each outcome."""
+
+    def _report(self, now: Deleted, failed: int) -> None:
+        self._reported = now
+        progress = self._ctx.attempt.progress
+        progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
+
+
+class RemovalInLots(RemovalRun[Ctx, Index, Result]):
+    """A run that looks at the table before each lot of files; its plan is only ever reduced."""
+
+    def _deletes(
+        self,
+        left: Callable[[], Sequence[Work]],
+        work: Sequence[Work],  # noqa: ARG002 - each lot is what is left by then
+    ) -> Callable[[Reported], None]:
+        paths, now, most_slow = self._ctx.settings.lot_paths, self._ctx.now, self._ctx.settings.most_looks
+        may_delete, delete = self._may_delete, self._delete_lot
+        return partial(delete_in_lots, left, paths, may_delete, delete, now=now, most_slow=most_slow)
+
+    @cached_property
+    def _rate(self) -> AdaptiveRate:
+        return AdaptiveRate(self._ctx.settings.delete.rate, now=self._ctx.now())
+
+    @abstractmethod
+    def _may_delete(self, lot: Sequence[Work]) -> bool:
+        """Load the table and compare what is new of it with a lot; False if the plan is another one now, or ends.
+
+        Whatever a state named that was seen in this attempt stays, also if the table does not name it any longer.
+        """
+
+    @abstractmethod
+    def _delete_lot(self, work: Sequence[Work], add: Reported) -> None:
+        """Delete a lot with an engine at the `_rate` of the attempt."""
