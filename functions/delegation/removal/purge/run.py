@@ -8,7 +8,7 @@ counts as deleted. ROOT is the current metadata file. Before META and before the
 so that a plan which is lost later can be made again (`guards.LostPlan`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -19,23 +19,22 @@ from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal import paths
-from delegation.removal.attempt import PlanSegment, collected_seldom, receipt_key
-from delegation.removal.choice import document, forecast
+from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep, Phase
-from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work, delete_in_this_process, delete_or_raise
+from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work, delete_in_this_process
 from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, PlanLost
-from delegation.removal.index import PlanIndex, load_index, merge_findings
-from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
+from delegation.removal.index import PlanIndex, merge_findings
+from delegation.removal.marks import Deleted, Marks
 from delegation.removal.purge import errors, guards
 from delegation.removal.purge.context import PurgeContext, PurgeResult, Stayed, count_stayed, store_receipt
 from delegation.removal.purge.guards import LostPlan, check_not_replaced, check_stated, metadata_files, steps_before
 from delegation.removal.purge.kept import check_not_foreign, check_still_not_shared, left_over, record_kept
 from delegation.removal.purge.planning import make_plan
+from delegation.removal.run import ExecutedPlan, RemovalRun, Reported
 from delegation.storage.locations import Root, canonical, parse
 
 # What is deleted between two looks at the table.
 _PHASES = ((DeleteStep.DATA,), (DeleteStep.META, DeleteStep.LISTS), (DeleteStep.ROOT,))
-_STEPS = tuple(DeleteStep)
 # The namespace may have been dropped with the table.
 _DROPPED = (NoSuchTable, NoSuchNamespace)
 
@@ -62,78 +61,53 @@ class _Comparison(NamedTuple):
     left: Sequence[Work] = ()
 
 
-class Execution:
+class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
     """One attempt at a purge; used once."""
 
     def __init__(self, ctx: PurgeContext, engine: PurgeEngine) -> None:
-        self._ctx = ctx
+        super().__init__(ctx, ExecutedPlan(ctx, PlanIndex, ctx.check_plan))
         self._engine = engine
-        self._started = ctx.now()
-        self._indexes: tuple[PlanIndex, ...] = ()
-        self._segments: tuple[PlanSegment, ...] = ()
-        self._deleting = False
         self._planned_here = False
         self._planned_again = False
         self._extensions = 0
-        self._reported = Deleted()  # by all attempts
         self._location: Root | None = None
 
-    @collected_seldom()
-    def run(self) -> PurgeResult:
-        """Make a plan if there is none and execute it; a call after an error resumes."""
-        try:
-            self._open()
-        except PlanLost as lost:
-            self._plan_again(lost)
-        if self._ctx.options.dry_run:
-            return self._planned()
-        try:
-            try:
-                self._delete_all()
-            except PlanLost as lost:
-                self._plan_again(lost)
-                self._delete_all()
-        except FilesNotDeleted as error:
-            store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments, failed=error)
-            raise
-        except RunCancelled:
-            if self._chunks(*_STEPS, done=True) or self._deleting:
-                store_receipt(self._ctx, self._result("INCOMPLETE"), self._indexes, self._segments)
-            raise
-        result = replace(self._result("PURGED"), stayed=self._stayed())
-        store_receipt(self._ctx, result, self._indexes, self._segments)
-        return result
-
-    def _planned(self) -> PurgeResult:
-        """Store the forecast beside the plan and return the result of a dry run."""
+    def _before_deletes(self) -> PurgeResult | None:
+        if not self._ctx.options.dry_run:
+            return None
         result = self._result("PLANNED")
-        estimated = forecast(self._indexes, result.findings, self._ctx.settings, engine=self._engine.name)
-        self._ctx.plans.put(f"{self._indexes[-1].plan_id}/estimate.json", document(estimated))
-        return replace(result, forecast=estimated)
+        return replace(result, forecast=self._store_forecast(result.findings, self._engine.name))
 
-    def _open(self) -> None:
-        ctx = self._ctx
-        segments = ctx.attempt.plan()
-        if not segments and ctx.options.execute_plan is not None:
-            segment = ctx.named_plan(ctx.options.execute_plan)
-            index = load_index(ctx.plans, segment)
-            self._ctx.check_plan(index)
-            guards.check_same_options(index, ctx.options)
-            guards.check_plan(index, ctx.options)
-            record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
-            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
-        if not segments:
-            table = ctx.loaded or ctx.tables.load()
-            self._check_stated(table)
-            index, segment = self._engine.plan(ctx, table, ())
-            segments = ctx.attempt.publish(segment, files_planned=index.files_planned)
-            self._planned_here = segments == (segment,)
-        self._read_plan(segments)
-        if not self._planned_here and not self._chunks(*_STEPS, done=True):
-            for index in self._indexes:
-                guards.check_plan(index, ctx.options)
+    def _ended_by(self, error: BaseException) -> None:
+        if isinstance(error, RunCancelled) and (self._plan.left(*DeleteStep, done=True) or self._plan.began):
+            self._end("INCOMPLETE")
 
-    def _plan_again(self, lost: PlanLost) -> None:
+    def _store_receipt(self, result: PurgeResult, failed: FilesNotDeleted | None) -> None:
+        store_receipt(self._ctx, result, self._plan.indexes(), self._plan.segments, failed=failed)
+
+    def _open(self, segments: Sequence[PlanSegment]) -> None:
+        super()._open(segments)
+        if not self._planned_here and not self._plan.left(*DeleteStep, done=True):
+            for index in self._plan.indexes():
+                guards.check_plan(index, self._ctx.options)
+
+    def _check_named(self, index: PlanIndex) -> None:
+        super()._check_named(index)
+        guards.check_same_options(index, self._ctx.options)
+        guards.check_plan(index, self._ctx.options)
+
+    def _make(self) -> None:
+        table = self._ctx.loaded or self._ctx.tables.load()
+        self._check_stated(table)
+        self._publish(self._engine.plan(self._ctx, table, ()), self._ctx.attempt.publish)
+
+    def _publish(self, made: tuple[PlanIndex, PlanSegment], publish: Callable[..., tuple[PlanSegment, ...]]) -> None:
+        index, segment = made
+        published = publish(segment, files_planned=index.files_planned)
+        self._planned_here = published == (segment,)
+        self._use(published)
+
+    def _open_again(self, lost: PlanLost) -> None:
         """Replace a plan of which a part is missing by one of what is left; raise PlanTampered if a part was altered.
 
         A plan that the request names is not replaced: another may delete what nobody approved.
@@ -149,10 +123,7 @@ class Execution:
             ctx.references.renew()
             ctx.attempt.record_steps(left.known())
         table = self._load_again(left)
-        index, segment = self._engine.plan(replace(ctx, lost_plan=left), table, ())
-        published = ctx.attempt.replace_plan(segment, files_planned=index.files_planned)
-        self._planned_here = published == (segment,)
-        self._read_plan(published)
+        self._publish(self._engine.plan(replace(ctx, lost_plan=left), table, ()), ctx.attempt.replace_plan)
 
     def _load_again(self, left: LostPlan) -> LoadedTable:
         try:
@@ -178,14 +149,15 @@ class Execution:
         experimental = self._ctx.options.experimental_format
         return parse_metadata(table.metadata_location, table.metadata, experimental=experimental)
 
-    def _read_plan(self, segments: tuple[PlanSegment, ...]) -> None:
-        """Read the published segments, which another attempt may have written."""
-        self._segments = segments
-        self._indexes = tuple(load_index(self._ctx.plans, segment) for segment in segments)
-        for index in self._indexes:
-            self._ctx.check_plan(index)
+    def _delete_all(self) -> str:
+        try:
+            self._delete_phases()
+        except PlanLost as lost:
+            self._open_again(lost)
+            self._delete_phases()
+        return "PURGED"
 
-    def _delete_all(self) -> None:
+    def _delete_phases(self) -> None:
         while True:
             for phase in _PHASES:
                 found = self._compare()
@@ -193,9 +165,9 @@ class Execution:
                     return
                 if found.state is _State.EXTENDED:
                     break
-                if found.table and found.left and not self._deleting:
+                if found.table and found.left and not self._plan.began:
                     self._check_before_the_first_delete(found.table, found.left)
-                    self._begin_deleting()
+                    self._plan.begin()
                 for step in phase:
                     self._record_before(step)
                     self._delete(step)
@@ -207,7 +179,7 @@ class Execution:
 
     def _compare(self) -> _Comparison:
         """Load the table and compare it with the plan; extend the plan if the table has newer commits."""
-        ctx, last = self._ctx, self._indexes[-1]
+        ctx, last = self._ctx, self._plan.index
         ctx.attempt.checkpoint()
         try:
             table = ctx.tables.load()
@@ -221,14 +193,14 @@ class Execution:
             else:
                 self._finish_dropped()
             return _Comparison(_State.UNLOADABLE)
-        left = self._chunks(*_STEPS)
+        left = self._plan.left(*DeleteStep)
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
         metadata = self._metadata_of(table)
         guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         self._location = next(iter(paths.own_root(metadata, ctx.options).roots), None)
         if canonical(metadata.path) != canonical(last.metadata_location):
-            check_not_replaced(ctx.plans, metadata, self._indexes)
+            check_not_replaced(ctx.plans, metadata, self._plan.indexes())
             self._extend(table)
             return _Comparison(_State.EXTENDED)
         return _Comparison(_State.UNCHANGED, table, left)
@@ -238,13 +210,9 @@ class Execution:
             check_not_foreign(self._ctx, left)
         if not self._planned_here or self._ctx.references is not None:
             own = paths.own_root(self._metadata_of(table), self._ctx.options)
-            check_still_not_shared(self._ctx, self._indexes, own, None if self._planned_here else table)
+            check_still_not_shared(self._ctx, self._plan.indexes(), own, None if self._planned_here else table)
         if self._ctx.options.probe:
             paths.check_can_delete(self._ctx.store, paths.covered_roots(table, self._ctx.options).uris)
-
-    def _begin_deleting(self) -> None:
-        self._ctx.attempt.begin_deleting()
-        self._deleting = True
 
     def _extend(self, table: LoadedTable) -> None:
         ctx = self._ctx
@@ -253,37 +221,29 @@ class Execution:
         if self._extensions >= ctx.settings.most_extensions:
             raise errors.table_is_written_to(self._extensions)
         self._extensions += 1
-        index, segment = self._engine.plan(ctx, table, self._indexes)
-        planned = sum(one.files_planned for one in (*self._indexes, index))
-        self._read_plan(ctx.attempt.publish(segment, files_planned=planned))
+        before = self._plan.indexes()
+        index, segment = self._engine.plan(ctx, table, before)
+        planned = sum(one.files_planned for one in (*before, index))
+        self._use(ctx.attempt.publish(segment, files_planned=planned))
 
     def _record_before(self, step: DeleteStep) -> None:
         """Record what is deleted before a step, once for each state of the plan."""
         if step is DeleteStep.ROOT:
-            record_kept(self._ctx.plans, self._indexes, self._segments)
-            self._marks(self._indexes[-1]).mark_root_next()
-        elif step is not DeleteStep.DATA and self._chunks(step):
-            done = steps_before(step, self._indexes)
+            record_kept(self._ctx.plans, self._plan.indexes(), self._plan.segments)
+            self._marks(self._plan.index).mark_root_next()
+        elif step is not DeleteStep.DATA and self._plan.left(step):
+            done = steps_before(step, self._plan.indexes())
             if self._ctx.attempt.steps_done() != done:
                 self._ctx.attempt.record_steps(done)
 
-    def _delete(self, step: DeleteStep) -> None:
-        """Delete what is left of a step; raise FilesNotDeleted if a file remains, so that no later step begins."""
-        work = self._chunks(step)
-        if not work:
-            return
-
-        def report(now: Deleted, failed: int) -> None:
-            self._reported = now
-            self._ctx.attempt.progress(files_deleted=now.files, files_failed=failed, bytes_deleted=now.bytes)
-
+    def _deletes(self, left: Callable[[], Sequence[Work]], work: Sequence[Work]) -> Callable[[Reported], None]:  # noqa: ARG002
         # Every engine deletes the ROOT phase in this process.
-        delete = delete_in_this_process if step is DeleteStep.ROOT else self._engine.delete
-        delete_or_raise(partial(self._chunks, step), self._deleted_before(), partial(delete, self._ctx, work), report)
+        is_root = work[0].chunk.kind is Phase.ROOT
+        return partial(delete_in_this_process if is_root else self._engine.delete, self._ctx, work)
 
     def _mark_root(self) -> None:
         """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
-        for one in self._chunks(DeleteStep.ROOT):
+        for one in self._plan.left(DeleteStep.ROOT):
             Marks(self._ctx.plans, one.index.plan_id, one.voided).mark_done(one.chunk)
 
     def _finish_dropped(self) -> None:
@@ -292,15 +252,13 @@ class Execution:
         The file may still exist, so the store has to confirm the delete. Credentials come from loading the table, so
         only a process that already has some can delete it.
         """
-        left = self._chunks(DeleteStep.ROOT)
-        if not left:
+        if not self._plan.left(DeleteStep.ROOT):
             return
-        if not self._deleting:
-            self._begin_deleting()
+        self._plan.begin()
         try:
             self._delete(DeleteStep.ROOT)
         except _DROPPED as error:
-            raise errors.dropped(self._indexes[-1].metadata_location) from error
+            raise errors.dropped(self._plan.index.metadata_location) from error
 
     def _root_is_deleted(self) -> bool:
         """Check the store for the metadata file, because the catalog may answer from a cache after its delete.
@@ -308,44 +266,30 @@ class Execution:
         If it is there, the store has confirmed a delete that it did not make, perhaps others too: no mark is valid.
         Marks of former attempts are replaced by this one; after deletes of its own it raises FilesNotDeletedYet.
         """
-        last = self._indexes[-1]
+        last = self._plan.index
         location = parse(last.metadata_location)
         planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)
         if not planned or not self._ctx.store.exists(location):
             return True
-        for index in self._indexes:
+        for index in self._plan.indexes():
             self._marks(index).void()
-        self._ctx.attempt.record_steps(steps_before(DeleteStep.DATA, self._indexes))
+        self._ctx.attempt.record_steps(steps_before(DeleteStep.DATA, self._plan.indexes()))
         self._reported = Deleted()
-        if self._deleting:
+        if self._plan.began:
             raise FilesNotDeletedYet(1, [(location.uri, "StillThere")])
         return False
 
     def _marks(self, index: PlanIndex) -> Marks:
         return Marks(self._ctx.plans, index.plan_id)
 
-    def _chunks(self, *steps: DeleteStep, done: bool = False) -> list[Work]:
-        """Return the chunks of these steps without a mark, or with `done` those that have one."""
-        found: list[Work] = []
-        for index in self._indexes:
-            marks = self._marks(index)
-            marked = marks.done()
-            chunks = (chunk for chunk in index.chunks if chunk.step in steps)
-            found.extend(Work(index, chunk, marks.voided) for chunk in chunks if (chunk.name in marked) == done)
-        return found
-
-    def _deleted_before(self) -> Deleted:
-        """Return the figures of all marked chunks."""
-        return deleted_by_marks(self._ctx.plans, self._indexes)
-
     def _stayed(self) -> Stayed | None:
         """Count what is at the table's location; an attempt that never loaded the table has no credentials for it."""
         return None if self._location is None else count_stayed(self._ctx.store, self._location)
 
     def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
-        ctx, indexes = self._ctx, self._indexes
+        ctx, indexes = self._ctx, self._plan.indexes()
         if status == "PURGED":
-            self._reported = self._deleted_before()
+            self._reported = self._plan.deleted()
         deleted = self._reported
         findings = merge_findings(indexes)
         versioned = any(finding.code == paths.VERSIONED_BUCKET for finding in findings) or any(
@@ -372,6 +316,7 @@ class Execution:
             left_over=left_over(ctx.plans, indexes),
             root_kept=root_kept,
             metadata_files=() if root_kept or status != "PURGED" else metadata_files(ctx.plans, indexes),
+            stayed=self._stayed() if status == "PURGED" else None,
         )
 
 
