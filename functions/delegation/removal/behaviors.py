@@ -4,20 +4,26 @@ An attempt begins inline. If too many files are left once the references are kno
 process without Spark then deletes them inline after all.
 """
 
+import json
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from delegation.errors import GuardRefused, RunStopped
+from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import HandedToSpark, RemovalSettings
+from delegation.removal.context import RemovalContext
 from delegation.removal.details import HandedDetails, PlanDetails, purge_id
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
-from delegation.removal.model import Neighbour, ReferenceCheck
+from delegation.removal.model import Neighbour, ReferenceCheck, TableSource
 from delegation.removal.task_attempt import TaskAttempt, error_class
+from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
 from delegation.tasks.life.model import Task
@@ -25,16 +31,20 @@ from delegation.tasks.life.outcomes import MEASURED, AttemptError
 from delegation.tasks.life.transitions import HANDED_OVER, LOST, held_by
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import AttemptEnding, AttemptRunner, ending_of
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.removal.requests import TableWork
+    from delegation.storage.listing.model import ListableStore
 
 
 Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
 NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 Check_co = TypeVar("Check_co", bound=ReferenceCheck, covariant=True)
+Ctx = TypeVar("Ctx", bound=RemovalContext)
+Result = TypeVar("Result")
 
 
 class ReferenceSearch(Protocol, Generic[Check_co]):
@@ -196,50 +206,96 @@ Outcome = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """What a success writes: the summary, details of the operation's own, and fields of the record."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepRuns:
-    """Runs the attempts at upkeep of tables, in this process or in a Spark job, with the runner of all attempts."""
+@dataclass(frozen=True, kw_only=True)
+class UpkeepBehavior(ABC, Generic[Ctx, Result]):
+    """TaskBehavior for upkeep of tables, whose attempts run in this process or in a Spark job.
 
-    runner: AttemptRunner
+    `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
+    service's plan bucket. `search` finds other tables, and `hold` returns how an attempt ends that waits for one, and
+    for how long: one of the type `unheld` waits for none. `if_missing` is the advice where a file is missing.
+    """
+
+    unheld: ClassVar[str]
+    if_missing: ClassVar[str]
+
+    tasks: TaskService
+    open_table: "Callable[[TableIdentifier], tuple[TableSource, ListableStore]]"
+    plans: PlanStore
+    search: ReferenceSearch[Any]
+    hold: Hold
     settings: RemovalSettings
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
 
-    def prepare(self, task: Task) -> str:
+    @abstractmethod
+    def context(self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None) -> Ctx:
+        """Return what an attempt needs, which hands over more files than `spark_above`."""
+
+    @abstractmethod
+    def outcome(self, task: Task, ctx: Ctx, work: Callable[[Ctx], Result] | None = None) -> Outcome:
+        """Do the `work` of a job, or without one that of this process; return what a success writes."""
+
+    def fields(self, work: "TableWork", attempt: TaskAttempt, spark_above: int | None) -> dict[str, Any]:
+        """Return what all contexts have."""
+        return {
+            "attempt": attempt,
+            "identifier": work.identifier,
+            "table_uuid": work.table.table_uuid.lower(),
+            "plans": self.plans,
+            "settings": self.settings,
+            "clock": self.tasks.clock,
+            "now": self.monotonic,
+            "sleep": self.sleep,
+            "spark_above": spark_above,
+            "request": json.loads(work.to_payload()),
+            "asked_by": attempt.asked_by,
+        }
+
+    @property
+    def runner(self) -> AttemptRunner:
+        """What runs its attempts, and records how they end."""
+        endings = TableEndings(self.hold, unheld=self.unheld, advice={ManifestMissing: self.if_missing})
+        return AttemptRunner(self.tasks, endings)
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
         """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
         try:
             return engine_of(task, self.settings)
         except MalformedRecord:  # the attempt ends with it
             return INLINE
 
-    def run(self, task: Task, work: Callable[[int | None], Outcome]) -> Task:
-        """Do the work in this process and record the outcome, of a hand-over to Spark too.
-
-        `work` is called with the number of files above which the attempt hands over what is left (`spark_above`).
-        """
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: do the work in this process and record the outcome, of a hand-over to Spark too."""
+        runner = self.runner
 
         def done() -> Task:
             check_killed(task, has_spark=self.settings.has_spark)
             try:
-                return self.runner.succeed(task, *work(spark_above(task, self.settings)))
+                above = spark_above(task, self.settings)
+                ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above)
+                return runner.succeed(task, *self.outcome(task, ctx))
             except HandedToSpark:
                 # Before the attempt ends: one that is lost in between is continued with Spark, too.
                 self._continues_with(SPARK, task)
                 raise
 
-        return self.runner.run(task, done)
+        return runner.run(task, done)
 
-    def run_job(self, task_id: str, attempt: int, work: Callable[[Task], Outcome]) -> Task:
+    def run_job(self, work: Callable[[Ctx], Result], task_id: str, attempt: int) -> Task:
         """Do the work in a Spark job, whose lease another process renews while it makes progress.
 
-        What follows a failure is chosen anew: an inline attempt waits for the references, and hands over again.
-        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+        It waits for the references if it began too late for those that are known. What follows a failure is chosen
+        anew: an inline attempt waits for the references, and hands over again. Raises LeaseLost if the attempt no
+        longer holds the task. The job service reports the start.
         """
-        task = self.runner.begin_job(task_id, attempt)
+        runner = self.runner
+        task = runner.begin_job(task_id, attempt)
 
         def done() -> Task:
             held = self._continues_with(None, task)
-            return self.runner.succeed(held, *work(held))
+            return runner.succeed(held, *self.outcome(held, replace(self.context(held), awaits_references=True), work))
 
-        return self.runner.run(task, done)
+        return runner.run(task, done)
 
     def _continues_with(self, engine: str | None, task: Task) -> Task:
         """Record the engine of the attempt after this one, None if that is open; raise LeaseLost."""
@@ -247,4 +303,4 @@ class UpkeepRuns:
         def decide(current: Task, _now: datetime) -> Task:
             return held_by(current, task.attempt_count).with_details({"next_engine": engine})
 
-        return self.runner.tasks.holding(task).writes.change(task.task_id, decide)
+        return self.tasks.holding(task).writes.change(task.task_id, decide)

@@ -1,23 +1,16 @@
 """Expiring snapshots as a task behavior: what an attempt needs, and what its end writes to the task."""
 
-import json
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from delegation.iceberg.errors import ManifestMissing
-from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.references.lost import LostRefsStore
 from delegation.removal.behaviors import (
-    Hold,
     Outcome,
-    ReferenceSearch,
-    TableEndings,
-    UpkeepRuns,
+    UpkeepBehavior,
     published_segment,
     refuse_purged,
 )
@@ -30,13 +23,8 @@ from delegation.removal.expiry.requests import Floor, TableExpiry, choices_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.lost import LostRefsKeeper
-from delegation.removal.model import ReferenceCheck, TableSource
 from delegation.removal.task_attempt import TaskAttempt
-from delegation.storage.base import PlanStore
-from delegation.storage.listing.model import ListableStore
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptRunner
 from polaris_common.errors import counted
 
 
@@ -114,32 +102,25 @@ def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) ->
     return lambda _table: Withdrawn("the policies of the catalog cannot be read by this process")
 
 
-@dataclass(frozen=True)
-class ExpiryBehavior:
+@dataclass(frozen=True, kw_only=True)
+class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
     """TaskBehavior for TABLE_EXPIRE_SNAPSHOTS and its dry run.
 
-    `commits` commits as the service's principal. `open_table` opens a table's source and its storage with vended
-    credentials, which every load renews; `plans` is the service's plan bucket. `hold` returns
-    how an attempt ends that waits for another table, and for how long. `floor` is what the operator keeps.
-    `permissions` returns what finds for a loaded table what the policy that asked for an expiry permits now, at most
-    what was asked for at a time. `lost_refs` is where `search` finds what lost refs need, None without an index.
+    `commits` commits as the service's principal. `floor` is what the operator keeps. `permissions` returns what finds
+    for a loaded table what the policy that asked for an expiry permits now, at most what was asked for at a time.
+    `lost_refs` is where `search` finds what lost refs need, None without an index.
     """
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
     payload_version: ClassVar[int] = BY_POLICY
+    unheld = PLAN_TASK_TYPE
+    if_missing = IF_MISSING
 
-    tasks: TaskService
     commits: Commits
-    open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
-    plans: PlanStore
-    search: ReferenceSearch[ReferenceCheck]
-    hold: Hold
     floor: Floor = field(default_factory=Floor)
     permissions: PermissionsOf = no_policies
     lost_refs: LostRefsStore | None = None
     settings: ExpirySettings = field(default_factory=ExpirySettings)
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def context(
         self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None
@@ -165,60 +146,22 @@ class ExpiryBehavior:
             check_table(metadata_of(table), table_uuid=table_uuid)
 
         return ExpiryContext(
-            attempt=attempt,
-            identifier=expiry.identifier,
-            table_uuid=table_uuid,
+            **self.fields(expiry, attempt, spark_above),
             tables=source,
             commits=self.commits,
             store=store,
-            plans=self.plans,
             retention=choices.retention,
             options=ExpiryOptions(dry_run=choices.dry_run, execute_plan=choices.execute_plan),
-            settings=self.settings,
             check=check,
             permitted=permitted,
             neighbours=neighbours,
             references=references,
             lost_refs=keeper,
-            clock=self.tasks.clock,
-            now=self.monotonic,
-            sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES),
             measured=attempt.measured,
-            spark_above=spark_above,
-            request=json.loads(expiry.to_payload()),
-            asked_by=attempt.asked_by,
         )
 
-    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        return self._runs.prepare(task)
-
-    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: expire in this process."""
-
-        def expired(above: int | None) -> Outcome:
-            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above)
-            return _outcome(expire_snapshots(ctx))
-
-        return self._runs.run(task, expired)
-
-    def run_job(self, engine: ExpiryFunction, task_id: str, attempt: int) -> Task:
-        """Expire in a Spark job, which waits for the references if it began too late for those that are known.
-
-        Raises LeaseLost; see UpkeepRuns.run_job.
-        """
-
-        def expired(held: Task) -> Outcome:
-            return _outcome(engine(replace(self.context(held), awaits_references=True)))
-
-        return self._runs.run_job(task_id, attempt, expired)
-
-    @property
-    def _runs(self) -> UpkeepRuns:
-        endings = TableEndings(self.hold, unheld=PLAN_TASK_TYPE, advice={ManifestMissing: IF_MISSING})
-        return UpkeepRuns(AttemptRunner(self.tasks, endings), self.settings)
-
-
-def _outcome(result: ExpiryResult) -> Outcome:
-    summary, details, fields = success(result)
-    return summary, details, {"engine": result.engine, **fields}
+    def outcome(self, _task: Task, ctx: ExpiryContext, work: ExpiryFunction | None = None) -> Outcome:
+        result = (work or expire_snapshots)(ctx)
+        summary, details, fields = success(result)
+        return summary, details, {"engine": result.engine, **fields}

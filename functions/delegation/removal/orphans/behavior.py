@@ -1,24 +1,18 @@
 """What a removal of orphan files that ends with SUCCESS writes to its task."""
 
-import json
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 from delegation.errors import RunHandedOver, RunPaused
-from delegation.iceberg.errors import ManifestMissing
-from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.behaviors import (
-    Hold,
     Outcome,
     ReferenceSearch,
-    TableEndings,
-    UpkeepRuns,
+    UpkeepBehavior,
     published_segment,
     refuse_purged,
 )
@@ -44,14 +38,11 @@ from delegation.removal.orphans.released import released_text
 from delegation.removal.orphans.requests import TableOrphans, approval_of
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.task_attempt import TaskAttempt
-from delegation.storage.base import PlanStore
-from delegation.storage.listing.model import TAG, ListableStore, TagStore
+from delegation.storage.listing.model import TAG, TagStore
 from delegation.storage.locations import split
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
-from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptRunner
 from delegation.timestamps import isoformat
 from polaris_common.errors import counted, printable
 
@@ -180,41 +171,30 @@ class IndexedReferences(ReferenceCheck, Protocol):
     def catalogs(self) -> Sequence[str]: ...
 
 
-@dataclass(frozen=True)
-class OrphansBehavior:
+@dataclass(frozen=True, kw_only=True)
+class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
     """TaskBehavior for ORPHAN_FILES and its dry run.
 
-    `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
-    service's plan bucket. `places` yields where the namespaces and views of catalogs are, and calls a function before
-    each request. `hold` returns how an attempt ends that waits for another table, and for how long. `permissions`
-    returns what finds for a loaded table why a removal that a policy asked for has to stop, `asked_age` how old orphan
-    files are at least by the table's policies. `tags` opens what tags the files of a table as a role (its ARN, the
-    table's location, and where the table's files are).
+    `places` yields where the namespaces and views of catalogs are, and calls a function before each request.
+    `permissions` returns what finds for a loaded table why a removal that a policy asked for has to stop, `asked_age`
+    how old orphan files are at least by the table's policies. `tags` opens what tags the files of a table as a role
+    (its ARN, the table's location, and where the table's files are).
     """
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
+    unheld = PLAN_TASK_TYPE
+    if_missing = IF_MISSING
 
-    tasks: TaskService
-    open_table: Callable[[TableIdentifier], tuple[TableSource, ListableStore]]
-    plans: PlanStore
     search: ReferenceSearch[IndexedReferences]
     places: PlacesOf
-    hold: Hold
     limits: OrphanLimits = field(default_factory=OrphanLimits)
     permissions: PermissionsOf = _of_callers
     asked_age: Callable[[LoadedTable], timedelta] = no_age
     tags: TagsOf = _no_tags
     settings: OrphanSettings = field(default_factory=OrphanSettings)
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def context(
-        self,
-        task: Task,
-        *,
-        hand_over_at: datetime | None = None,
-        spark_above: int | None = None,
-        leaves_plan: bool = False,
+        self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None
     ) -> OrphanContext:
         """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED,
         TABLE_IS_PURGED)."""
@@ -228,33 +208,23 @@ class OrphansBehavior:
             raise references_not_indexed()
         source, store = self.open_table(orphans.identifier)
         return OrphanContext(
-            attempt=attempt,
-            identifier=orphans.identifier,
-            table_uuid=table_uuid,
+            **self.fields(orphans, attempt, spark_above),
             tables=source,
             store=store,
-            plans=self.plans,
             neighbours=neighbours,
             references=references,
             places=lambda: self.places(references.catalogs, attempt.checkpoint),
             claims=lambda: claims_of(self.tasks, references.catalogs, attempt.checkpoint),
             options=options,
-            settings=self.settings,
-            clock=self.tasks.clock,
-            now=self.monotonic,
-            sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES, segments_of=segments_of),
             submission=isoformat(task.received_timestamp),
             began=task.effects_began_ts is not None,
             permitted=self.permissions(orphans),
             asked_age=self.asked_age,
             listed=lambda files: attempt.note(files_listed=files),
-            spark_above=spark_above,
-            leaves_plan=leaves_plan,
+            leaves_plan=spark_above is not None and details.unplanned >= _UNPLANNED,
             quarantined=lambda files: attempt.note(files_quarantined=files) if files else None,
             tags=self._tags_of(source),
-            request=json.loads(orphans.to_payload()),
-            asked_by=attempt.asked_by,
             approval=lambda plan: approval_of(self.tasks.reads, self.limits.approvers, plan, task, self.tasks.clock()),
             waiting=details.waiting_plan,
             deleted_before=ListedAmount(details.files_deleted, details.bytes_deleted),
@@ -271,51 +241,20 @@ class OrphansBehavior:
 
         return opened
 
-    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        return self._runs.prepare(task)
-
-    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: remove in this process."""
-
-        def removed(above: int | None) -> Outcome:
-            leaves_plan = above is not None and OrphanDetails.of(task).unplanned >= _UNPLANNED
-            ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above, leaves_plan=leaves_plan)
-            try:
-                return self._removed(task, ctx, remove_orphan_files, INLINE)
-            except (HandedToSpark, RunPaused):
-                raise
-            except RunHandedOver:
-                self._count_unplanned(task)
-                raise
-
-        return self._runs.run(task, removed)
-
-    def run_job(self, engine: OrphansFunction, task_id: str, attempt: int) -> Task:
-        """Remove in a Spark job, which waits for the references if it began too late for those that are known.
-
-        Raises LeaseLost; see UpkeepRuns.run_job.
-        """
-
-        def removed(held: Task) -> Outcome:
-            return self._removed(held, replace(self.context(held), awaits_references=True), engine, SPARK)
-
-        return self._runs.run_job(task_id, attempt, removed)
-
-    @property
-    def _runs(self) -> UpkeepRuns:
-        endings = TableEndings(self.hold, unheld=PLAN_TASK_TYPE, advice={ManifestMissing: IF_MISSING})
-        return UpkeepRuns(AttemptRunner(self.tasks, endings), self.settings)
-
-    def _removed(self, task: Task, ctx: OrphanContext, remove: OrphansFunction, engine: str) -> Outcome:
+    def outcome(self, task: Task, ctx: OrphanContext, work: OrphansFunction | None = None) -> Outcome:
         """Remove, and return what a success writes, which a withdrawn policy is too."""
         try:
-            result = remove(ctx)
+            result = (work or remove_orphan_files)(ctx)
         except RemovalWithdrawn as error:
             summary, details = withdrawn(error.reason, self.tasks.reads.get(task.task_id))
+        except RunHandedOver as error:
+            if work is None and not isinstance(error, (HandedToSpark, RunPaused)):
+                self._count_unplanned(task)
+            raise
         else:
             segments = ctx.attempt.plan()
             summary, details = success(result, segments[-1] if segments else None, ctx.options.location)
-        return summary, details, {"engine": engine}
+        return summary, details, {"engine": INLINE if work is None else SPARK}
 
     def _count_unplanned(self, task: Task) -> None:
         """Count an attempt that had a listing and no time left to make the plan; raise LeaseLost."""
