@@ -1,8 +1,7 @@
 """Neighbour tables: which live tables overlap the purged one, and which files they reach.
 
-A pass over the catalog that finds them is asked for before files are deleted. A look at them before the rest of a task
-is left to a job finds without the job one that cannot be read: the job reads them whole, and would end with the same
-error after minutes that cost money, at each retry again.
+A pass over the catalog is asked for before files are deleted. Before a hand-over to a job the other tables are looked
+at: one that cannot be read would end the paid job, at each retry.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
