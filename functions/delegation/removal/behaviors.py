@@ -18,7 +18,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import HandedToSpark, RemovalSettings
-from delegation.removal.context import RemovalContext
+from delegation.removal.context import Ctx
 from delegation.removal.details import HandedDetails, PlanDetails, purge_id
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
 from delegation.removal.model import Neighbour, ReferenceCheck, TableSource
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
 NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 Check_co = TypeVar("Check_co", bound=ReferenceCheck, covariant=True)
-Ctx = TypeVar("Ctx", bound=RemovalContext)
 Result = TypeVar("Result")
 
 

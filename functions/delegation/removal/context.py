@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.identifiers import TableIdentifier
@@ -116,6 +116,9 @@ class RemovalContext:
     def new_plan_id(self) -> str:
         """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
         return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
+
+
+Ctx = TypeVar("Ctx", bound=RemovalContext)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,14 @@ from delegation.errors import RunCancelled, RunStopped
 from delegation.removal.attempt import PlanSegment, collected_seldom
 from delegation.removal.choice import EngineChoice, Forecast, document, forecast
 from delegation.removal.chunks import DeleteStep
-from delegation.removal.context import RemovalContext
+from delegation.removal.context import Ctx, RemovalContext
 from delegation.removal.deletes import Tally, Work, delete_in_lots, delete_or_raise
 from delegation.removal.errors import FilesNotDeleted, PlanLost
-from delegation.removal.index import Finding, PlanIndex, ReducedIndex, load_index_as
+from delegation.removal.index import Finding, PlanIndex, ReducedIndex, ReplacedPlan, load_index_as
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
 from delegation.storage.deleter import AdaptiveRate
 from polaris_common.errors import DelegationError
 
-Ctx = TypeVar("Ctx", bound=RemovalContext)
 Index = TypeVar("Index", bound=PlanIndex)
 Result = TypeVar("Result")
 Reported = Callable[[Tally], None]
@@ -72,15 +71,17 @@ class ExecutedPlan(Generic[Index]):
     def segment(self) -> PlanSegment:
         return self.segments[-1]
 
+    @property
+    def _reduces(self) -> Sequence[ReplacedPlan]:
+        return self.index.reduces if isinstance(self.index, ReducedIndex) else ()
+
     def indexes(self) -> list[Index]:
         """Return the plan and those that it reduced or extended, the first one first."""
-        reduces = self.index.reduces if isinstance(self.index, ReducedIndex) else ()
-        return [*(self.load(PlanSegment(one.id, one.sha256)) for one in reduces), *self._used]
+        return [*(self.load(PlanSegment(one.id, one.sha256)) for one in self._reduces), *self._used]
 
     def deleted(self) -> Deleted:
         """Return what was deleted of the plan and those that it reduced or extended."""
-        reduces = self.index.reduces if isinstance(self.index, ReducedIndex) else ()
-        return deleted_by_marks(self._ctx.plans, self.indexes(), reduces)
+        return deleted_by_marks(self._ctx.plans, self.indexes(), self._reduces)
 
     def left(self, *steps: DeleteStep, done: bool = False) -> list[Work]:
         """Return the chunks of these steps, or of all, without a mark, or with `done` those that have one."""

@@ -11,7 +11,6 @@ generation were half of the JVM's CPU time of a purge. Nor do the Python workers
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -26,7 +25,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.reading import digest
 from delegation.removal.attempt import Attempt
 from delegation.removal.choice import EngineChoice
-from delegation.removal.context import RemovalContext
+from delegation.removal.context import Ctx, RemovalContext
 from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import EngineFailed
 from delegation.removal.executors import (
@@ -68,15 +67,20 @@ _MOST_PARTS = 4_096
 _READ = set(PlanIndex.model_fields)
 
 
-@contextmanager
-def own_context() -> Iterator[SparkContext]:
-    """Yield a Spark context that ends with the work."""
-    # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
-    spark = SparkContext.getOrCreate(SparkConf().set("spark.speculation", "false"))
-    try:
-        yield spark
-    finally:
-        spark.stop()
+def in_session(
+    work: Callable[[SparkContext, Ctx, ExecutorResources], T],
+) -> Callable[[Ctx, ExecutorResources], T]:
+    """Return what does the work with a Spark context that ends with it."""
+
+    def done(ctx: Ctx, resources: ExecutorResources) -> T:
+        # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
+        spark = SparkContext.getOrCreate(SparkConf().set("spark.speculation", "false"))
+        try:
+            return work(spark, ctx, resources)
+        finally:
+            spark.stop()
+
+    return done
 
 
 class SparkJobs:

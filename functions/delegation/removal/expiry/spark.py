@@ -70,8 +70,8 @@ from delegation.removal.spark import (
     SparkDeletes,
     SparkJobs,
     WritesPlan,
+    in_session,
     noting,
-    own_context,
 )
 from delegation.removal.unread import UnreadNeighbours
 
@@ -201,10 +201,7 @@ def expire_with_spark(spark: SparkContext, ctx: ExpiryContext, resources: Execut
     return ExpiryRun(ctx, SparkExpiry(SparkJobs(spark, resources))).run()
 
 
-def expire_in_session(ctx: ExpiryContext, resources: ExecutorResources) -> ExpiryResult:
-    """Expire snapshots with a Spark context that ends with the work."""
-    with own_context() as spark:
-        return expire_with_spark(spark, ctx, resources)
+expire_in_session = in_session(expire_with_spark)
 
 
 class SparkExpiry(SparkDeletes):

@@ -44,7 +44,7 @@ from delegation.removal.orphans.needed import ForeignAtLocation, NeededSet, Sort
 from delegation.removal.orphans.place import END
 from delegation.removal.orphans.run import OrphanRun
 from delegation.removal.orphans.subtraction import Orphans, Rules, Subtraction
-from delegation.removal.spark import OWN, NearTables, SparkDeletes, SparkJobs, own_context
+from delegation.removal.spark import OWN, NearTables, SparkDeletes, SparkJobs, in_session
 from delegation.removal.unread import UnreadNeighbours
 
 _PATHS: Final = 50_000
@@ -290,7 +290,4 @@ def remove_with_spark(spark: SparkContext, ctx: OrphanContext, resources: Execut
     return OrphanRun(ctx, SparkOrphans(SparkJobs(spark, resources))).run()
 
 
-def remove_in_session(ctx: OrphanContext, resources: ExecutorResources) -> OrphanResult:
-    """Remove with a Spark context that ends with the work."""
-    with own_context() as spark:
-        return remove_with_spark(spark, ctx, resources)
+remove_in_session = in_session(remove_with_spark)

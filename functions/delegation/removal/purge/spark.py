@@ -46,7 +46,7 @@ from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.planning import Survey, TableDamage, finish_plan, survey
 from delegation.removal.purge.run import Execution
 from delegation.removal.sorting import common_of_two, without
-from delegation.removal.spark import UNREAD, NearTables, ReadNear, SparkDeletes, SparkJobs, WritesPlan, own_context
+from delegation.removal.spark import UNREAD, NearTables, ReadNear, SparkDeletes, SparkJobs, WritesPlan, in_session
 from polaris_common.errors import DelegationError
 
 # The origin of a row: the table, a neighbour, or an earlier segment. All rows of a path come to one part.
@@ -163,10 +163,7 @@ def purge_with_spark(spark: SparkContext, ctx: PurgeContext, resources: Executor
     return Execution(ctx, SparkEngine(SparkJobs(spark, resources))).run()
 
 
-def purge_in_session(ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
-    """Purge a table with a Spark context that ends with the purge."""
-    with own_context() as spark:
-        return purge_with_spark(spark, ctx, resources)
+purge_in_session = in_session(purge_with_spark)
 
 
 class SparkEngine(SparkDeletes):
