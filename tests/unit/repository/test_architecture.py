@@ -21,6 +21,7 @@ QUESTIONS = [
     ("When is a failed attempt retried?", "tasks/life/outcomes.py", "after_error"),
     ("What is stored for a task?", "tasks/stores/codec.py", "head_item"),
     ("What may a purge delete?", "removal/paths.py", "PathGuard"),
+    ("How does an attempt delete, whatever the operation?", "removal/run.py", "RemovalRun"),
     ("In which order does a purge delete?", "removal/purge/run.py", "Execution"),
     ("Which engine does a purge use?", "removal/purge/choose.py", "estimate"),
     ("Which snapshots does an expiry remove?", "removal/expiry/retention.py", "decide"),
