@@ -222,4 +222,18 @@ EXPIRING: Final = (
         "",
         (f"{SWEEPS}::test_paths_are_checked_again_before_they_are_deleted_although_every_hash_matches",),
     ),
+    Mutant(
+        "another plan takes the place of an approved one that is lost while it is executed",
+        "functions/delegation/removal/run.py",
+        "if is_open and not self.replans_always:",
+        "if False:",
+        ("tests/unit/operations/orphans/test_consent.py",),
+    ),
+    Mutant(
+        "no task records that it executes an earlier plan",
+        "functions/delegation/removal/run.py",
+        "        record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)\n",
+        "",
+        ("tests/unit/operations/orphans/test_consent.py",),
+    ),
 )

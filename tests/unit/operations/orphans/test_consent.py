@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.removal.attempt import PlanHead
+from delegation.removal.errors import PlanLost
 from delegation.removal.orphans.approval import ApprovalLimits, ListedAmount
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.memory import Faults, Killed
@@ -57,6 +58,18 @@ def lost_while_deleting(world: SweptTables, table: StoryTable, **options: Any) -
     with pytest.raises(Killed):
         remove_orphan_files(ctx)
     del world.plans.objects[f"{world.plan().plan_id}/index.json"]
+
+
+def test_a_part_that_is_lost_of_an_approved_plan_ends_it_and_no_other_plan_takes_its_place() -> None:
+    world, table, planted = beach()
+    plan_id = world.sweep(table, limits=REPORT).plan_ids[-1]
+    world.approve(plan_id)
+    for chunk in world.plan().chunks:
+        del world.plans.objects[f"{plan_id}/{chunk.name}"]
+    with pytest.raises(PlanLost):
+        remove_orphan_files(world.context(table, limits=REPORT))
+    assert world.plan().plan_id == plan_id
+    assert planted <= world.lake.uris()
 
 
 def test_a_plan_that_replaces_a_lost_one_asks_for_what_the_limits_ask() -> None:
@@ -157,6 +170,7 @@ def test_a_stricter_rule_ends_no_approval() -> None:
     world.approve(plan)
     table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "7d"}})
     done = world.sweep(table, limits=REPORT, execute_plan=plan)
+    assert any(key.endswith(f"/taken/{plan}") for key in world.plans.objects)
     assert (done.status, done.files_deleted) == ("SWEPT", 1)
     assert (young in world.lake.uris(), planted & world.lake.uris()) == (True, set())
 
