@@ -56,7 +56,7 @@ class ExecutedPlan(Generic[Index]):
         return self.index
 
     def forget(self) -> None:
-        """Have none: it is lost, and nothing may take its place."""
+        """Use no plan any longer: a part of it is lost."""
         self._used = []
 
     @property
