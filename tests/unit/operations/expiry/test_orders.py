@@ -389,6 +389,31 @@ def test_a_plan_that_is_lost_is_made_again_and_the_result_says_what_may_be_left(
     check(story, ended)
 
 
+@pytest.mark.xfail(strict=True, reason="issue 51, line 1")
+def test_what_is_brought_back_after_a_plan_is_lost_stays_although_the_first_plan_was_compared_with_it() -> None:
+    """A manifest that the table named at the first comparison, gave up and names again is in the second plan."""
+    story = Story()
+    table = story.table
+    kept = table.refs["main"]
+
+    def lose_the_plan() -> None:
+        table.delete(table.live()[0])
+        story.world.plans.objects.clear()
+
+    def bring_back() -> None:
+        table.rollback(kept)
+        table.append()
+        story.promised |= story.lake.read_by(table.document, [table.refs["main"]])
+
+    ctx = story.world.context(table)
+    story.world.catalogs[-1].before |= {FIRST_DELETE: lose_the_plan, FIRST_DELETE + 2: bring_back}
+    ended = expire_snapshots(ctx)
+
+    assert (ended.status, ended.snapshot_ids) == ("EXPIRED", (kept,))
+    assert {name: files for name, files in story.lake.readable().items() if files} == {}
+    assert story.promised <= story.lake.uris()
+
+
 def _calls() -> int:
     story, faults = Story(), Faults()
     expire_snapshots(story.world.context(story.table, faults=faults))
