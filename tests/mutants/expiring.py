@@ -230,6 +230,13 @@ EXPIRING: Final = (
         ("tests/unit/operations/orphans/test_consent.py",),
     ),
     Mutant(
+        "a plan made again is compared without what the lost one was compared with",
+        DELETE_STEPS,
+        "        self._begin_comparing()\n        self._plan.forget()\n",
+        "        self.removed, self._seen = Removal(), SortedRows(self._ctx)\n        self._plan.forget()\n",
+        ("tests/unit/operations/expiry/test_orders.py",),
+    ),
+    Mutant(
         "no task records that it executes an earlier plan",
         "functions/delegation/removal/run.py",
         "        record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)\n",

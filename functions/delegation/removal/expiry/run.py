@@ -53,14 +53,18 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         self._engine = engine
         self._looks = TableLooks(ctx)
         self._own_findings: tuple[Finding, ...] = ()
+        self._unlisted: UnlistedTables | None = None
+        self._begin_comparing()
+
+    def _begin_comparing(self) -> None:
+        """Forget what a plan was compared with: another one may have what the table named then, and names again."""
         # What of the plan the table has no more.
         self.removed = Removal()
         # What was subtracted, or is among what later commits name.
         self._known: set[str] = set()
-        self._seen = SortedRows(ctx)
+        self._seen = SortedRows(self._ctx)
         self._keeps_former = False
         self._is_permitted = False
-        self._unlisted: UnlistedTables | None = None
 
     def _open_again(self, lost: PlanLost) -> None:
         """Make a plan of what is expired now in place of one of which a part is missing."""
@@ -68,7 +72,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             raise self._approved_plan_lost(lost) from lost
         # If its snapshots are gone, nothing else states which files it would have deleted.
         self._own_findings = (Finding(code=PLAN_LOST, count=1, sample=(lost.name,)),)
-        self.removed = Removal()
+        self._begin_comparing()
         self._plan.forget()
         self._make()
 

@@ -389,7 +389,6 @@ def test_a_plan_that_is_lost_is_made_again_and_the_result_says_what_may_be_left(
     check(story, ended)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 51, line 1")
 def test_what_is_brought_back_after_a_plan_is_lost_stays_although_the_first_plan_was_compared_with_it() -> None:
     """A manifest that the table named at the first comparison, gave up and names again is in the second plan."""
     story = Story()
