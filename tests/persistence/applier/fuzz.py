@@ -4,30 +4,23 @@ The same commits must be accepted, with the same documents. Not compared are the
 hash map in Iceberg, the times of a view's log, and partition field ids that a client leaves to the catalog.
 """
 
-import argparse
-import collections
-import json
-import lzma
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections import Counter
 from typing import Any
 
-from tests.faults.shared.running import Running
-from tests.kit.printing import print_now
 from tests.persistence.applier.compare import compared, outcome_of
 from tests.persistence.applier.fixtures import spark_metadata
-from tests.persistence.applier.oracle import Oracle, oracle
+from tests.persistence.applier.oracle import SOURCE, Fuzz, Oracle
 from tests.persistence.applier.sequences import Commits
 
 Json = dict[str, Any]
 
 
-def sequence(seed: int, now_ms: int, fixtures: list[Json]) -> Json:
+def sequence(seed: int, fixtures: list[Json]) -> Json:
     """Return a random sequence: a document or none, and commits that mostly fit what the former ones lead to."""
-    rng = random.Random(seed)
+    rng, now_ms = random.Random(seed), int(time.time() * 1000)
     commits = Commits(rng, now_ms)
     kind = "view" if rng.random() < 0.15 else "table"
     base: Json | None = None
@@ -59,59 +52,13 @@ def _creation(commits: Commits, kind: str, now_ms: int) -> Json:
     return commit
 
 
-def run(
-    ask: Oracle, seeds: Iterator[int], *, keep: Callable[[Json, Json], None] | None = None
-) -> collections.Counter[str]:
-    """Compare sequences and return totals; differences are printed."""
-    totals: collections.Counter[str] = collections.Counter()
+def read_by_iceberg(ask: Oracle, totals: Counter[str]) -> list[Json]:
+    """Return the documents of Spark that Iceberg reads, and count the others."""
     bases = [document for _, document in spark_metadata()]
-    fixtures = [one for one in bases if "base-error" not in ask.ask({"kind": "table", "base": one, "commits": []})]
-    totals["fixtures"], totals["fixtures that Iceberg does not read"] = len(fixtures), len(bases) - len(fixtures)
-    running = Running(every=30.0)
-    for seed in seeds:
-        asked = sequence(seed, int(time.time() * 1000), fixtures)
-        answer = ask.ask(asked)
-        totals["sequences"] += 1
-        for line in compared(asked, answer, totals):
-            totals["differences"] += 1
-            print_now(f"seed {seed}: {line}")
-        running.note(counts_of(totals))
-        if keep is not None:
-            keep(asked, answer)
-    return totals
-
-
-def counts_of(totals: "collections.Counter[str]") -> str:
-    """Return the totals as text, without the messages that differ."""
-    shown = sorted((name, count) for name, count in totals.items() if not name.startswith("message: "))
-    return f"applier-fuzz: {', '.join(f'{name} {count:,}' for name, count in shown)}"
-
-
-def main() -> None:
-    """Run the fuzz and exit 1 on a difference."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--record", type=Path, help="write sequences and answers to this file, .jsonl.xz")
-    parser.add_argument("--messages", action="store_true", help="print the messages that differ from Iceberg's")
-    options = parser.parse_args()
-    recorded: list[str] = []
-
-    def keep(asked: Json, answer: Json) -> None:
-        recorded.append(json.dumps({"asked": asked, "answer": answer}, ensure_ascii=False, separators=(",", ":")))
-
-    began = time.monotonic()
-    with oracle() as ask:
-        seeds = iter(range(options.seed, options.seed + options.sequences))
-        totals = run(ask, seeds, keep=keep if options.record else None)
-    if options.record:
-        options.record.write_bytes(lzma.compress(("\n".join(recorded) + "\n").encode(), preset=9))
-    for name, count in sorted(totals.items()) if options.messages else ():
-        if name.startswith("message: "):
-            print_now(f"{count:6} {name}")
-    print_now(f"{counts_of(totals)}; {time.monotonic() - began:.0f} s")
-    sys.exit(1 if totals["differences"] else 0)
+    read = [one for one in bases if "base-error" not in ask.ask({"kind": "table", "base": one, "commits": []})]
+    totals["fixtures that Iceberg does not read"] = len(bases) - len(read)
+    return read
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(Fuzz("applier-fuzz", "sequences", SOURCE, read_by_iceberg, sequence, compared).main())
