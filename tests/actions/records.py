@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tests.faults.shared.running import Running
 from tests.fixtures.lakehouse import Lakehouse
 from tests.kit.printing import print_now
+from tests.kit.running import Running
 
 Json = dict[str, Any]
 Totals = collections.Counter[str]

@@ -3,6 +3,7 @@
 A `Story` is one history: its world, its events, which draw from `random`, and its invariant. `Explorer` plays the
 stories of seeds in blocks, each a process with a PYTHONHASHSEED of its own. It prints totals as it goes, continues a
 run that was stopped, shortens what went wrong to the events that it takes, and shows that planted faults are caught.
+`play_all` plays the cases of a matrix, such as every call at which a process can be killed.
 """
 
 import argparse
@@ -19,9 +20,10 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from tests.kit.printing import print_now
+from tests.kit.running import Running
 
 BLOCK: Final = 100
 """The seeds that one process plays."""
@@ -230,3 +232,38 @@ class Explorer:
         seconds, counted = time.monotonic() - began, total.copy()
         histories, bad = counted.pop("histories"), counted.pop("bad", 0)
         print_now(f"{histories} histories, {bad} wrong: {self.line(counted)}; {seconds:.0f} s")
+
+
+C = TypeVar("C")
+
+
+@dataclass
+class Tally:
+    """What the cases of a matrix came to: how they ended, and what was wrong."""
+
+    name: str
+    ends: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def line(self) -> str:
+        ends = ", ".join(f"{number} {end}" for end, number in self.ends.most_common())
+        return f"{self.name}: {self.ends.total()} cases, {len(self.wrong)} wrong; {ends}"
+
+
+def play_all(
+    name: str,
+    cases: Iterable[C],
+    play_one: Callable[[C], tuple[str, Sequence[str]]],
+    print_line: Callable[[str], object] = print_now,
+) -> Tally:
+    """Play cases, each of which returns how it ended and what was wrong; print that, and totals as it goes."""
+    tally, running = Tally(name), Running(print_line)
+    for case in cases:
+        ended, wrong = play_one(case)
+        tally.ends[ended] += 1
+        tally.wrong += [f"{case}: {one}" for one in wrong]
+        for one in wrong:
+            print_line(f"{case}: {one}")
+        running.note(tally.line())
+    print_line(tally.line())
+    return tally

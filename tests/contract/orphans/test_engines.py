@@ -492,6 +492,6 @@ class TestExecutors:
 
     def test_killed_at_a_call_the_next_attempt_finishes_the_same_plan(self, executors: OrphanExecutors) -> None:
         """Every 200th call; `python -m tests.faults.crashes.orphan_matrix` kills each."""
-        played, wrong = executors.play(step=200)
-        assert wrong == []
-        assert played >= 2
+        tally = executors.play(step=200)
+        assert tally.wrong == []
+        assert tally.ends.total() >= 2

@@ -25,6 +25,7 @@ from tests.unit.operations.expiry.test_orders import Story
 class Executors(KilledRuns[Story]):
     """Expires the snapshots of stories with the executors of one context."""
 
+    name: ClassVar[str] = "expiry on Spark"
     ended: ClassVar[str] = "EXPIRED"
 
     def begin(self) -> Story:
@@ -62,4 +63,4 @@ def names_left(story: Story) -> set[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Executors, "an expiry"))
+    sys.exit(main(Executors))

@@ -2,6 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
@@ -9,15 +10,29 @@ from delegation.removal.errors import EngineFailed
 from delegation.storage.memory import Killed
 from polaris_common.errors import DelegationError
 from tests.faults.crashes.switch import DRIVER, Call, StoreServer, Switch
+from tests.kit.explorer import Tally, play_all
 from tests.kit.printing import print_now
 from tests.spark_sessions import spark_session
 
 POLL_SECONDS: Final = 0.1
-_SHOWN_EVERY: Final = 20
-"""A line after so many kill points: all of them take an hour."""
 # The number of these calls depends on the speed of the executors, so a recorded one may not be made.
 _POLLS: Final = frozenset({"plan list", "progress"})
 S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class KillPoint:
+    """A call at which a process is killed, before or after its effect."""
+
+    call: object
+    after: bool
+
+    @property
+    def when(self) -> str:
+        return "after" if self.after else "before"
+
+    def __str__(self) -> str:
+        return f"{self.when} {self.call}"
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,7 @@ class KilledRuns(ABC, Generic[S]):
     spark: Any
     server: StoreServer
 
+    name: ClassVar[str]
     ended: ClassVar[str]
 
     @abstractmethod
@@ -52,6 +68,10 @@ class KilledRuns(ABC, Generic[S]):
     def left(self, story: S) -> set[str]:
         """Return the names of the files that are left, which are the same after every run."""
 
+    def ends_as(self, call: Call) -> str:
+        """Return how an attempt ends one of whose calls is killed."""
+        return "killed" if call.side == DRIVER else "failed"
+
     def calls(self) -> list[Call]:
         """Return the calls of an undisturbed attempt."""
         counted = Switch()
@@ -61,7 +81,7 @@ class KilledRuns(ABC, Generic[S]):
     def kill(self, call: Call, *, after: bool, left: set[str]) -> list[str]:
         """Kill one call and run again; return what is wrong then."""
         story, switch = self.begin(), Switch(call, after=after)
-        expected, found = "killed" if call.side == DRIVER else "failed", "ended well"
+        expected, found = self.ends_as(call), "ended well"
         try:
             self.run(story, switch)
         except Killed:
@@ -83,25 +103,24 @@ class KilledRuns(ABC, Generic[S]):
         different = self.left(story) ^ left
         return [*wrong, *([f"other files are left: {sorted(different)}"] if different else [])]
 
-    def play(self, *, step: int = 1) -> tuple[int, list[str]]:
-        """Kill every `step`th call, before and after its effect; return how many were killed, and what was wrong."""
+    def play(self, *, step: int = 1, print_line: Callable[[str], object] = print_now) -> Tally:
+        """Kill every `step`th call, before and after its effect."""
         undisturbed = self.begin()
         self.run(undisturbed)
-        left, calls, wrong = self.left(undisturbed), self.calls(), list[str]()
-        points = [(call, after) for after in (False, True) for call in calls[step // 2 if after else 0 :: step]]
-        for played, (call, after) in enumerate(points, start=1):
-            when = "after" if after else "before"
-            wrong += [f"{when} {call}: {one}" for one in self.kill(call, after=after, left=left)]
-            if played % _SHOWN_EVERY == 0:
-                print_now(f"{played} of {len(points)} kill points, {len(wrong)} wrong")
-        return len(points), wrong
+        left, calls = self.left(undisturbed), self.calls()
+        points = [
+            KillPoint(call, after) for after in (False, True) for call in calls[step // 2 if after else 0 :: step]
+        ]
+
+        def killed(point: KillPoint) -> tuple[str, list[str]]:
+            return point.when, self.kill(point.call, after=point.after, left=left)
+
+        return play_all(self.name, points, killed, print_line)
 
 
-def main(runs: type[KilledRuns[Any]], what: str) -> int:
-    """Play with the step that the command names, and print the result."""
+def main(runs: type[KilledRuns[Any]]) -> int:
+    """Play with the step that the command names."""
     step = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     with spark_session("local[2]") as session, StoreServer() as server:
         session.sparkContext.setLogLevel("OFF")
-        played, wrong = runs(session.sparkContext, server).play(step=step)
-    print(f"{played} kill points of {what} on Spark, {len(wrong)} wrong", *wrong, sep="\n")  # noqa: T201
-    return bool(wrong)
+        return 1 if runs(session.sparkContext, server).play(step=step).wrong else 0

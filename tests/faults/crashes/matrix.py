@@ -16,47 +16,35 @@ from collections.abc import Callable
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
-from tests.faults.crashes.scenarios import SCENARIOS, Point, Totals, world
-from tests.faults.shared.running import Running
+from tests.faults.crashes.kills import KillPoint
+from tests.faults.crashes.scenarios import SCENARIOS, Point, world
+from tests.kit.explorer import Tally, play_all
 from tests.kit.lakes.lake import Lake
 from tests.kit.printing import print_now
 
 
-def play(lake: Lake, name: str, *, step: int = 1, note: Callable[[Totals], object] = lambda _totals: None) -> Totals:
-    """Run every `step`th kill point of one scenario with the inline engine; `note` gets the totals after each."""
-    totals = Totals()
+def play(lake: Lake, name: str, *, step: int = 1, print_line: Callable[[str], object] = print_now) -> Tally:
+    """Run every `step`th kill point of one scenario with the inline engine."""
     counted = Faults()
-    purge_table(Point(lake, name, "counting").attempt(counted))
-    for after in (False, True):
-        for number in range(1, counted.calls + 1, step):
-            where = f"{name}, {'after' if after else 'before'} call {number} ({counted.names[number - 1]})"
-            point = Point(lake, name, where)
-            try:
-                purge_table(point.attempt(Faults(kill_at=number, after=after)))
-            except Killed:
-                pass
-            else:
-                totals.error(f"{where}: the purge was not killed")
-            try:
-                purge_table(point.attempt(Faults()))
-            except DelegationError as error:
-                totals.error(f"{where}: {error.code}: {error}")
-            point.account(totals)
-            note(totals)
-    return totals
+    purge_table(Point(lake, name).attempt(counted))
+    calls = [(number, counted.names[number - 1]) for number in range(1, counted.calls + 1, step)]
 
+    def killed(at: KillPoint) -> tuple[str, list[str]]:
+        point, wrong, number = Point(lake, name), [], at.call[0]
+        try:
+            purge_table(point.attempt(Faults(kill_at=number, after=at.after)))
+        except Killed:
+            pass
+        else:
+            wrong.append("the purge was not killed")
+        try:
+            purge_table(point.attempt(Faults()))
+        except DelegationError as error:
+            wrong.append(f"the next attempt raised {error.code}: {error}")
+        return at.when, [*wrong, *(f"{one} is gone" for one in point.harmed()), *point.wrong_at_end()]
 
-def _inline(print_line: Callable[[str], object]) -> Totals:
-    lake, totals = world(), Totals()
-    for name in SCENARIOS:
-        running = Running(print_line)
-        played = play(
-            lake, name, note=lambda so_far, to=running.note, of=name: to(so_far.line(f"inline, {of}, so far"))
-        )
-        running.end()
-        print_line(played.line(f"inline, {name}"))
-        totals.add(played)
-    return totals
+    points = [KillPoint(call, after) for after in (False, True) for call in calls]
+    return play_all(f"inline, {name}", points, killed, print_line)
 
 
 def main() -> int:
@@ -64,19 +52,16 @@ def main() -> int:
     parser.add_argument("--engine", choices=("inline", "spark"), help="one engine only")
     parser.add_argument("--every", action="store_true", help="every point of every scenario with Spark, too")
     options = parser.parse_args()
-    every, lines = Totals(), []
+    lake, tallies = world(), list[Tally]()
     if options.engine != "spark":
-        totals = _inline(print_now)
-        lines.append(totals.line("inline"))
-        every.add(totals)
+        tallies += [play(lake, name) for name in SCENARIOS]
     if options.engine != "inline":
-        from tests.faults.crashes.spark_matrix import play_all
+        from tests.faults.crashes.spark_matrix import play_scenarios
 
-        totals = play_all(world(), step=1 if options.every else 5, print_line=print_now)
-        lines.append(totals.line("spark"))
-        every.add(totals)
-    sys.stdout.write("".join(f"{line}\n" for line in (*every.problems, *lines, every.line("crash-matrix"))))
-    return 0 if every.clean else 1
+        tallies += play_scenarios(lake, step=1 if options.every else 5)
+    points, wrong = sum(one.ends.total() for one in tallies), sum(len(one.wrong) for one in tallies)
+    print_now(f"crash-matrix: {points} kill points, {wrong} wrong")
+    return 0 if points and not wrong else 1
 
 
 if __name__ == "__main__":

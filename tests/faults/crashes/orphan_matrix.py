@@ -56,6 +56,7 @@ class OrphanStory:
 class OrphanExecutors(KilledRuns[OrphanStory]):
     """Removes the orphan files of stories with the executors of one context."""
 
+    name: ClassVar[str] = "orphan files on Spark"
     ended: ClassVar[str] = "SWEPT"
 
     def begin(self) -> OrphanStory:
@@ -121,4 +122,4 @@ class OrphanExecutors(KilledRuns[OrphanStory]):
 
 
 if __name__ == "__main__":
-    sys.exit(main(OrphanExecutors, "a removal of orphan files"))
+    sys.exit(main(OrphanExecutors))

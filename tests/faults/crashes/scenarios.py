@@ -5,7 +5,6 @@ import itertools
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from unittest import mock
 
 from delegation.removal.index import INDEX
@@ -51,42 +50,6 @@ SCENARIOS: dict[str, Prepare] = {
 _SEGMENTS = {"with a commit": 2}
 
 
-@dataclass
-class Totals:
-    """The totals of one or more matrices."""
-
-    points: int = 0
-    objects_left: int = 0
-    errors_raised: int = 0
-    siblings_harmed: int = 0
-    planned_again: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    @property
-    def clean(self) -> bool:
-        return self.points > 0 and not (
-            self.objects_left or self.errors_raised or self.siblings_harmed or self.planned_again or self.problems
-        )
-
-    def add(self, other: "Totals") -> None:
-        self.points += other.points
-        self.objects_left += other.objects_left
-        self.errors_raised += other.errors_raised
-        self.siblings_harmed += other.siblings_harmed
-        self.planned_again += other.planned_again
-        self.problems += other.problems
-
-    def error(self, text: str) -> None:
-        self.errors_raised += 1
-        self.problems.append(text)
-
-    def line(self, name: str) -> str:
-        return (
-            f"{name}: {self.points} kill points, {self.objects_left} objects left, {self.errors_raised} errors raised, "
-            f"{self.siblings_harmed} other tables harmed, {self.planned_again} second plans"
-        )
-
-
 def world() -> Lake:
     lake = Lake()
     busy_table(lake, "doomed")
@@ -98,10 +61,9 @@ def world() -> Lake:
 class Point:
     """One kill point on a separate bench: two attempts and what they leave."""
 
-    def __init__(self, lake: Lake, scenario: str, where: str) -> None:
+    def __init__(self, lake: Lake, scenario: str) -> None:
         self.bench = PurgedTables(lake=lake.copy())
         self.bench.uuid("doomed")
-        self.where = where
         self._scenario = scenario
         self._kept = lake.below("s3://lake/wh/sibling/") | lake.below("s3://lake/wh/doomed/data/nested/")
         self._published = 0
@@ -113,17 +75,21 @@ class Point:
         nonces = itertools.count(1)
         return dataclasses.replace(ctx, nonce=lambda: f"{next(nonces):012x}")
 
-    def account(self, totals: Totals) -> None:
-        """Count what is left after the last attempt."""
-        totals.points += 1
-        left = self.bench.lake.below("s3://lake/wh/doomed/") - self._kept
-        harmed = self._kept - set(self.bench.lake.uris())
-        totals.objects_left += len(left)
-        totals.siblings_harmed += bool(harmed)
-        totals.problems.extend(f"{self.where}: {uri}" for uri in sorted(left | harmed)[:3])
-        if self._published and self._plans_written() > _SEGMENTS.get(self._scenario, 1) - self._published:
-            totals.planned_again += 1
-            totals.problems.append(f"{self.where}: a published plan was made again")
+    def left(self) -> set[str]:
+        """Return the files of the purged table that are left."""
+        return self.bench.lake.below("s3://lake/wh/doomed/") - self._kept
+
+    def harmed(self) -> list[str]:
+        """Return the files of other tables that are gone."""
+        return sorted(self._kept - set(self.bench.lake.uris()))
+
+    def wrong_at_end(self) -> list[str]:
+        """Return what else is wrong after the last attempt."""
+        again = self._published and self._plans_written() > _SEGMENTS.get(self._scenario, 1) - self._published
+        return [
+            *(f"{one} is left" for one in sorted(self.left())[:3]),
+            *(["a published plan was made again"] * bool(again)),
+        ]
 
     def _plans_written(self) -> int:
         """Return the number of plans that the last attempt wrote."""

@@ -5,7 +5,7 @@ import pytest
 from delegation.removal.attempt import MemoryAttempt
 from tests.faults.crashes import spark_matrix
 from tests.faults.crashes.matrix import play
-from tests.faults.crashes.scenarios import SCENARIOS, Totals, world
+from tests.faults.crashes.scenarios import SCENARIOS, world
 from tests.faults.crashes.spark_matrix import Loss
 from tests.kit.lakes.lake import Lake
 
@@ -17,21 +17,16 @@ def lake() -> Lake:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_killed_purge_that_runs_again_leaves_nothing_and_raises_nothing(lake: Lake, name: str) -> None:
-    totals = play(lake, name, step=7)
-    assert totals.problems == []
-    assert totals.clean
+    tally = play(lake, name, step=7, print_line=[].append)
+    assert tally.wrong == []
+    assert tally.ends.keys() == {"before", "after"}
 
 
 def test_the_matrix_detects_a_purge_that_loses_its_plan(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryAttempt, "plan", lambda _self: ())
-    totals = play(lake, "alone", step=3)
-    assert totals.errors_raised
-    assert totals.planned_again
-    assert not totals.clean
-
-
-def test_totals_without_a_kill_point_are_no_success() -> None:
-    assert not Totals().clean
+    wrong = play(lake, "alone", step=3, print_line=[].append).wrong
+    assert any("a published plan was made again" in one for one in wrong)
+    assert any("the next attempt raised" in one for one in wrong)
 
 
 # `make crash-matrix` ends all of them at every step.
@@ -40,6 +35,6 @@ def test_totals_without_a_kill_point_are_no_success() -> None:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("loss", "step"), [(Loss.JOB, 400), (Loss.WORKER, 300), (Loss.EXECUTOR, 800)])
 def test_a_killed_spark_purge_that_runs_again_leaves_nothing(lake: Lake, loss: Loss, step: int) -> None:
-    totals = spark_matrix.play(lake, "alone", loss, step=step)
-    assert totals.problems == []
-    assert totals.clean
+    tally = spark_matrix.play(lake, "alone", loss, step=step)
+    assert tally.wrong == []
+    assert tally.ends.total()

@@ -11,7 +11,6 @@ promised snapshot reads may be gone, there may be one commit, a lost ref is repo
 
 import random
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +18,7 @@ from functools import cache
 from delegation.removal.expiry.run import expire_snapshots
 from tests.faults.expiry.events import EVENTS, Event, commit_arrives
 from tests.faults.expiry.tale import Answer, Calls, Expire, Tale
+from tests.kit.explorer import play_all
 
 ANSWERS: Sequence[Answer] = ("at once", "lost", "late")
 
@@ -41,24 +41,6 @@ class Play:
         return f"{events}{' tight' if self.tight else ''} commit answered {self.answer}{killed}{between}"
 
 
-@dataclass
-class Tally:
-    """How many plays there were, how many of them had an event in a window, how they ended, and what was wrong."""
-
-    plays: int = 0
-    windows: int = 0
-    ends: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-
-    def add(self, play: Play, expire: Expire = expire_snapshots) -> None:
-        """Play with an engine and count."""
-        tale, found = perform(play, expire)
-        self.plays += 1
-        self.windows += bool(tale.windows())
-        self.ends[getattr(tale.ended, "code", "") or getattr(tale.ended, "status", "none")] += 1
-        self.wrong += [f"{play}: {one}" for one in found]
-
-
 def perform(play: Play, expire: Expire = expire_snapshots) -> tuple[Tale, list[str]]:
     """Play with an engine; return the state at the end and what is wrong."""
     tale = Tale(tight=play.tight, answer=play.answer, expire=expire)
@@ -73,6 +55,13 @@ def perform(play: Play, expire: Expire = expire_snapshots) -> tuple[Tale, list[s
         except AssertionError as error:
             return tale, [*found, str(error)]
     return tale, found or tale.wrong(ended)
+
+
+def told(play: Play, expire: Expire = expire_snapshots) -> tuple[str, list[str]]:
+    """Play with an engine; return how it ended, with a note if an event was in a window, and what is wrong."""
+    tale, found = perform(play, expire)
+    ended = getattr(tale.ended, "code", "") or getattr(tale.ended, "status", "none")
+    return f"{ended} with an event in a window" if tale.windows() else ended, found
 
 
 def _acts(tale: Tale, events: Sequence[tuple[int, Event]]) -> Mapping[int, "Acts"]:
@@ -138,20 +127,8 @@ def pairs(number: int, seed: int = 1) -> Iterator[Play]:
 
 def main(step: int, number: int) -> int:
     """Play and print the result."""
-    wrong = 0
-    for name, plays in (
-        ("single", singles(step=step)),
-        ("unanswered", unanswered(step=step)),
-        ("pairs", pairs(number)),
-    ):
-        tally = Tally()
-        for play in plays:
-            tally.add(play)
-        ends = ", ".join(f"{count} {end}" for end, count in tally.ends.most_common())
-        print(f"{name}: {tally.plays} plays, {tally.windows} with an event in a window; {ends}")  # noqa: T201
-        print(*tally.wrong[:50], f"{len(tally.wrong)} wrong", sep="\n", flush=True)  # noqa: T201
-        wrong += len(tally.wrong)
-    return bool(wrong)
+    plays = {"single": singles(step=step), "unanswered": unanswered(step=step), "pairs": pairs(number)}
+    return 1 if sum(len(play_all(name, some, told).wrong) for name, some in plays.items()) else 0
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from tests.faults.crashes.kills import POLL_SECONDS
 from tests.faults.crashes.switch import StoreServer
 from tests.faults.expiry.events import EVENTS, Event
-from tests.faults.expiry.matrix import ANSWERS, Play, Tally, calls_of
+from tests.faults.expiry.matrix import ANSWERS, Play, calls_of, told
 from tests.faults.expiry.tale import Expire
+from tests.kit.explorer import play_all
 from tests.spark_sessions import spark_session
 from tests.unit.operations.expiry.spark.executors_here import expire_with_executors_here
 
@@ -61,14 +62,8 @@ def selected(expire: Expire, rounds: int, events: Sequence[Event] = EVENTS) -> I
 
 def main(engine: str, rounds: int) -> int:
     """Play and print the result."""
-    tally = Tally()
     with on_spark() if engine == "spark" else here() as expire:
-        for play in selected(expire, rounds):
-            tally.add(play, expire)
-    ends = ", ".join(f"{count} {end}" for end, count in tally.ends.most_common())
-    print(f"{engine}: {tally.plays} plays, {tally.windows} with an event in a window; {ends}")  # noqa: T201
-    print(*tally.wrong[:50], f"{len(tally.wrong)} wrong", sep="\n", flush=True)  # noqa: T201
-    return bool(tally.wrong)
+        return 1 if play_all(engine, selected(expire, rounds), lambda play: told(play, expire)).wrong else 0
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from delegation.removal.expiry.reduction import NeededFiles
 from delegation.removal.expiry.run import ExpiryRun
 from tests.effort import THOROUGH
 from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back, clone, detach_policy, tag_old
-from tests.faults.expiry.matrix import Play, Tally, calls_of, pairs, perform, singles, unanswered
+from tests.faults.expiry.matrix import Play, calls_of, pairs, perform, singles, told, unanswered
 from tests.faults.expiry.spark_matrix import selected
+from tests.kit.explorer import play_all
 from tests.unit.operations.expiry.spark.executors_here import expire_with_executors_here
 
 _STEP = 23 if THOROUGH else 79
@@ -21,10 +22,8 @@ _ROUNDS = 12 if THOROUGH else 3
 
 
 def wrong_of(plays: Sequence[Play]) -> list[str]:
-    tally = Tally()
-    for play in plays:
-        tally.add(play)
-    assert tally.plays == len(plays) > 0
+    tally = play_all("expiry", plays, told, [].append)
+    assert tally.ends.total() == len(plays) > 0
     return tally.wrong
 
 
@@ -42,10 +41,9 @@ def test_pairs_of_events_delete_nothing_that_anyone_reads() -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=[event.__name__ for event in EVENTS])
 def test_nor_is_it_deleted_by_executors(event: Event) -> None:
-    tally = Tally()
-    for play in selected(expire_with_executors_here, _ROUNDS, [event]):
-        tally.add(play, expire_with_executors_here)
-    assert (tally.plays, tally.wrong) == (_ROUNDS, [])
+    expire = expire_with_executors_here
+    tally = play_all("executors", selected(expire, _ROUNDS, [event]), lambda play: told(play, expire), [].append)
+    assert (tally.ends.total(), tally.wrong) == (_ROUNDS, [])
 
 
 def _takes_nothing_out(_run: ExpiryRun, _needed: object) -> None:

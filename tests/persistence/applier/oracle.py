@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.local.aws.dynamodb import fetch, java
-from tests.faults.shared.running import Running
 from tests.kit.printing import print_now
+from tests.kit.running import Running
 
 Json = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Totals that are printed as a long run goes."""
 
-from tests.faults.shared.running import Running
+from tests.kit.running import Running
 
 
 def test_the_newest_totals_are_printed_at_intervals_and_at_the_end() -> None:

@@ -12,19 +12,19 @@ import argparse
 import contextlib
 import logging
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.contract.polaris.world import real, stand_in
+from tests.kit.explorer import play_all
+from tests.kit.printing import print_now
 from tests.unit.gateway.drop.deployment import Deployment
-from tests.unit.gateway.drop.matrix.cells import cases, violations
+from tests.unit.gateway.drop.matrix.cells import Case, cases, violations
 from tests.unit.gateway.drop.matrix.served import served
 from tests.unit.gateway.drop.world import DropWorld
 
 _MEMORY, _HTTP, _POLARIS = ON = ("memory", "http", "polaris")
 _NEEDED: Final = "--on polaris needs a server: set POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE"
-_EVERY: Final = 100
 
 
 @contextlib.contextmanager
@@ -41,19 +41,13 @@ def worlds(on: str) -> Iterator[Callable[[], Deployment]]:
 
 
 def play(on: str, part: int, parts: int) -> int:
-    """Play the cells on a catalog; print each that is wrong, and the totals. Return how many are wrong."""
-    done, wrong = Counter[str](), 0
+    """Play the cells on a catalog; return how many are wrong."""
     with worlds(on) as world:
-        for case in cases(part, parts, world=world):
-            found = violations(case, world)
-            done[f"{case.permitted}, {case.recreated}"] += 1
-            if found:
-                wrong += 1
-                print(case, *found, sep="\n    ", flush=True)  # noqa: T201
-            if on != _MEMORY and sum(done.values()) % _EVERY == 0:
-                print(f"{on}: {sum(done.values())} cells so far, {wrong} wrong", flush=True)  # noqa: T201
-    print(f"{on}: {sum(done.values())} cells, {wrong} wrong: {dict(done)}", flush=True)  # noqa: T201
-    return wrong
+
+        def cell(case: Case) -> tuple[str, list[str]]:
+            return f"{case.permitted}, {case.recreated}", violations(case, world)
+
+        return len(play_all(on, cases(part, parts, world=world), cell).wrong)
 
 
 def main() -> int:
@@ -68,7 +62,7 @@ def main() -> int:
     part, _, parts = given.part.partition("/")
     chosen = [given.on] if given.on else [_MEMORY, *([_POLARIS] if real() is not None else [])]
     if chosen == [_MEMORY] and not given.on:
-        print("no real Polaris: POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE are not set", flush=True)  # noqa: T201
+        print_now("no real Polaris: POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE are not set")
     return 1 if sum([play(on, int(part), int(parts)) for on in chosen]) else 0
 
 

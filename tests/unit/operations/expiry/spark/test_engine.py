@@ -132,6 +132,6 @@ def test_nothing_that_anyone_can_read_is_deleted(executors: Executors, event: Ev
 
 def test_killed_at_a_call_of_driver_or_executor_the_next_attempt_finishes_the_same_plan(executors: Executors) -> None:
     """Every thirtieth call; `python -m tests.faults.crashes.expiry_matrix` kills each."""
-    played, wrong = executors.play(step=30)
-    assert wrong == []
-    assert played >= 4
+    tally = executors.play(step=30)
+    assert tally.wrong == []
+    assert tally.ends.total() >= 4

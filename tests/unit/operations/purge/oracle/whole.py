@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from delegation.removal.purge.run import purge_table
 from polaris_common.errors import DelegationError
-from tests.faults.shared.running import Running
 from tests.kit.printing import print_now
+from tests.kit.running import Running
 from tests.unit.operations.purge.oracle.oracle import Purge, check_exact, tables
 
 PurgeOne = Callable[[Purge], object]
