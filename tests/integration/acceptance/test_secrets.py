@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.integration.acceptance.secret_search import SecretSearch, Trace
-from tests.integration.acceptance.traces import traces
+from tests.integration.acceptance.traces import files, traces
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -22,15 +22,20 @@ def purged(world, killed_job):
     return answer.json()["delegation_task_id"], killed_job.outcome["task_id"]
 
 
-def test_no_store_log_history_or_argument_contains_a_secret(world, purged):
+@pytest.fixture(scope="module")
+def found(world, purged):
+    """All traces, read once."""
+    return list(traces(world))
+
+
+def test_no_store_log_history_or_argument_contains_a_secret(world, found):
     secrets = world.secrets()
     assert len(secrets) > 10
-    assert SecretSearch(secrets).hits(traces(world)) == []
+    assert SecretSearch(secrets).hits(found) == []
 
 
-def test_the_search_covers_every_kind_of_trace(world, purged):
+def test_the_search_covers_every_kind_of_trace(purged, found):
     """The ids of the two tasks are in all of these traces, so a secret would be found in them too."""
-    found = list(traces(world))
     kinds = {hit.partition(": ")[0] for hit in SecretSearch(purged).hits(found)}
     count = Counter(place.partition(" ")[0] for place in kinds)
     assert {"table", "object", "execution", "history", "job", "file", "command"} <= count.keys()
@@ -45,7 +50,7 @@ def test_a_secret_in_one_of_the_logs_would_be_found(world, purged):
     log = world.process.state_dir / "logs" / "planted.log"
     log.write_text(f"loaded the table with {secret}\n")
     try:
-        hits = SecretSearch([secret]).hits(traces(world))
+        hits = SecretSearch([secret]).hits(files(world.process.state_dir))
     finally:
         log.unlink()
     assert hits == [f"file logs/planted.log: a known secret at byte {len('loaded the table with ')}"]

@@ -115,9 +115,21 @@ def test_a_folder_in_use_is_refused_and_not_changed(running):
     assert json.loads(running.path.read_text())["edge_url"]
 
 
-@pytest.fixture(scope="module")
-def second(tmp_path_factory):
-    process = StackProcess(tmp_path_factory.mktemp("second") / "state", "--json")
+def given(stack):
+    """Options and variables with which a stack uses Polaris, S3 and DynamoDB of another one, and starts sooner."""
+    client_id, _, secret = stack["polaris_credential"].partition(":")
+    options = (
+        *("--polaris-url", stack["polaris_url"], "--polaris-client-id", client_id),
+        *("--warehouse", stack["warehouse"]),
+        *("--s3-endpoint", stack["s3_endpoint"], "--dynamodb-endpoint", stack["dynamodb_endpoint"]),
+    )
+    return options, {"DELEGATION_POLARIS_CLIENT_SECRET": secret}
+
+
+@pytest.fixture(scope="module", params=["given parts", pytest.param("parts of its own", marks=pytest.mark.long)])
+def second(request, running, tmp_path_factory):
+    options, env = given(running.ready()) if request.param == "given parts" else ((), {})
+    process = StackProcess(tmp_path_factory.mktemp("second") / "state", "--json", *options, env=env)
     try:
         process.ready()
         yield process
@@ -126,6 +138,7 @@ def second(tmp_path_factory):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("second", ["parts of its own"], indirect=True)
 def test_a_second_stack_runs_in_parallel(stack, edge, second):
     other = second.ready()
     addresses = {other[name] for name in other if name.endswith(("_url", "_endpoint"))} - {None}
@@ -144,15 +157,8 @@ def test_the_processes_of_a_killed_stack_end_and_its_folder_can_be_used_again(st
     assert all_ended(watched, within_seconds=30)
     assert edge.get("/v1/config", headers={"Authorization": f"Bearer {token(stack)}"}).status_code == 200
 
-    client_id, _, secret = stack["polaris_credential"].partition(":")
-    again = StackProcess(
-        second.state_dir,
-        *("--polaris-url", stack["polaris_url"], "--polaris-client-id", client_id),
-        *("--warehouse", stack["warehouse"]),
-        *("--s3-endpoint", stack["s3_endpoint"], "--dynamodb-endpoint", stack["dynamodb_endpoint"]),
-        env={"DELEGATION_POLARIS_CLIENT_SECRET": secret},
-        in_background=True,
-    )
+    options, env = given(stack)
+    again = StackProcess(second.state_dir, *options, env=env, in_background=True)
     try:
         assert_uses(again.ready(), stack)
         watched = watch(descendants(again.pid))
@@ -172,12 +178,13 @@ def assert_uses(other, stack):
     assert answer.status_code in {400, 404}
 
 
-def test_a_port_in_use_is_reported_and_every_process_ends(tmp_path):
+def test_a_port_in_use_is_reported_and_every_process_ends(stack, tmp_path):
+    options, env = given(stack)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         bound.listen()
         port = bound.getsockname()[1]
-        process = StackProcess(tmp_path / "state", "--port", str(port))
+        process = StackProcess(tmp_path / "state", "--port", str(port), *options, env=env)
         assert process.wait() == 1
     assert f"port {port} cannot be used" in process.output
     assert not process.path.exists()

@@ -67,8 +67,15 @@ def count(world: RunningStack, name: tuple[str, ...]) -> int:
     return with_every_file(world, name).scan().to_arrow().num_rows
 
 
-@pytest.mark.parametrize("waits", [True, False])
-@pytest.mark.parametrize("namespace", [NAMESPACE, "elsewhere"])
+@pytest.mark.parametrize(
+    ("namespace", "waits"),
+    [
+        (NAMESPACE, True),
+        ("elsewhere", False),
+        pytest.param(NAMESPACE, False, marks=pytest.mark.long),
+        pytest.param("elsewhere", True, marks=pytest.mark.long),
+    ],
+)
 def test_files_that_were_taken_just_before_the_purge_are_kept(world: RunningStack, namespace: str, waits: bool) -> None:
     lender, borrower = created(world, "lender"), created(world, "borrower", namespace)
     purge(world, created(world, "before").name()[-1])
@@ -77,7 +84,7 @@ def test_files_that_were_taken_just_before_the_purge_are_kept(world: RunningStac
     assert count(world, borrower.name()) == 2 * ROWS
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("waits", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_files_of_a_table_that_replaced_another_just_before_the_purge_are_kept(
     world: RunningStack, waits: bool
 ) -> None:
