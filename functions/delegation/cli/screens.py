@@ -7,7 +7,7 @@ longer than the terminal has a line of its own, which the terminal wraps.
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -20,6 +20,7 @@ from delegation.wire.tasks import Asker, TaskRecord
 
 GAP: Final = 2
 Cell = str | Text
+Value = TypeVar("Value", int, float)
 
 
 def text_of(cell: Cell) -> Text:
@@ -181,6 +182,14 @@ def size_text(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError
+
+
+def between_text(least: Value, most: Value | None, text: Callable[[Value], str]) -> str:
+    """Return what is at least and at most as one number or two; `most` is None if that is not known."""
+    if most is None:
+        return f"{text(least)} or more"
+    shown = text(least), text(most)
+    return shown[1] if shown[0] == shown[1] else "–".join(shown)
 
 
 def duration_text(seconds: float) -> str:

@@ -6,6 +6,7 @@ import inspect
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from copy import copy
 from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, overload
@@ -28,6 +29,7 @@ from delegation.client.conversations import (
     log_repeat,
     token_unavailable,
 )
+from delegation.client.errors import TokenUnavailable
 from delegation.client.operations import Operations
 from delegation.client.settings import ClientSettings, asyncio_client, blocking_client
 from delegation.polaris.answers import PolarisError
@@ -146,7 +148,38 @@ def new_key() -> str:
     return str(uuid.uuid4())
 
 
-class DelegationClient(Methods):
+class _ServiceClient(Methods):
+    """What both clients have in common."""
+
+    operations: Operations
+    _token: TokenSource
+    _owned: tuple[Any, ...]
+
+    def without_repeats(self) -> Self:
+        """Return a client over the same connections that sends each request once, and leaves repeats to its caller."""
+        once = copy(self)
+        vars(once).update(operations=self.operations.with_pauses(NoRepeats()), _owned=())
+        return once
+
+    def _bearer(self, refused: str | None) -> str | TokenUnavailable:
+        try:
+            return self._token.token() if refused is None else self._token.replace(refused)
+        except PolarisError as error:
+            return token_unavailable(error)
+
+    def _arguments(self, step: Send, own: httpx.Timeout) -> dict[str, Any]:
+        """Return what a client of httpx is to send, within its `own` time limits."""
+        request = step.request
+        return {
+            "method": request.method,
+            "url": f"{self.operations.base_url}/{request.path}",
+            "headers": request.headers_with(step.token),
+            "content": request.content,
+            "timeout": limited(own, step.longest_seconds),
+        }
+
+
+class DelegationClient(_ServiceClient):
     """Calls the Delegation Service at `base_url`, which ends with `/delegation-service/api`; thread-safe.
 
     `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, they otherwise send a
@@ -188,12 +221,6 @@ class DelegationClient(Methods):
         token = tokens_of(settings, issuer)
         return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
 
-    def without_repeats(self) -> "DelegationClient":
-        """Return a client over the same connections that sends each request once, and leaves repeats to its caller."""
-        once = DelegationClient(self.operations.base_url, self._token, http=self._http, sleep=self._sleep)
-        once.operations = self.operations.with_pauses(NoRepeats())
-        return once
-
     def close(self) -> None:
         """Close the connections that `connect` opened; may be called again."""
         for client in self._owned:
@@ -233,20 +260,10 @@ class DelegationClient(Methods):
     def _perform(self, step: Step) -> Any:
         match step:
             case Bearer(refused):
+                return self._bearer(refused)
+            case Send():
                 try:
-                    return self._token.token() if refused is None else self._token.replace(refused)
-                except PolarisError as error:
-                    return token_unavailable(error)
-            case Send(request, token, longest):
-                url, headers = f"{self.operations.base_url}/{request.path}", request.headers_with(token)
-                try:
-                    return self._http.request(
-                        request.method,
-                        url,
-                        headers=headers,
-                        content=request.content,
-                        timeout=limited(self._http.timeout, longest),
-                    )
+                    return self._http.request(**self._arguments(step, self._http.timeout))
                 except httpx.RequestError as error:
                     return error
             case Pause(seconds):
@@ -275,7 +292,7 @@ def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSour
     )
 
 
-class AsyncDelegationClient(Methods):
+class AsyncDelegationClient(_ServiceClient):
     """Calls the Delegation Service as DelegationClient does; its methods are coroutines and asynchronous iterators. A
     blocking, thread-safe source provides tokens, in a thread. `on_repeat` and `on_progress` may be functions or
     coroutine functions. A cancelled coroutine may have sent its request: repeat it with its key, or look for the
@@ -310,11 +327,6 @@ class AsyncDelegationClient(Methods):
         service = asyncio_client(settings.service_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)
         return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
-
-    def without_repeats(self) -> "AsyncDelegationClient":
-        once = AsyncDelegationClient(self.operations.base_url, self._token, http=self._http, sleep=self._sleep)
-        once.operations = self.operations.with_pauses(NoRepeats())
-        return once
 
     async def aclose(self) -> None:
         """Close the connections that `connect` opened; may be called again."""
@@ -358,20 +370,10 @@ class AsyncDelegationClient(Methods):
     async def _perform(self, step: Step) -> Any:
         match step:
             case Bearer(refused):
+                return await asyncio.to_thread(self._bearer, refused)
+            case Send():
                 try:
-                    return await asyncio.to_thread(self._bearer, refused)
-                except PolarisError as error:
-                    return token_unavailable(error)
-            case Send(request, token, longest):
-                url, headers = f"{self.operations.base_url}/{request.path}", request.headers_with(token)
-                try:
-                    return await self._http.request(
-                        request.method,
-                        url,
-                        headers=headers,
-                        content=request.content,
-                        timeout=limited(self._http.timeout, longest),
-                    )
+                    return await self._http.request(**self._arguments(step, self._http.timeout))
                 except httpx.RequestError as error:
                     return error
             case Pause(seconds):
@@ -381,6 +383,3 @@ class AsyncDelegationClient(Methods):
                 if inspect.isawaitable(returned):
                     await returned
         return None
-
-    def _bearer(self, refused: str | None) -> str:
-        return self._token.token() if refused is None else self._token.replace(refused)

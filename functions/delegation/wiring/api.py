@@ -72,10 +72,10 @@ def tombstones(tasks: TaskService) -> "Tombstones | None":
     """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
     if TombstoneEnvironment.read().tombstones_table is None:
         return None
-    from delegation.wiring.drops import tombstones as deployed  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.wiring.drops import required_tombstones  # noqa: PLC0415 - a cold start needs none of it
     from delegation.wiring.operations import synchronous_polaris  # noqa: PLC0415
 
-    return deployed(tasks, synchronous_polaris())
+    return required_tombstones(tasks, synchronous_polaris())
 
 
 def _pauses(store: DynamoDbTaskStore) -> "PauseControl":

@@ -22,20 +22,13 @@ from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
 from delegation.wiring.operations import polaris, synchronous_polaris
-from delegation.wiring.settings import DropEnvironment, RequiredTombstoneEnvironment, TombstoneEnvironment
+from delegation.wiring.settings import DropEnvironment, RequiredTombstoneEnvironment
 from delegation.wiring.tasks import dispatch_queue, task_service
 from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.owners import OwnersTombstones
     from delegation.gateway.routing import CatalogPaths
-
-
-def tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones | None:
-    """Return the tables that were dropped through the gateway, None in a deployment without a gateway."""
-    if TombstoneEnvironment.read().tombstones_table is None:
-        return None
-    return required_tombstones(tasks, tables)
 
 
 def required_tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones:
@@ -79,10 +72,8 @@ def callers_files(table: LoadedTable) -> S3ObjectStore:
 
 
 def drop_behaviors(tasks: TaskService, purges: PurgeBehavior, tables: PolarisClient) -> list[TaskBehavior]:
-    """Return the behaviors of drops, none in a deployment without a gateway."""
-    found = tombstones(tasks, tables)
-    if found is None:
-        return []
+    """Return the behaviors of drops; raises pydantic's ValidationError without a table of tombstones."""
+    found = required_tombstones(tasks, tables)
     upkeep = tombstone_upkeep(lambda: drop_steps(found))
     return [DropBehavior(purges, found), FunctionBehavior(tasks, upkeep)]
 

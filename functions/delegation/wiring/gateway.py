@@ -89,10 +89,6 @@ def verifier(settings: CatalogTokenSettings) -> TokenVerifier | None:
     return TokenVerifier((issuer,), clock=utc_now, leeway=timedelta(seconds=settings.leeway_seconds))
 
 
-def callers(tokens: TokenVerifier | None) -> TokenCallers:
-    return TokenCallers(tokens)
-
-
 def catalog_paths(environment: GatewayEnvironment) -> CatalogPaths:
     """Return how the catalog writes paths; the setting may be encoded, as `/v1/config` advertises it."""
     return CatalogPaths(unquote(environment.namespace_separator))
@@ -150,7 +146,7 @@ def gateway() -> EventHandler:
     drops = environment.purge_requests == "drop" and TombstoneEnvironment.read().tombstones_table is not None
     served = Gateway(
         forwarder,
-        callers(tokens),
+        TokenCallers(tokens),
         keys=keys,
         drops=make if drops else None,
         tombstones=cache(partial(_owners, forwarder, environment)) if drops else None,

@@ -1,6 +1,6 @@
 """What makes the behaviors of purges, drops, expiries, removals and upkeep; loading one is left to its first task."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
@@ -12,13 +12,13 @@ from delegation.identifiers import TableIdentifier
 from delegation.metrics import PURGES_HELD, MetricLines
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.model import GenericTable, LoadedTable
+from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP
 from delegation.references.passes.sweep import MOST_AT_ONCE
-from delegation.references.visits import GenericTables, TableVisited
+from delegation.references.visits import TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.expiry.names import BY_POLICY
@@ -74,18 +74,9 @@ def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeou
         references=reference_store() if limits.base.references == "index" else None,
         reference_settings=ReferenceSettings.from_properties(settings.properties),
         loads_at_once=MOST_AT_ONCE,
-        generic_tables=generic_tables_of(tables),
+        generic_tables=tables.generic_tables,
         held=count_held,
     )
-
-
-def generic_tables_of(catalog: PolarisClient) -> GenericTables:
-    """Return a function that lists the tables of other formats of a namespace."""
-
-    def listed(name: str, namespace: tuple[str, ...], before: Callable[[], None]) -> Iterable[GenericTable]:
-        return catalog.generic_tables(name, namespace, before)
-
-    return listed
 
 
 def count_held(task: Task, error: DelegationError) -> None:
@@ -113,11 +104,6 @@ def reference_store() -> DynamoDbReferenceStore:
     return DynamoDbReferenceStore(calls, ReferenceEnvironment.read().references_table)
 
 
-def synchronous_purge(tasks: TaskService, tables: PolarisClient) -> PurgeBehavior:
-    """Return the behavior with short S3 time-outs, so that the caller gets an answer in time."""
-    return purge_behavior(tasks, tables, SYNCHRONOUS_TIMEOUTS)
-
-
 @lru_cache(maxsize=1)
 def shared_access(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
     """Return the behavior of a process and its client: a drop, an expiry and an index use the purge's own."""
@@ -130,8 +116,8 @@ def purges(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 
 def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the same for a process whose caller waits."""
-    return [synchronous_purge(deployed.tasks, synchronous_polaris())]
+    """Return the same with short time-outs, so that a caller who waits gets an answer in time."""
+    return [purge_behavior(deployed.tasks, synchronous_polaris(), SYNCHRONOUS_TIMEOUTS)]
 
 
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.metrics import POLICIES_INVALID, UPKEEP_WAIT_SECONDS, MetricLines
@@ -148,30 +148,7 @@ def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> _AllPo
     realm, healths = PolarisSettings.read().realm or _REALM, health_store()
     policies, limits = deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)
     pace = Pace(loads, now=time.monotonic, sleep=time.sleep).wait
-    expiry = UpkeepPass(
-        realm,
-        healths,
-        tables,
-        policies,
-        UpkeepTasks(deployed.tasks),
-        limits,
-        settings,
-        utc_now,
-        pace=pace,
-        checkpoint=run.checkpoint,
-        waited=count_wait,
-    )
-    sweeps = OrphanSweeps(
-        realm,
-        healths,
-        tables,
-        policies,
-        deployed.tasks,
-        limits,
-        settings,
-        utc_now,
-        pace=pace,
-        checkpoint=run.checkpoint,
-        waited=count_wait,
-    )
-    return _AllPolicies(expiry, sweeps)
+    shared: dict[str, Any] = {"pace": pace, "checkpoint": run.checkpoint, "waited": count_wait}
+    places = (realm, healths, tables, policies)
+    expiry = UpkeepPass(*places, UpkeepTasks(deployed.tasks), limits, settings, utc_now, **shared)
+    return _AllPolicies(expiry, OrphanSweeps(*places, deployed.tasks, limits, settings, utc_now, **shared))

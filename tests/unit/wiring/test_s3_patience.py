@@ -97,5 +97,6 @@ def test_requests_run_with_the_time_outs_of_a_waiting_caller(monkeypatch: pytest
     monkeypatch.setenv("DELEGATION_PLAN_BUCKET", "plans")
     monkeypatch.setenv("DELEGATION_REFERENCES_TABLE", "references")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    behavior = wiring.synchronous_purge(None, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(wiring, "synchronous_polaris", lambda: SimpleNamespace(generic_tables=None))
+    [behavior] = wiring.synchronous_behaviors(SimpleNamespace(tasks=None))  # type: ignore[arg-type]
     assert behavior.plans._client.meta.config.read_timeout == SYNCHRONOUS_TIMEOUTS.config().read_timeout

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import RenderableType
 
 from delegation.cli.catalog.health import GIB, StoragePrices
-from delegation.cli.screens import Rows, Whole, plain, size_text
+from delegation.cli.screens import Rows, Whole, between_text, plain, size_text
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE
 from delegation.references.model import TableEntry
@@ -336,13 +336,8 @@ def _minute(moment: datetime | None) -> str:
     return "" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _between(extent: Extent, text: Any) -> str:
-    if extent.least is None:
-        return "–"
-    if extent.most is None:
-        return f"{text(extent.least)} or more"
-    least, most = str(text(extent.least)), str(text(extent.most))
-    return most if least == most else f"{least}–{most}"
+def _between(extent: Extent, text: Callable[[int], str]) -> str:
+    return "–" if extent.least is None else between_text(extent.least, extent.most, text)
 
 
 def _cell(value: object) -> object:

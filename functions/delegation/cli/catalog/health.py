@@ -14,7 +14,7 @@ from delegation.cli.catalog.references import kept_now, summary_of
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.cli.errors import CommandError
-from delegation.cli.screens import LabelledLines, Rows, plain, size_text
+from delegation.cli.screens import LabelledLines, Rows, between_text, plain, size_text
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import SetAside
 from delegation.references.lost import LostRefs
@@ -30,6 +30,17 @@ GIB: Final = 1024**3
 """S3 bills GB-months of 2³⁰ bytes (Amazon S3 pricing)."""
 _LEAST_OF_A_TABLE: Final = 3
 """Parts of a table's name: catalog, namespace, table."""
+
+
+_MEASURED: Final = {
+    "metadata_location": "metadata_location",
+    "snapshots": "snapshots",
+    "refs": "refs",
+    "expirable_snapshots": "expirable",
+    **{name: name for name in ("files", "bytes", "small_files", "small_bytes", "oversized_files", "oversized_bytes")},
+    **{name: name for name in ("delete_files", "deletion_vectors", "manifests", "manifest_bytes", "metadata_bytes")},
+}
+"""Members of the document, in its order, and the attributes of a health."""
 
 
 class StoragePrices(Prices):
@@ -67,21 +78,7 @@ class HealthRow:
             "namespace": list(health.identifier.namespace),
             "name": health.identifier.name,
             "as_of": isoformat(health.as_of),
-            "metadata_location": health.metadata_location,
-            "snapshots": health.snapshots,
-            "refs": health.refs,
-            "expirable_snapshots": health.expirable,
-            "files": health.files,
-            "bytes": health.bytes,
-            "small_files": health.small_files,
-            "small_bytes": health.small_bytes,
-            "oversized_files": health.oversized_files,
-            "oversized_bytes": health.oversized_bytes,
-            "delete_files": health.delete_files,
-            "deletion_vectors": health.deletion_vectors,
-            "manifests": health.manifests,
-            "manifest_bytes": health.manifest_bytes,
-            "metadata_bytes": health.metadata_bytes,
+            **{name: getattr(health, attribute) for name, attribute in _MEASURED.items()},
             "freed_bytes": {"at_least": health.freed.lower, "at_most": health.freed.upper},
             "cost_month": round(self.cost, 4),
             "saved_month": {
@@ -355,7 +352,4 @@ def _with_size(files: int | None, size: int | None) -> str:
 def _between(row: HealthRow) -> str:
     if row.health.expirable is None:
         return "–"
-    if row.saves_most is None:
-        return f"{row.saves_least:,.2f} or more"
-    least, most = f"{row.saves_least:,.2f}", f"{row.saves_most:,.2f}"
-    return most if least == most else f"{least}–{most}"
+    return between_text(row.saves_least, row.saves_most, "{:,.2f}".format)

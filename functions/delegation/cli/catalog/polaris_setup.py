@@ -98,32 +98,20 @@ def steps_to(polaris: PolarisManagement, wanted: WantedAccess, *, new_secret: bo
     kind = SetupKind
     exists = polaris.client_id_of(principal) is not None
     granted = polaris.grants_of(catalog, own)
+    new = partial(polaris.create_principal, principal)
+    again = partial(polaris.reset_secret, principal)
+    made = partial(polaris.create_principal_role, role)
+    given = partial(polaris.assign_principal_role, principal, role)
     steps = [
-        (
-            not exists,
-            SetupStep(
-                kind.PRINCIPAL, f"create the principal {principal}", partial(polaris.create_principal, principal)
-            ),
-        ),
-        (
-            exists and new_secret,
-            SetupStep(
-                kind.SECRET, f"give the principal {principal} a new secret", partial(polaris.reset_secret, principal)
-            ),
-        ),
+        (not exists, SetupStep(kind.PRINCIPAL, f"create the principal {principal}", new)),
+        (exists and new_secret, SetupStep(kind.SECRET, f"give the principal {principal} a new secret", again)),
         (
             not polaris.has_principal_role(role),
-            SetupStep(
-                kind.PRINCIPAL_ROLE, f"create the principal role {role}", partial(polaris.create_principal_role, role)
-            ),
+            SetupStep(kind.PRINCIPAL_ROLE, f"create the principal role {role}", made),
         ),
         (
             role not in polaris.principal_roles_of(principal),
-            SetupStep(
-                kind.ASSIGN,
-                f"give the principal {principal} the role {role}",
-                partial(polaris.assign_principal_role, principal, role),
-            ),
+            SetupStep(kind.ASSIGN, f"give the principal {principal} the role {role}", given),
         ),
         (not polaris.has_catalog_role(catalog, own), _role_step(kind.CATALOG_ROLE, polaris, catalog, own)),
         (own not in polaris.catalog_roles_of(role, catalog), _use_step(kind.USE, polaris, role, catalog, own)),

@@ -201,16 +201,6 @@ def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:
 _WORKER: Final = re.compile(r"worker:(?P<host>.+):(?P<pid>\d+):\d+")
 
 
-def holder_may_live(task: Task) -> CommandError:
-    end = f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC"
-    job = f", with job run {task.job_run_id}" if task.job_run_id else ""
-    return CommandError(
-        f"{task.lease.owner}{job} holds task {task.task_id} until {end}, and may be alive; nothing was changed",
-        "Wait for that time, or end the process and its job run, and repeat with --force.",
-        code="HOLDER_MAY_LIVE",
-    )
-
-
 def process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -243,7 +233,13 @@ class LeaseRelease:
         if not task.is_held:
             raise task_stays(task_id, f"is {task.status} and has no holder", "There is no lease to release.")
         if not force and not self._is_dead(task):
-            raise holder_may_live(task)
+            job = f", with job run {task.job_run_id}" if task.job_run_id else ""
+            raise CommandError(
+                f"{task.lease.owner}{job} holds task {task.task_id} until "
+                f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC, and may be alive; nothing was changed",
+                "Wait for that time, or end the process and its job run, and repeat with --force.",
+                code="HOLDER_MAY_LIVE",
+            )
         reason = f"the lease of {task.lease.owner} was released by {by}" + (" (--force)" if force else "")
         after = service.holding(task).operators.release(task_id, task.attempt_count, reason)
         return TaskRecord.of(after.public())
