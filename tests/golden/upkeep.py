@@ -15,7 +15,7 @@ from delegation.removal.orphans.names import TASK_TYPES as ORPHAN_KINDS
 from delegation.removal.orphans.requests import approve
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Caller
-from delegation.upkeep.execution.needs import UpkeepTasks
+from delegation.upkeep.execution.kinds import submitted
 from delegation.wire.requests import TableState
 from delegation.wire.tables import PlanApproval
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
@@ -40,7 +40,7 @@ def by_policy(world: World, name: str) -> None:
     )
     identifier = TableIdentifier("cat", ("ns",), name)
     wanted = TableExpiry(realm=REALM, identifier=identifier, table=state, properties=_OLDER_THAN, policy=POLICY)
-    UpkeepTasks(world.tasks).submit(wanted)
+    submitted(world.tasks, wanted, resumes=False)
 
 
 def expiry_by_policy(world: World) -> list[SubmissionAnswer]:

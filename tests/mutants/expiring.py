@@ -21,7 +21,7 @@ SHARED_REQUESTS: Final = "tests/contract/upkeep/test_requests.py"
 ORDERS: Final = "tests/unit/operations/expiry/test_orders.py"
 OUTCOMES: Final = "tests/unit/operations/expiry/attacks/test_commit_outcomes.py"
 NEEDS: Final = "functions/delegation/upkeep/execution/needs.py"
-SUBMITTING: Final = "functions/delegation/upkeep/execution/needs.py"
+KINDS: Final = "functions/delegation/upkeep/execution/kinds.py"
 PASSES: Final = "tests/unit/upkeep/execution/test_passes.py"
 SWEEPS: Final = "tests/unit/operations/orphans/test_orders.py"
 
@@ -196,21 +196,21 @@ EXPIRING: Final = (
     ),
     Mutant(
         "the end of a former run settles one that never began",
-        SUBMITTING,
+        KINDS,
         "if task is None or (task.is_terminal and task.last_status_change_ts < run.began):",
         "if task is None:",
         (f"{PASSES}::test_a_run_whose_task_was_not_submitted_is_not_settled_by_the_end_of_the_former_run",),
     ),
     Mutant(
         "a caller's expiry is resumed as a run of a policy",
-        SUBMITTING,
+        NEEDS,
         "if former is not None and former.policy is not None and resumes(stored, expiry):",
         "if former is not None and resumes(stored, expiry):",
         (f"{PASSES}::test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_run_of_a_policy",),
     ),
     Mutant(
         "a run whose policy was withdrawn leaves the need from before it",
-        SUBMITTING,
+        NEEDS,
         '        return replace(noted, rule="", expirable=None)\n',
         "        return noted\n",
         (f"{PASSES}::test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_anew",),

@@ -1,10 +1,10 @@
 """The behaviors that read the health of tables and execute the policies of catalogs."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.metrics import POLICIES_INVALID, UPKEEP_WAIT_SECONDS, MetricLines
@@ -19,9 +19,9 @@ from delegation.removal.purge.limits import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.kinds import UpkeepCounts, UpkeepPassReport, catalog_upkeep, run_kinds
-from delegation.upkeep.execution.needs import UpkeepTasks
-from delegation.upkeep.execution.passes import UpkeepPass
+from delegation.upkeep.execution.expiries import PolicyExpiries
+from delegation.upkeep.execution.kinds import PolicyKind, UpkeepCounts
+from delegation.upkeep.execution.passes import UpkeepPassReport, catalog_upkeep
 from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health.refresh import HealthRefresher, HealthReport, catalog_health
 from delegation.upkeep.health.store import DynamoDbHealthStore, HealthTable
@@ -127,28 +127,15 @@ def count_wait(wait: timedelta, table: TableIdentifier | None) -> None:
 
 def _upkeep(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassReport]:
     settings = UpkeepSettings.from_properties(PurgeEnvironment.read().properties)
-    return catalog_upkeep(lambda run: _made(deployed, settings, run), every=settings.interval, counted=count_policies)
+    return catalog_upkeep(lambda run: _kinds(deployed, settings, run), every=settings.interval, counted=count_policies)
 
 
-@dataclass(frozen=True, slots=True)
-class _AllPolicies:
-    """One pass for expiry and for orphan files."""
-
-    expiry: UpkeepPass
-    sweeps: OrphanSweeps
-
-    def run(self, catalog: str) -> UpkeepCounts:
-        return run_kinds((self.expiry, self.sweeps), catalog)
-
-
-def _made(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> _AllPolicies:
+def _kinds(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> Sequence[PolicyKind]:
     properties = PurgeEnvironment.read().properties
     tables = shared_access(deployed.tasks)[1]
     loads = ReferenceSettings.from_properties(properties).loads_per_second
     realm, healths = PolarisSettings.read().realm or _REALM, health_store()
     policies, limits = deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)
     pace = Pace(loads, now=time.monotonic, sleep=time.sleep).wait
-    shared: dict[str, Any] = {"pace": pace, "checkpoint": run.checkpoint, "waited": count_wait}
-    places = (realm, healths, tables, policies)
-    expiry = UpkeepPass(*places, UpkeepTasks(deployed.tasks), limits, settings, utc_now, **shared)
-    return _AllPolicies(expiry, OrphanSweeps(*places, deployed.tasks, limits, settings, utc_now, **shared))
+    shared = (realm, healths, tables, policies, deployed.tasks, limits, settings, utc_now, pace, run.checkpoint)
+    return PolicyExpiries(*shared, count_wait), OrphanSweeps(*shared, count_wait)

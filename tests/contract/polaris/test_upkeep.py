@@ -34,9 +34,8 @@ from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.asked import PolicyPermissions
-from delegation.upkeep.execution.kinds import catalog_upkeep
-from delegation.upkeep.execution.needs import UpkeepTasks
-from delegation.upkeep.execution.passes import UpkeepPass
+from delegation.upkeep.execution.expiries import PolicyExpiries
+from delegation.upkeep.execution.passes import catalog_upkeep
 from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
@@ -66,17 +65,19 @@ class Service:
         self.health = catalog_health(lambda _run: self.refresher(), every=timedelta(hours=1))
         settings = UpkeepSettings()
         self.upkeep = catalog_upkeep(
-            lambda run: UpkeepPass(
-                world.polaris.realm,
-                self.healths,
-                self.client,
-                policies,
-                UpkeepTasks(self.tasks),
-                LIMITS,
-                settings,
-                lambda: self.now,
-                checkpoint=run.checkpoint,
-            ),
+            lambda run: [
+                PolicyExpiries(
+                    world.polaris.realm,
+                    self.healths,
+                    self.client,
+                    policies,
+                    self.tasks,
+                    LIMITS,
+                    settings,
+                    lambda: self.now,
+                    checkpoint=run.checkpoint,
+                )
+            ],
             every=settings.interval,
         )
         expiry = ExpiryBehavior(

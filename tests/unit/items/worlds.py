@@ -37,7 +37,8 @@ from delegation.tasks.life.notifications import NotificationPolicy, Notification
 from delegation.tasks.stores import notifications as stored
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.upkeep.execution.kinds import KeptTables, run_kinds
+from delegation.upkeep.execution.kinds import KeptTables
+from delegation.upkeep.execution.passes import run_kinds
 from delegation.upkeep.execution.sweeps import TASK_TYPE as SWEEP_TYPE
 from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health import refresh as health_refresh
@@ -450,7 +451,12 @@ def tables_whose_policies_cannot_be_read(failing: Failing) -> Served:
     here, found = archive()
     with planted(here.policies, "applicable", lambda target, _type=None: target.table in found["b"], failing):
         here.run()
-    return found["g"], started(here)
+    expired = started(here)
+    here, found = archive()
+    here.attach({"enable": True}, "ns")
+    with planted(here.policies, "applicable", lambda target, _type=None: target.table in found["b"], failing):
+        here.sweep()
+    return found["g"], expired & {TableOrphans.of(task).identifier.name for task in here.all_tasks()}
 
 
 @world("upkeep.starts")
@@ -494,15 +500,6 @@ def a_kind_of_upkeep_whose_policies_cannot_be_read(failing: Failing) -> Served:
     ):
         run_kinds((sweeps, expiry), "lake")
     return found["g"] | found["b"], started(here)
-
-
-@world("orphans.rules")
-def tables_whose_policies_of_orphan_files_cannot_be_read(failing: Failing) -> Served:
-    here, found = archive()
-    here.attach({"enable": True}, "ns")
-    with planted(here.policies, "applicable", lambda target, _type=None: target.table in found["b"], failing):
-        here.sweep()
-    return found["g"], {TableOrphans.of(task).identifier.name for task in here.all_tasks()}
 
 
 def indexed_tables() -> tuple[RefreshedCatalog, dict[str, set[str]]]:

@@ -86,7 +86,7 @@ def longest_wait(month: PassedMonth) -> timedelta:
                 write(name)
         since = {one.identifier.name: one.since for one in world.healths.healths("lake")}
         with suppress(PolarisUnavailable):  # the pass ended early; the next one continues
-            world.run(settings=settings, own_reads=month.tables // 10)
+            world.run(settings=settings, most_asked=month.tables // 10)
         for name, _ in world.under_way():
             if name not in ends:  # a run that finds damaged metadata fails at once
                 ends[name] = world.now + (timedelta(minutes=20) if name in rates else timedelta(minutes=1))

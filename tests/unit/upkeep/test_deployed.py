@@ -4,15 +4,18 @@ import json
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delegation.polaris.answers import PoliciesNotSupported
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.references.recurring import RecurringCatalog
-from delegation.upkeep.execution.kinds import UpkeepCounts, catalog_upkeep
+from delegation.upkeep.execution.expiries import PolicyExpiries
+from delegation.upkeep.execution.kinds import KeptTables, UpkeepCounts
+from delegation.upkeep.execution.passes import catalog_upkeep
 from delegation.upkeep.policy_file import DeployedPolicies, PolicyFileInvalid, StoredPolicyFile
-from tests.unit.upkeep.execution.catalogs import WEEK, MemoryPolicies
+from tests.unit.upkeep.execution.catalogs import ALLOWED, WEEK, MemoryPolicies, UpkeepWorld
 from tests.unit.upkeep.test_policy_file import entry
 
 EXPIRY = "system.snapshot-expiry"
@@ -68,11 +71,13 @@ def test_a_policy_of_a_file_differs_from_one_of_the_catalog() -> None:
 def test_what_cannot_be_read_as_a_whole_ends_no_recurrence_and_an_invalid_file_is_counted(error: Exception) -> None:
     counted: list[UpkeepCounts] = []
 
-    class Torn:
-        def run(self, _catalog: str) -> UpkeepCounts:
+    class Torn(PolicyExpiries):
+        def look(self, _tables: KeptTables) -> Any:
             raise error
 
-    declared = catalog_upkeep(lambda _run: Torn(), every=timedelta(minutes=15), counted=counted.append)  # type: ignore[arg-type, return-value]
+    world = UpkeepWorld()
+    kind = Torn(**world.parts(), tasks=world.tasks, limits=ALLOWED)
+    declared = catalog_upkeep(lambda _run: [kind], every=timedelta(minutes=15), counted=counted.append)
     report = declared.work(RecurringCatalog(catalog="lake"), None)  # type: ignore[arg-type]
     assert str(error) in str(report.problem)
     named = [one.invalid for one in counted]

@@ -14,9 +14,9 @@ from delegation.cli.screens import Rows
 from delegation.items import each_item, reason_of
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
-from delegation.upkeep.execution.asked import AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
-from delegation.upkeep.execution.kinds import runs_of
+from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
 from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need
+from delegation.upkeep.execution.passes import runs_of
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.reading import document_of
 from delegation.upkeep.health.store import HealthStore
@@ -96,7 +96,7 @@ def simulated(
     days: int,
 ) -> Simulated:
     """Return what the service would do; a table whose need is not known from what is stored is named instead."""
-    reader = CatalogPolicies(policies, lambda: None)
+    reader = CatalogPolicies(lambda target: policies.applicable(target, EXPIRY.value))
     healths: list[TableHealth] = []
     asked: dict[str, AskedExpiryRule] = {}
     unknown: list[str] = []

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
@@ -60,17 +60,21 @@ class AskedExpiryRule:
     version: str
 
 
+A = TypeVar("A")
+
+
 @dataclass(frozen=True, slots=True)
-class TableRule:
-    """The rule of a table for display, and what is executed because of it, None if nothing."""
+class TableRule(Generic[A]):
+    """The rule of a table for display, what is executed because of it, and why nothing is; a pure value."""
 
     shown: UpkeepRule
-    asked: AskedExpiryRule | None = None
+    asked: A | None = None
+    reason: str = ""
 
 
 def rule_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
-) -> TableRule:
+) -> TableRule[AskedExpiryRule]:
     """Return a table's rule of expiry: a pure function."""
     found = resolve(table, applicable, properties, limits)[EXPIRY]
     rule = expiry_of(found, limits)
@@ -88,12 +92,11 @@ def policy_name(catalog: str, namespace: Sequence[str], name: str) -> str:
 
 
 class CatalogPolicies:
-    """The policies of one pass over a catalog; `pace` returns when the next request may go. Methods raise the catalog's
-    errors: not found does not mean that there are no policies."""
+    """The policies of expiry of one pass over a catalog; `applicable` asks for those of a target. Methods raise the
+    catalog's errors: not found does not mean that there are no policies."""
 
-    def __init__(self, source: PolicySource, pace: Callable[[], None]) -> None:
-        self._source = source
-        self._pace = pace
+    def __init__(self, applicable: Callable[[PolicyTarget], Sequence[ApplicablePolicy]]) -> None:
+        self._applicable = applicable
         self._inherited: dict[tuple[str, ...], tuple[ApplicablePolicy, ...]] = {}
         self._unread: dict[tuple[str, ...], PolarisError] = {}
 
@@ -108,9 +111,8 @@ class CatalogPolicies:
         if namespace in self._unread:
             raise self._unread[namespace]
         if namespace not in self._inherited:
-            self._pace()
             try:
-                found = self._source.applicable(PolicyTarget(table.catalog, namespace), EXPIRY.value)
+                found = self._applicable(PolicyTarget(table.catalog, namespace))
             except PolarisError as error:
                 self._unread[namespace] = error
                 raise
@@ -129,14 +131,10 @@ class CatalogPolicies:
                 one.policy.version,
                 effective(one.policy.content),
             )
-            for one in self.now(table)
+            for one in self._applicable(PolicyTarget.of(table))
             if not one.inherited
         )
         return OwnPolicies(now, tuple(own)[:_MOST_OWN])
-
-    def now(self, table: TableIdentifier) -> list[ApplicablePolicy]:
-        self._pace()
-        return self._source.applicable(PolicyTarget.of(table), EXPIRY.value)
 
 
 class ListedTables:
@@ -236,34 +234,25 @@ class AskedRemoval:
         return {**given, DRY_RUN: "true"} if self.dry_run else given
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalRule:
-    """The rule of a table for display, what is executed because of it, and why nothing is; a pure value."""
-
-    shown: UpkeepRule
-    asked: AskedRemoval | None = None
-    reason: str = ""
-
-
 def removal_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
-) -> RemovalRule:
+) -> TableRule[AskedRemoval]:
     """Return the rule of the removal of a table's orphan files: a pure function. With a location that the operator does
     not allow nothing is removed: the owner of a policy may not choose where files are deleted."""
     found = resolve(table, applicable, properties, limits)[REMOVAL]
     if not found.is_executed:
-        return RemovalRule(found, reason=found.reason or "it is off")
+        return TableRule(found, reason=found.reason or "it is off")
     try:
         locations = tuple(dict.fromkeys(map(location_of, found.values[_LOCATIONS].value or ())))
     except InvalidOption as error:
-        return RemovalRule(found, reason=f"it names an invalid location: {error}")
+        return TableRule(found, reason=f"it names an invalid location: {error}")
     if not all(one.startswith(limits.orphan_locations) for one in locations):
-        return RemovalRule(found, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
+        return TableRule(found, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
     (one,) = (each for each in applicable if each.policy.type == REMOVAL.value)
     age = max(_age_in(found), LEAST_AGE)
     dry_run = found.status is RuleStatus.DRY_RUN
     name = policy_name(table.catalog, one.namespace, one.policy.name)
-    return RemovalRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run, locations))
+    return TableRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run, locations))
 
 
 def _age_in(rule: UpkeepRule) -> timedelta:

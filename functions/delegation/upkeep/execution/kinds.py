@@ -1,40 +1,49 @@
-"""One pass over a catalog for all kinds of upkeep: what tables need of each competes for the same places. All state is
-in the healths, so the next pass repeats one that is killed: a run is reserved in its table's health before its task is
-submitted, and a table's task has one id. A table that fails is set aside and takes no place."""
+"""One kind of upkeep by policy, and what a pass keeps of the tables of its catalog. All state is in the healths, so the
+next pass repeats one that is killed: a run is reserved in its table's health before its task is submitted, and a
+table's task has one id. A table that fails is set aside and takes no place."""
 
-from collections import Counter
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
-from delegation.polaris.answers import PoliciesNotSupported
-from delegation.references.names import CATALOG_UPKEEP
-from delegation.references.recurring import RecurringCatalog
-from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.polaris.answers import PolarisError
+from delegation.polaris.model import LoadedTable
+from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
+from delegation.removal.behaviors import purge_under_way
+from delegation.removal.requests import TableWork
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import isoformat
 from delegation.upkeep.errors import HealthChanged, UpkeepError
-from delegation.upkeep.health.model import TableHealth
+from delegation.upkeep.execution.asked import ListedTables, PolicySource, TableRule
+from delegation.upkeep.health.model import LastRun, TableHealth
+from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
-from delegation.upkeep.policy_file import PolicyFileInvalid
-from delegation.upkeep.rules.limits import UpkeepSettings
-from delegation.upkeep.schedule import Choice, UpkeepNeed, UpkeepRun, choose
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.rules.model import FindingCode, PolicyType
+from delegation.upkeep.schedule import NOTHING, Choice, UpkeepNeed
 from polaris_common.errors import DelegationError, ErrorScope
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 ASIDE_FOR: Final = timedelta(minutes=30)
 """After its first failure a table is left out for so long, two intervals."""
-MOST_FAILED_STARTS: Final = 100
-"""Runs that do not start in one pass, before the others are left to the next one."""
 _LONGEST_REASON: Final = 600
 _GOLDEN: Final = 0.6180339887498949
-_KEPT: Final = UpkeepError("a task that a caller asked for keeps the table, or it is gone", code="UPKEEP_RUN_KEPT")
+RULES: Final = "upkeep.rules"
+MOST_ASKED: Final = 1_000
+"""Tables whose own policies are read in one pass."""
+_MOST_INVALID: Final = 1_000
+_OF_POLICIES: Final = frozenset({FindingCode.POLICY_INVALID, FindingCode.POLICY_AMBIGUOUS})
+_OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,198 +128,225 @@ class TableAsides(Asides[TableIdentifier]):
             self.tables.put(self.tables[item].set_aside(self.key, aside))
 
 
-@dataclass(frozen=True, slots=True)
-class _NeedAsides(Asides[UpkeepNeed]):
-    """Asides of runs that did not start, under the type of their task."""
+@dataclass(frozen=True)
+class PolicyKind(ABC):
+    """One kind of upkeep by policy. `pace` returns when the next request may go; `checkpoint` is called before each
+    table and raises to stop. `waited` is called before the catalog is read, so that a pass which gets no further is
+    noticed. Nothing is read if the operator does not allow the type. The kinds of a pass share healths, settings and
+    clock."""
 
-    tables: KeptTables
+    realm: str
+    healths: HealthStore
+    catalog: LoadsTables
+    policies: PolicySource
+    tasks: TaskService
+    limits: UpkeepLimits
+    settings: UpkeepSettings
+    clock: Callable[[], datetime]
+    pace: Callable[[], None] = lambda: None
+    checkpoint: Callable[[], None] = lambda: None
+    waited: Waited = nobody_counts
+    most_asked: int = MOST_ASKED
 
-    def of(self, item: UpkeepNeed) -> SetAside | None:
-        return TableAsides(self.tables, item.task_type).of(item.table)
+    task_type: ClassVar[str]
+    policy_type: ClassVar[PolicyType]
+    work: ClassVar[type[TableWork]]
+    rules: ClassVar[str]
+    unread: ClassVar[str]
+    """Names in a health of tables whose rule fails, and of those whose policies cannot be read."""
 
-    def put(self, item: UpkeepNeed, aside: SetAside | None) -> None:
-        TableAsides(self.tables, item.task_type).put(item.table, aside)
-
-
-class KindLook(Protocol):
-    @property
-    def needs(self) -> Sequence[UpkeepNeed]: ...
-
-    @property
-    def counts(self) -> UpkeepCounts: ...
-
-    def start(self, need: UpkeepNeed) -> bool:
-        """Start one run by the table's current state and policies; return whether a task was submitted."""
-        ...
-
-
-class PolicyKind(Protocol):
-    """One kind of upkeep by policy; the kinds of a pass share healths, settings and clock."""
-
-    @property
-    def task_type(self) -> str: ...
-
-    @property
-    def is_allowed(self) -> bool:
-        """Whether the operator allows it; nothing is read otherwise."""
-        ...
-
-    @property
-    def healths(self) -> HealthStore: ...
-
-    @property
-    def settings(self) -> UpkeepSettings: ...
-
-    @property
-    def clock(self) -> Callable[[], datetime]: ...
-
-    @property
-    def checkpoint(self) -> Callable[[], None]: ...
-
+    @abstractmethod
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
         """Count the longest wait, before the catalog is read, and again with the first choice."""
-        ...
 
-    def settled(self, health: TableHealth) -> TableHealth:
-        """Return the health with the end of its last run, or without a run that never began."""
-        ...
+    @abstractmethod
+    def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
+        """Return the health after a run whose task has ended; one whose plan waited may wait no longer."""
 
-    def look(self, tables: KeptTables) -> KindLook:
-        """Read the policies, compute what tables need, and store it."""
-        ...
+    @abstractmethod
+    def looking(self, tables: KeptTables) -> "KindLook[Any]":
+        """Return what reads the policies in one pass."""
+
+    def applicable(self, target: PolicyTarget) -> list[ApplicablePolicy]:
+        self.pace()
+        return self.policies.applicable(target, self.policy_type.value)
 
     def probe(self, catalog: str) -> bool:
         """Request something other than a table from the catalog; return whether it answers."""
-        ...
+        return is_answered(lambda: self.applicable(PolicyTarget(catalog)))
+
+    def settled(self, health: TableHealth) -> TableHealth:
+        """Return the health with the end of its last run, or without a run that never began. A process that died
+        between reserving a run and submitting its task began none."""
+        run = health.runs.get(self.task_type)
+        if run is None or (run.ended is not None and not run.waiting):
+            return health
+        task = self.tasks.reads.find(run.task_id)
+        if run.ended is not None:
+            return self.ended(health, run, task)
+        if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
+            return replace(health, runs={name: one for name, one in health.runs.items() if name != self.task_type})
+        return self.ended(health, run, task) if task.is_terminal else health
+
+    def look(self, tables: KeptTables) -> "KindLook[Any]":
+        """Read the policies, compute what tables need, and store it."""
+        found = self.looking(tables)
+        for one in each_item(
+            found.to_read(),
+            found.read,
+            name=RULES,
+            clock=self.clock,
+            stops=ErrorScope.CATALOG,
+            asides=TableAsides(tables, self.rules),
+            first_pause=ASIDE_FOR,
+            probe=lambda: self.probe(next(iter(tables)).identifier.catalog),
+            checkpoint=self.checkpoint,
+        ):
+            aside = tables[one.item].asides.get(self.rules)
+            if not one.is_done:
+                found.note_unread(str(one.error) if aside is None else aside.error)
+        return found
+
+    def is_under_way(self, health: TableHealth) -> bool:
+        """Return whether a task of this kind or a purge of a table is in progress, whoever asked for it."""
+        name, reads = health.identifier, self.tasks.reads
+        if purge_under_way(reads, self.realm, name, health.table_uuid) is not None:
+            return True
+        stored = reads.find(self.work.id_of(self.realm, name.catalog, health.table_uuid))
+        return stored is not None and not stored.is_terminal
 
 
-def run_kinds(kinds: Sequence[PolicyKind], catalog: str) -> UpkeepCounts:
-    """Make one pass. Raises the errors of the stores, and those of the catalog that are no single table's. A kind whose
-    policies cannot be read does not stop the others; its error is raised after them."""
-    kinds = [one for one in kinds if one.is_allowed]
-    if not kinds:
-        return UpkeepCounts()
-    tables = KeptTables(kinds[0].healths, catalog)
-    for kind in kinds:
-        kind.count_wait(tables)
-    _settle(kinds, tables)
-    looks: dict[str, KindLook] = {}
-    failed: Exception | None = None
-    shown = _type_of
-    for one in each_item(
-        kinds, lambda kind: kind.look(tables), name="upkeep.kinds", clock=kinds[0].clock, shown=shown, in_a_row=None
-    ):
-        failed = failed or one.error
-        if one.result is not None:
-            looks[one.item.task_type] = one.result
-    started, waiting = _started(kinds, looks, tables, catalog)
-    if failed is not None:
-        raise failed
-    counts = [one.counts for one in looks.values()]
-    return UpkeepCounts(
-        tables=len(tables),
-        ruled=sum(one.ruled for one in counts),
-        computed=sum(one.computed for one in counts),
-        started=started,
-        waiting=waiting,
-        invalid=frozenset().union(*(one.invalid for one in counts)),
-        unread=sum(one.unread for one in counts),
-        why_unread=next((one.why_unread for one in counts if one.why_unread), None),
+class KindLook(ABC, Generic[A]):
+    """What one pass has read of the policies of a kind."""
+
+    def __init__(self, kind: PolicyKind, tables: KeptTables) -> None:
+        self._kind = kind
+        self._tables = tables
+        self._listed = ListedTables(kind.catalog, kind.pace)
+        self._asked: dict[TableIdentifier, A] = {}
+        self._invalid: set[str] = set()
+        self._computed = 0
+        self._unread = 0
+        self._why_unread: str | None = None
+
+    @property
+    @abstractmethod
+    def needs(self) -> Sequence[UpkeepNeed]: ...
+
+    @abstractmethod
+    def to_read(self) -> Sequence[TableIdentifier]:
+        """Return the tables whose rule is wanted, also those that are set aside."""
+
+    @abstractmethod
+    def ruled(self, health: TableHealth) -> tuple[TableHealth, TableRule[A] | None]:
+        """Return the health with what was read, and the table's rule; None if it is not wanted now."""
+
+    @abstractmethod
+    def rule_now(self, table: LoadedTable, applicable: Sequence[ApplicablePolicy]) -> TableRule[A]:
+        """Return the rule of a loaded table. Raises what refuses the table for such a run."""
+
+    @abstractmethod
+    def wanted(self, table: LoadedTable, asked: A, need: UpkeepNeed) -> tuple[TableWork, bool] | None:
+        """Return the work to submit, and whether it resumes a former plan; None if it must not begin now."""
+
+    def needed(self, health: TableHealth, asked: A | None) -> TableHealth:  # noqa: ARG002
+        """Return the health with what the table needs by its rule."""
+        return health
+
+    def turned_off(self, health: TableHealth, need: UpkeepNeed) -> TableHealth:
+        """Return the health of a table that needs no run because of its own properties."""
+        return ended_at_once(health, need, OFF, self._kind.clock(), failed=False)
+
+    @property
+    def counts(self) -> UpkeepCounts:
+        return UpkeepCounts(
+            ruled=len(self._asked),
+            computed=self._computed,
+            invalid=frozenset(self._invalid),
+            unread=self._unread,
+            why_unread=self._why_unread,
+        )
+
+    def note_unread(self, reason: str) -> None:
+        self._unread += 1
+        self._why_unread = self._why_unread or reason
+
+    def read(self, name: TableIdentifier) -> None:
+        """Read the rule of one table, compute its need if it may have changed, and store it."""
+        try:
+            health, rule = self.ruled(self._tables[name])
+        except PolarisError as error:
+            reason = self._listed.why_unread(name, error)
+            if reason is not None:
+                self.note_unread(reason)
+                self._tables.note_unread(name, self._kind.unread, reason, self._kind.clock())
+            return
+        if rule is None:
+            return
+        if rule.asked is not None:
+            self._asked[name] = rule.asked
+        # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
+        if len(self._invalid) < _MOST_INVALID:
+            self._invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)
+            if rule.asked is None and rule.shown.is_executed and rule.shown.policy is not None:
+                self._invalid.add(rule.shown.policy)
+        self._tables.put(self.needed(health.set_aside(self._kind.unread, None), rule.asked))
+
+    def start(self, need: UpkeepNeed) -> bool:
+        """Start one run by the table's current state and policies; return whether a task was submitted."""
+        kind, health = self._kind, self._tables[need.table]
+        if kind.is_under_way(health):
+            return False
+        try:
+            table = self._listed.load(need.table)
+            if table is None:
+                return False
+            rule = self.rule_now(table, kind.applicable(PolicyTarget.of(need.table)))
+        except _OF_ONE_TABLE as error:
+            if not is_answer(error):
+                raise
+            self._tables.put(ended_at_once(health, need, error.code, kind.clock(), failed=True))
+            return False
+        if rule.asked is None:
+            self._tables.put(self.turned_off(health, need))
+            return False
+        found = self.wanted(table, rule.asked, need)
+        if found is None or not self._tables.put(reserved(health, found[0].task_id, need, kind.clock())):
+            return False
+        kind.checkpoint()
+        return submitted(kind.tasks, found[0], resumes=found[1])[1]
+
+
+def submitted(tasks: TaskService, wanted: TableWork, *, resumes: bool) -> tuple[Task, bool]:
+    """Store the task or attach to the running one; return it, and whether this call submitted it."""
+    first = tasks.submission.first(
+        task_id=wanted.task_id,
+        task_type=wanted.task_type,
+        payload=wanted.to_payload(),
+        payload_version=wanted.payload_version,
     )
+    return tasks.submission.create(first, resumes=resumes, rerun=True)
 
 
-def _type_of(kind: PolicyKind) -> str:
-    return kind.task_type
+def reserved(health: TableHealth, task_id: str, need: UpkeepNeed, now: datetime) -> TableHealth:
+    """Return the health with a run about to be submitted; its budget is reserved."""
+    before = health.runs.get(need.task_type)
+    # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
+    began = datetime.fromisoformat(isoformat(now))
+    failures = 0 if before is None else before.failures
+    return health.with_run(LastRun(need.task_type, task_id, need.policy, began, need.cost, failures=failures))
 
 
-def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
-    """Note which runs have ended; one whose task cannot be read holds no place."""
-
-    def settle(name: TableIdentifier) -> None:
-        health = tables[name]
-        for kind in kinds:
-            try:
-                health = kind.settled(health)
-            except MalformedRecord as error:
-                run, now = health.runs[kind.task_type], kind.clock()
-                if run.ended is None:
-                    health = health.with_run(replace(run, ended=now, outcome=error.code, failures=run.failures + 1))
-        tables.put(health)
-
-    first = kinds[0]
-    for one in each_item(tables.names, settle, name="upkeep.ended", clock=first.clock, checkpoint=first.checkpoint):
-        if one.error is not None and is_answer(one.error):
-            tables.unsettled.add(one.item)
+def ended_at_once(health: TableHealth, need: UpkeepNeed, outcome: str, now: datetime, *, failed: bool) -> TableHealth:
+    """Return the health with a run that ended before it began, so that not every pass tries it."""
+    before = health.runs.get(need.task_type)
+    failures = (0 if before is None else before.failures) + 1 if failed else 0
+    run = LastRun(need.task_type, "", need.policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
+    return health.with_run(run)
 
 
-def _started(
-    kinds: Sequence[PolicyKind], looks: Mapping[str, KindLook], tables: KeptTables, catalog: str
-) -> tuple[int, dict[str, int]]:
-    """Start what may run now; return the number of runs, and of waiting needs by reason. A need that does not start
-    leaves its place to the next."""
-    first = kinds[0]
-    left = dict.fromkeys(need for look in looks.values() for need in look.needs if need.table not in tables.unsettled)
-    terms = first.settings.terms_of({need.policy for need in left})
-    waiting: Counter[str] = Counter()
-    asides = _NeedAsides(tables)
-    kept: dict[UpkeepNeed, SetAside | None] = {}
-    started = tried = 0
-
-    def start(need: UpkeepNeed) -> bool:
-        before, aside = tables[need.table], asides.of(need)
-        has_started = looks[need.task_type].start(need)
-        if not has_started and tables[need.table] is before:
-            kept[need] = aside
-        return has_started
-
-    def chosen() -> Iterator[UpkeepNeed]:
-        nonlocal tried
-        while True:
-            choice = choose(left, terms, list(runs_of(tables)), first.clock(), at_once=first.settings.at_once)
-            if not tried:
-                for kind in kinds:
-                    kind.count_wait(tables, choice)
-            waiting.clear()
-            waiting.update(why.value for _, why in choice.waiting)
-            if not choice.start or tried - started > MOST_FAILED_STARTS:
-                # Those that are set aside are not tried; they are counted.
-                yield from (one for one in left if tables.is_aside(one.table, one.task_type, first.clock()))
-                return
-            for need in choice.start:
-                del left[need]
-                tried += 1
-                yield need
-
-    for one in each_item(
-        chosen(),
-        start,
-        name="upkeep.starts",
-        clock=first.clock,
-        shown=lambda need: str(need.table),
-        stops=ErrorScope.CATALOG,
-        asides=asides,
-        first_pause=ASIDE_FOR,
-        probe=lambda: first.probe(catalog),
-        checkpoint=first.checkpoint,
-    ):
-        started += one.result is True
-        if one.item in kept:
-            now = first.clock()
-            aside = SetAside.after(kept.pop(one.item), _KEPT, now, ASIDE_FOR, again=True)
-            asides.put(one.item, replace(aside, since=now))  # it did not fail, so that no alarm names it
-    return started, dict(waiting)
-
-
-def runs_of(healths: KeptTables | Sequence[TableHealth]) -> Iterator[UpkeepRun]:
-    """Yield the last run of every kind: each holds a place while it runs."""
-    unsettled = healths.unsettled if isinstance(healths, KeptTables) else ()
-    for health in healths:
-        name = health.identifier
-        for run in health.runs.values():
-            if run.ended is not None or name not in unsettled:
-                yield UpkeepRun(
-                    name, run.task_type, run.policy, run.began, run.reserved, ended=run.ended, used=run.used
-                )
+OFF: Final = "OFF"
+"""The outcome of a run that the table's own properties turn off."""
 
 
 def in_turn(items: Sequence[T], most: int, now: datetime, interval: timedelta) -> Sequence[T]:
@@ -330,71 +366,3 @@ def is_answered(call: Callable[[], object]) -> bool:
     except DelegationError as error:
         return is_answer(error)
     return True
-
-
-_MOST_NAMED = 20
-POLICY_FILE = "the policy file"
-"""What the metric of invalid policies names where the file as a whole cannot be read."""
-
-
-class PolicyPass(Protocol):
-    """A pass over a catalog, such as UpkeepPass."""
-
-    def run(self, catalog: str) -> UpkeepCounts:
-        """Make one pass. Raises the errors of the stores and the retryable ones of the catalog."""
-        ...
-
-
-class UpkeepPassReport(BaseModel):
-    """What one pass did, or why it ended early or could not read all policies; names at most 20 invalid ones."""
-
-    model_config = ConfigDict(frozen=True)
-
-    tables: int | None = None
-    ruled: int | None = None
-    computed: int | None = None
-    started: int | None = None
-    waiting: dict[str, int] = {}
-    invalid: tuple[str, ...] = ()
-    unread: int = 0
-    problem: str | None = None
-
-
-def catalog_upkeep(
-    made: Callable[[Run], PolicyPass],
-    *,
-    every: timedelta,
-    counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
-) -> Behavior[RecurringCatalog, UpkeepPassReport]:
-    """Return the behavior; `made` returns the pass of a run, `counted` is called with its counts."""
-
-    def work(parameters: RecurringCatalog, run: Run) -> UpkeepPassReport:
-        try:
-            counts = made(run).run(parameters.catalog)
-        except DelegationError as error:
-            if not error.retryable and not isinstance(error, (PoliciesNotSupported, PolicyFileInvalid)):
-                raise
-            if isinstance(error, PolicyFileInvalid):
-                counted(UpkeepCounts(invalid=frozenset({POLICY_FILE}), why_unread=str(error)))
-            # The next run continues; a failure would end the recurrence.
-            return UpkeepPassReport(problem=f"{error.code}: {error}")
-        counted(counts)
-        return UpkeepPassReport(
-            tables=counts.tables,
-            ruled=counts.ruled,
-            computed=counts.computed,
-            started=counts.started,
-            waiting=dict(counts.waiting),
-            invalid=tuple(sorted(counts.invalid)[:_MOST_NAMED]),
-            unread=counts.unread,
-            problem=counts.why_unread,
-        )
-
-    return Behavior(
-        CATALOG_UPKEEP,
-        RecurringCatalog,
-        work,
-        result=UpkeepPassReport,
-        identify=lambda parameters: parameters.catalog,
-        every=every,
-    )

@@ -17,9 +17,9 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import UpkeepCounts
-from delegation.upkeep.execution.needs import UpkeepTasks
-from delegation.upkeep.execution.passes import UpkeepPass
+from delegation.upkeep.execution.passes import run_kinds
 from delegation.upkeep.health.model import ManifestSizes, ReadState, SnapshotChange, TableHealth
 from delegation.upkeep.health.reading import health_of, history_in
 from delegation.upkeep.health.store import MemoryHealthStore
@@ -151,11 +151,11 @@ class UpkeepWorld:
             "clock": lambda: self.now,
         }
 
-    def making(self, **changes: Any) -> UpkeepPass:
-        return UpkeepPass(**{**self.parts(), "submitting": UpkeepTasks(self.tasks), "limits": ALLOWED, **changes})
+    def making(self, **changes: Any) -> PolicyExpiries:
+        return PolicyExpiries(**{**self.parts(), "tasks": self.tasks, "limits": ALLOWED, **changes})
 
     def run(self, **changes: Any) -> UpkeepCounts:
-        return self.making(**changes).run("lake")
+        return run_kinds((self.making(**changes),), "lake")
 
     def later(self, **by: float) -> None:
         self.now += timedelta(**by)

@@ -20,12 +20,11 @@ from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.orphans.names import TASK_TYPE as ORPHANS
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.upkeep.execution.kinds import MOST_FAILED_STARTS
+from delegation.upkeep.execution.passes import MOST_FAILED_STARTS, run_kinds
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
-from delegation.wiring.upkeep import _AllPolicies
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, named
 from tests.unit.upkeep.execution.test_sweeps import Coast
 
@@ -176,12 +175,10 @@ def test_the_limits_hold_across_the_kinds(seed: int) -> None:
     world.attach(PLAIN_REMOVAL, "ns", "deep")
     for name in GOOD:
         world.policies.attach(WEEK, "ns", table=name)
-    kinds = _AllPolicies(
-        world.making(policies=BothKinds(world), limits=BOTH), world.sweeps(policies=BothKinds(world), limits=BOTH)
-    )
+    kinds = (world.making(policies=BothKinds(world), limits=BOTH), world.sweeps(policies=BothKinds(world), limits=BOTH))
     served: Counter[str] = Counter()
     for _ in range(16 * 4):
-        kinds.run("lake")
+        run_kinds(kinds, "lake")
         under_way = world.under_way()
         assert len(under_way) <= 16
         assert len({name for name, _ in under_way}) == len(under_way)

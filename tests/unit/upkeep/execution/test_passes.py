@@ -21,8 +21,9 @@ from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import UpkeepCounts
-from delegation.upkeep.execution.passes import UNREAD
+from delegation.upkeep.execution.passes import run_kinds
 from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits, UpkeepSettings
 from delegation.upkeep.schedule import Budget, PolicyTerms, Waits, Window
 from tests.unit.upkeep.execution.catalogs import (
@@ -291,14 +292,14 @@ def test_own_policies_of_many_tables_are_read_in_turn() -> None:
     world = world_of(*names)
     for _ in range(4):
         world.policies.asked.clear()
-        world.run(own_reads=2)
+        world.run(most_asked=2)
         world.later(minutes=15)
         assert world.policies.asked[PolicyTarget("lake", ("ns",))] == 1
         assert sum(count for target, count in world.policies.asked.items() if target.table) == 2
     assert all(world.health(name).own is not None for name in names)
     world.write("t3", OLD)
     world.policies.asked.clear()
-    world.run(own_reads=1)
+    world.run(most_asked=1)
     assert world.policies.asked[PolicyTarget("lake", ("ns",), "t3")] == 1
 
 
@@ -366,7 +367,7 @@ def test_a_health_names_policies_that_cannot_be_read_until_they_can() -> None:
     needs = "POLARIS_FORBIDDEN: the principal needs NAMESPACE_READ_PROPERTIES"
     world.policies.broken[PolicyTarget("lake", ("ns",))] = PolarisForbidden(needs.partition(": ")[2], status=403)
     assert (world.run().started, world.run().unread) == (0, 2)
-    found = [world.health(name).asides[UNREAD] for name in ("a", "b")]
+    found = [world.health(name).asides[PolicyExpiries.unread] for name in ("a", "b")]
     assert {(one.error, one.since) for one in found} == {(needs, NOW)}
     revision = world.health("a").revision
     world.later(minutes=15)
@@ -403,7 +404,7 @@ def test_policies_that_are_not_found_when_a_run_starts_are_the_outcome_of_the_ru
     made = world.making(
         checkpoint=lambda: world.policies.broken.update({target: error} if world.health("a").rule else {})
     )
-    assert made.run("lake").started == 0
+    assert run_kinds((made,), "lake").started == 0
     assert (world.all_tasks(), world.health("a").runs[TASK_TYPE].outcome) == ([], "NO_SUCH_TABLE")
 
 
@@ -439,7 +440,7 @@ def test_a_policy_that_is_detached_before_the_submission_submits_nothing() -> No
     world = world_of("a")
     world.policies.attach(WEEK, "ns")
     made = world.making(checkpoint=lambda: world.policies.attached.clear() if world.health("a").rule else None)
-    assert made.run("lake").started == 0
+    assert run_kinds((made,), "lake").started == 0
     assert world.all_tasks() == []
     assert world.health("a").expirable is None
 

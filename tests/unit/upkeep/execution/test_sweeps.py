@@ -20,8 +20,9 @@ from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.upkeep.execution.asked import REMOVAL, RemovalPermissions
-from delegation.upkeep.execution.kinds import KeptTables, run_kinds
-from delegation.upkeep.execution.sweeps import UNREAD, OrphanSweeps
+from delegation.upkeep.execution.kinds import KeptTables
+from delegation.upkeep.execution.passes import run_kinds
+from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.schedule import PolicyTerms, Window
@@ -45,7 +46,7 @@ class Coast(UpkeepWorld):
         return OrphanSweeps(**{**self.parts(), "tasks": self.tasks, "limits": ALLOWED, **changes})
 
     def sweep(self, **changes: Any) -> int:
-        return self.sweeps(**changes).run("lake").started
+        return run_kinds((self.sweeps(**changes),), "lake").started
 
     def asked(self) -> TableOrphans:
         [task] = self.all_tasks()
@@ -96,9 +97,9 @@ def test_the_longest_wait_of_a_table_that_was_swept_before_is_counted(world: Coa
     world.end()
     world.later(days=7, hours=5)
     closed = replace(counting, settings=UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1)))))
-    assert closed.run("lake").started == 0
+    assert run_kinds((closed,), "lake").started == 0
     assert waits == [(timedelta(hours=5), "lake.ns.t")]
-    assert counting.run("lake").started == 1
+    assert run_kinds((counting,), "lake").started == 1
     assert len(waits) == 1, "nothing waits any more"
 
 
@@ -140,7 +141,7 @@ def test_a_policy_that_names_locations_or_is_not_valid_is_named_and_not_executed
     world = Coast()
     world.write("t", [1.0])
     world.attach(content)
-    counts = world.sweeps().run("lake")
+    counts = run_kinds((world.sweeps(),), "lake")
     assert (counts.started, len(counts.invalid)) == (0, 1)
     assert "lake.gov.sweep" in next(iter(counts.invalid))
     assert world.all_tasks() == []
@@ -327,7 +328,7 @@ def test_a_callers_removal_under_way_is_left_alone(world: Coast) -> None:
 def test_a_table_with_an_expiry_under_way_waits(world: Coast) -> None:
     health = world.health("t")
     world.healths.put(replace(health, runs={"EXPIRY": LastRun("EXPIRY", "task", "p", NOW)}))
-    counts = world.sweeps().run("lake")
+    counts = run_kinds((world.sweeps(),), "lake")
     assert (counts.started, sum(counts.waiting.values())) == (0, 1)
 
 
@@ -365,9 +366,9 @@ def test_few_tables_are_asked_about_in_a_pass_and_all_in_time() -> None:
 
 def test_a_table_whose_policies_cannot_be_read_is_counted_and_an_outage_ends_the_pass(world: Coast) -> None:
     world.policies.broken[PolicyTarget.of(named("t"))] = PolarisForbidden("no", status=403)
-    counts = world.sweeps().run("lake")
+    counts = run_kinds((world.sweeps(),), "lake")
     assert (counts.unread, counts.started) == (1, 0)
-    assert world.health("t").asides[UNREAD].error == "POLARIS_FORBIDDEN: no"
+    assert world.health("t").asides[OrphanSweeps.unread].error == "POLARIS_FORBIDDEN: no"
     world.policies.broken.clear()
     assert world.sweep() == 1
     assert not world.health("t").asides
@@ -396,13 +397,13 @@ def test_a_table_that_is_gone_is_skipped(world: Coast) -> None:
     del world.documents["t"]
     assert world.sweep() == 0
     world.policies.broken[PolicyTarget.of(named("t"))] = NoSuchTable("no", status=404)
-    counts = world.sweeps().run("lake")
+    counts = run_kinds((world.sweeps(),), "lake")
     assert (counts.started, counts.unread) == (0, 0)
 
 
 def test_a_listed_table_whose_policies_are_not_found_is_named(world: Coast) -> None:
     world.policies.broken[PolicyTarget.of(named("t"))] = NoSuchTable("no table t", status=404)
-    counts = world.sweeps().run("lake")
+    counts = run_kinds((world.sweeps(),), "lake")
     assert (counts.started, counts.unread) == (0, 1)
     assert "lake.ns.t" in str(counts.why_unread)
 
