@@ -21,8 +21,8 @@ PAGE: Final = Path(__file__).parent.parent / "docs" / "command.md"
 EXAMPLES: Final = Path(__file__).parent / "command_examples.txt"
 HEADING: Final = "## Commands\n"
 PLACEHOLDERS: Final = {int: "N", float: "N", Path: "FILE"}
-USED_EVERYWHERE: Final = 5
-"""An option that so many commands have, with the same help, is described once."""
+USED_EVERYWHERE: Final = 3
+"""What so many commands take, with the same help, is described once."""
 
 
 def leaves(command: Any, words: tuple[str, ...] = ("delegation",)) -> Iterator[tuple[str, Any]]:
@@ -41,7 +41,10 @@ def flat(text: str | None) -> str:
 
 
 def signature(parameter: Any) -> str:
-    """Return how an option is written, for instance `--retain-last N`."""
+    """Return how an argument or an option is written, for instance `--retain-last N`."""
+    if parameter.param_type_name == "argument":
+        written: str = (parameter.metavar or parameter.name.upper()).strip("{}[].")
+        return written
     names = [*parameter.opts, *parameter.secondary_opts]
     long = [name for name in names if name.startswith("--")] or names
     if parameter.is_flag or parameter.count:
@@ -55,6 +58,8 @@ def signature(parameter: Any) -> str:
 def described(parameter: Any) -> str:
     """Return the help of an option, with its default where the help has none."""
     text, default = flat(parameter.help), parameter.default
+    if parameter.param_type_name == "argument":
+        return text
     default = default.value if isinstance(default, Enum) else default
     known = isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
     return f"{text} Default: {default}." if known and "Default" not in text else text
@@ -83,10 +88,6 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
     for parameter in command.params:
         if parameter.name in {"help", "install_completion", "show_completion"} or getattr(parameter, "hidden", False):
             continue
-        if parameter.param_type_name == "argument":
-            name = (parameter.metavar or parameter.name.upper()).strip("{}[].")
-            items.append(wrapped(f"- `{name}`: {flat(parameter.help)}", "  "))
-            continue
         written = signature(parameter)
         if everywhere.get(written) == described(parameter):
             common.append(f"`{written}`")
@@ -113,14 +114,14 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
 def commands() -> str:
     """Return the part of the page below the heading."""
     found = list(leaves(get_command(build(entry_points(group=ENTRY_POINTS)))))
-    options = [each for _, command in found for each in command.params if each.param_type_name == "option"]
-    counted = Counter((signature(each), described(each)) for each in options if each.name != "help")
+    taken = [each for _, command in found for each in command.params if each.name != "help"]
+    counted = Counter((signature(each), described(each)) for each in taken)
     everywhere = {written: text for (written, text), times in counted.items() if times >= USED_EVERYWHERE}
     lines = examples()
     if unknown := lines.keys() - dict(found).keys():
         raise ValueError(f"{EXAMPLES.name} has examples of unknown commands: {', '.join(sorted(unknown))}")
-    table = ["| option of many commands | |", "|---|---|"]
-    table += [f"| `{written}` | {text} |" for written, text in everywhere.items()]
+    table = ["| many commands take | |", "|---|---|"]
+    table += [f"| `{written.replace('|', chr(92) + '|')}` | {text} |" for written, text in everywhere.items()]
     sections = [section(words, command, lines.get(words, []), everywhere) for words, command in found]
     return "\n\n".join(["\n".join(table), *sections]) + "\n"
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from delegation.edge.codes import CodeMeaning, codes, codes_of_the_command
+from delegation.edge.codes import codes, codes_of_the_command
 from infra.environment.context import ROOT
 
 PAGE: Final = ROOT / "docs" / "errors.md"
@@ -11,9 +11,9 @@ _INTRODUCTION: Final = """# Error codes
 
 Every error answer has the code in `error_code` and a link to its line here in `type` (RFC 9457); a task's record has
 the code of its last error. *Status* is that of an answer; a task that ends with the code is FAILURE whatever the
-status. *By itself* states whether the same request, or the task's next attempt, may succeed without anybody acting.
-The command `delegation` gives the same advice, or what follows *at a terminal*. This page is made by `make regenerate`
-from `functions/delegation/edge/codes.json`.
+status. *By itself*: the same request, or the task's next attempt, may succeed without anybody acting. The command
+`delegation` prints the same advice or its own. `make regenerate` writes this page from
+`functions/delegation/edge/codes.json`.
 """
 _BY_ITSELF: Final = {True: "yes", False: "no", None: "see `retryable`"}
 
@@ -34,15 +34,11 @@ def page() -> str:
         parts.append(f"\n## {chapter}\n\n| code | status | by itself | meaning | what to do |\n|---|---|---|---|---|\n")
         for name, code in entries.items():
             anchor, word = f'<a id="{name}"></a>`{name}`', _BY_ITSELF[code.retryable]
-            parts.append(f"| {anchor} | {code.status or 500} | {word} | {code.meaning} | {_action(code)} |\n")
+            parts.append(f"| {anchor} | {code.status or 500} | {word} | {code.meaning} | {code.action} |\n")
     parts.append(_OF_THE_COMMAND)
     for name, code in codes_of_the_command().items():
-        parts.append(f'| <a id="{name}"></a>`{name}` | {code.meaning} | {_action(code)} |\n')
+        parts.append(f'| <a id="{name}"></a>`{name}` | {code.meaning} | {code.action} |\n')
     return "".join(parts)
-
-
-def _action(code: CodeMeaning) -> str:
-    return f"{code.action} *At a terminal:* {code.command}" if code.command else code.action
 
 
 def files() -> dict[Path, str]:

@@ -121,35 +121,33 @@ TOMBSTONES_FAILED: Final = _count(
 TOMBSTONES_STUCK: Final = _count(
     "TombstonesStuck",
     Area.MACHINERY,
-    "Dropped tables that the recurring task could not settle three times in a row, or whose record cannot be read; "
-    "at most 1,000 are looked at.",
+    "Dropped tables that could not be settled three times in a row, or whose record cannot be read; 1,000 at most.",
 )
 
 ITEMS_SET_ASIDE: Final = _count(
     "ItemsSetAside",
     Area.MACHINERY,
-    "Tables, tasks, policies, records or notifications that a loop of the service has left out for more than a day "
-    "because each try failed, at each pass of a loop that finds some.",
+    "Tables, tasks, policies, records or notifications that were left out for more than a day because each try failed, "
+    "at each pass that finds some.",
 )
 
 POLICIES_INVALID: Final = _count(
     "PoliciesInvalid",
     Area.MACHINERY,
-    "Policies of one catalog that apply to tables and cannot be executed, and tables whose policies the service cannot "
-    "read, at each pass over its policies.",
+    "Policies of one catalog that apply to tables and cannot be executed, and tables whose policies cannot be read, at "
+    "each pass.",
 )
 
 UPKEEP_WAIT_SECONDS: Final = _seconds(
     "UpkeepWaitSeconds",
     Area.BACKLOG,
-    "For how long the table of one catalog that has waited longest has been waiting for a run that a policy asks for, "
-    "at each pass over its policies.",
+    "The longest wait of a table of one catalog for a run that a policy asks for, at each pass.",
 )
 
 KEYS_UNAVAILABLE: Final = _count(
     "KeysUnavailable",
     Area.MACHINERY,
-    "Times that a process of the gateway left the table of idempotency keys alone, because it did not answer.",
+    "Times that the table of idempotency keys did not answer a process of the gateway.",
 )
 
 TASKS_WAITING: Final = _count(
@@ -161,8 +159,8 @@ OLDEST_WAITING_SECONDS: Final = _seconds(
 OLDEST_UNFINISHED_SECONDS: Final = _seconds(
     "OldestUnfinishedSeconds",
     Area.BACKLOG,
-    "Age of the oldest task without an outcome, recurring ones excepted: among those that wait for a place, and the "
-    "100 others whose next check is nearest.",
+    "Age of the oldest task without an outcome, recurring ones excepted: of those that wait for a place, and the 100 "
+    "others checked next.",
 )
 OLDEST_LEASE_SECONDS: Final = _seconds(
     "OldestLeaseSeconds", Area.BACKLOG, "Age of the longest running attempt, among the same tasks."
@@ -179,7 +177,7 @@ TASKS_REDISPATCHED: Final = _count("TasksRedispatched", Area.MACHINERY, "Dispatc
 DISPATCHES_UNANSWERED: Final = _count(
     "DispatchesUnanswered",
     Area.MACHINERY,
-    "Dispatches after which no attempt began within the dispatch grace: the dispatcher or the state machine is down.",
+    "Dispatches after which no attempt began within the dispatch grace.",
 )
 DISPATCHES_FAILED: Final = _count(
     "DispatchFailed", Area.MACHINERY, "Tasks that ended in FAILURE because no dispatch started an attempt."
@@ -193,7 +191,7 @@ WORKER_ERRORS: Final = _count(
 CHANGES_UNREADABLE: Final = _count(
     "ChangesUnreadable",
     Area.MACHINERY,
-    "Changes that wait on a reference of the persistence and do not decode, once by each process that found one.",
+    "Waiting changes of the persistence that do not decode, once by each process that found one.",
 )
 CERTIFICATE_DAYS_LEFT: Final = _count(
     "CertificateDaysLeft",
@@ -203,7 +201,7 @@ CERTIFICATE_DAYS_LEFT: Final = _count(
 PROBES_SUCCEEDED: Final = _count(
     "ProbesSucceeded",
     Area.MACHINERY,
-    "1 for each probe through the front that was answered, 0 for one that was not; once a minute where it is on.",
+    "1 for each probe through the front that was answered, 0 for another; once a minute where it is on.",
 )
 PAUSED: Final = _count("Paused", Area.MACHINERY, "1 at each sweep while work is paused (`delegation pause`).")
 

@@ -12,13 +12,11 @@ _INTRODUCTION: Final = """# Metrics
 
     aws cloudwatch list-metrics --namespace PolarisDelegation --dimensions Name=service,Value=polaris-delegation-prod
 
-The processes of the service print metrics as lines of their logs, which CloudWatch reads (Amazon CloudWatch User Guide,
-"Embedded metric format"); the namespace is `PolarisDelegation`. Each metric is there for its stage alone (`service`,
-such as `polaris-delegation-prod`), and once more by the dimensions of the column *by*. Those have few values: the
-operations of the API, the built-in task types, and the codes of [errors](errors.md); types and codes of added
-behaviors are `OTHER`.
-No dimension identifies a task, a table or a caller: the log lines do. This page is made by
-`make regenerate` from `functions/delegation/metrics.py`.
+The processes print metrics as lines of their logs, which CloudWatch reads (Amazon CloudWatch User Guide, "Embedded
+metric format"); the namespace is `PolarisDelegation`. Each metric exists for its stage alone (`service`, such as
+`polaris-delegation-prod`), and once more by the dimensions of the column *by*. Types and codes of added behaviors are
+`OTHER`. Log lines, not dimensions, name the task and the table. `make regenerate` writes this page from
+`functions/delegation/metrics.py`.
 """
 
 

@@ -3,8 +3,10 @@
 A difference is an addition, a limit (a request that the appendix's types admit is refused), or a fault.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +30,9 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 
 _INTRODUCTION = """# What the API adds to the proposal
 
-[openapi.yaml](openapi.yaml) has every path, operation name, security scheme, schema and response of the appendix of the
-Delegation Service proposal, by the same names. This page lists where it has more; it is written by
-`make regenerate`, and a test compares it. `properties` is beside `config`: the
-appendix's YAML has it one level too deep. `make schemathesis` sends requests made from both documents to
-the whole system on this machine.
+[openapi.yaml](openapi.yaml) has all that the appendix of the Delegation Service proposal has, by the same names. This
+page, written by `make regenerate`, lists what it adds. `properties` is beside `config`: the appendix's YAML has it one
+level too deep. `make schemathesis` sends requests made from both documents to the whole system on this machine.
 """
 
 
@@ -247,12 +247,24 @@ def _lines(differences: Differences) -> Iterator[str]:
     yield _INTRODUCTION
     yield _KEYS
     yield "\n## Additions\n\n"
-    yield from (f"- {line}\n" for line in sorted(differences.additions))
+    yield from (f"- {line}\n" for line in _joined(sorted(differences.additions)))
     yield (
         "\n## Limits\n\nThe appendix gives types alone. A request that is beyond one of these is answered 400, and the "
         "message names the member;\none larger than 4 MB is answered 413.\n\n"
     )
     yield from (f"- {line}\n" for line in differences.limits)
+
+
+def _joined(additions: Iterable[str]) -> Iterator[str]:
+    """Join the lines about the members of one object."""
+    for (before, after), lines in groupby(additions, key=_around_the_member):
+        names = ", ".join(f"`{line.removeprefix(before).removesuffix(after)}`" for line in lines) if after else ""
+        yield f"{before.replace('member', 'members of').removesuffix('.')}`: {names}" if after else before
+
+
+def _around_the_member(line: str) -> tuple[str, str]:
+    found = re.fullmatch(r"(member `[^`]*\.)[^.`]+(` of an? \w+)", line)
+    return (found[1], found[2]) if found else (line, "")
 
 
 def files() -> dict[Path, str]:

@@ -63,7 +63,7 @@ KeyOption = Annotated[
     str | None,
     option("--key", "The idempotency key: repeating the command with it starts no second purge. Default: a new UUID."),
 ]
-WaitOption = Annotated[bool, typer.Option("--wait", help="With --async: follow the task until it has an outcome.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Follow the task until it has an outcome.")]
 _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
     "stack": (StackOption, None),
     "as_json": (JsonOption, False),

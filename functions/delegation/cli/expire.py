@@ -31,8 +31,7 @@ MOST_ROWS: Final = 200
 def expire_command(call: Call, table: TableArgument) -> None:
     """Have the service remove old snapshots from a table, and delete the files that only they reach.
 
-    What can be read now can be read afterwards, except by time travel to a
-    removed snapshot. Exit status: 1 if the task was not accepted or, with
+    Only time travel to a removed snapshot ends. Exit status: 1 if the task was not accepted or, with
     --wait, if it failed.
     """
     identifier = parse_table(table)

@@ -166,8 +166,7 @@ app = group("orphans")
 def scan_command(call: Call, table: TableArgument) -> None:
     """Have the service list a table's location and plan which files no table needs; nothing is deleted.
 
-    The task's summary has the number and size of the orphan files, and the
-    id of the plan, which `delegation orphans approve` executes. Exit status:
+    The task's summary has the number and size of the orphan files, and the plan's id. Exit status:
     1 if the task was not accepted or, with --wait, if it failed.
     """
     identifier = parse_table(table)
@@ -190,11 +189,9 @@ def approve_command(
 ) -> None:
     """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
 
-    The plan is of `delegation orphans scan`, or of a removal that waits for
-    approval. The approval is recorded first and holds for 14 days; then the
-    plan is executed as the identity that submits tasks. That of a policy is
-    left to the policy's next run, unless --wait is given. Exit status: 1 if
-    the plan was not approved, the task not accepted or, with --wait, failed.
+    The approval holds for 14 days. The plan is executed as the identity that submits tasks; that of a policy is
+    left to the policy's next run, unless --wait is given. Exit status: 1 if the plan was not approved, the task
+    not accepted or, with --wait, failed.
     """
     properties = _checked({PLAN: plan})
     wanted = _approval(plan, including or ())

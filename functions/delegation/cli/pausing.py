@@ -40,8 +40,8 @@ def pause_command(
 ) -> None:
     """Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.
 
-    Nothing fails, and `delegation resume` lets it continue where it stopped.
-    A pause outlasts deployments and restarts; an alarm states that it is on.
+    Nothing fails, and `delegation resume` continues. A pause outlasts deployments and restarts; an alarm states that it
+    is on.
     """
     if everything + realm + (table is not None) != 1:
         raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")

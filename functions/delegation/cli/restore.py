@@ -125,12 +125,9 @@ def restore_command(
 ) -> None:
     """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
 
-    Only delete markers that this removal wrote are removed, and only where
-    they hide the very object that was deleted. Of a removal that tagged files
-    instead (quarantine), the tag is taken away; named by a location, that of
-    all of them there, of whatever table. Repeat the command to resume.
-    Exit status: 0 all files are back, 4 some are not, 130 interrupted, 1 any
-    other error.
+    Only delete markers of this removal go, and only above the object that was deleted. After a quarantine the tags
+    are taken away; with a location, all tags there. Repeat the command to resume. Exit status: 0 all files are
+    back, 4 some are not, 130 interrupted, 1 any other error.
     """
     bucket = _bucket_of(receipt, plan_bucket, call.connection)
     plans, removal = _opened(call.connection, receipt, bucket)

@@ -248,8 +248,8 @@ def ui_command(
 ) -> None:
     """Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.
 
-    It only reads, with your identity as an operator. A user of this machine who has
-    the printed address can read it too, so keep the address to yourself.
+    It only reads, with your identity as an operator. Keep the printed address to yourself: whoever has it on this
+    machine can read the page too.
     """
     # The page asks again by itself every few seconds: it shows a failure at once, and repeats nothing.
     client = call.connection.operator_client().without_repeats()

@@ -64,8 +64,8 @@ def worker_command(
 ) -> None:
     """Run the service's tasks in this process, one at a time, until SIGTERM.
 
-    Any number of workers may run beside each other; they share the task table.
-    On SIGTERM or Ctrl-C the worker hands its task over at the next checkpoint.
+    Any number of workers may share the task table. On SIGTERM or Ctrl-C the worker hands its task over at the next
+    checkpoint.
     """
     stop = _Stop()
     with stop.on_signals():

@@ -36,7 +36,6 @@ def test_api_gateways_own_answers_have_the_status_of_their_codes() -> None:
 def test_the_page_has_the_status_of_each_code() -> None:
     page = error_page.page()
     assert all(f"`{name}` | {code.status or 500} |" in page for name, code in codes_by_name().items())
-    assert all(f"{code.command} |" in page for code in codes_by_name().values() if code.command)
     assert all(f"`{name}` | {code.meaning} | {code.action} |" in page for name, code in codes_of_the_command().items())
 
 

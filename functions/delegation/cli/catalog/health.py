@@ -270,7 +270,7 @@ def health_command(
 ) -> None:
     """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.
 
-    Of one table also the runs of maintenance that ended are shown: when, because of which policy, and what they did.
+    For one table its last runs of maintenance are shown too.
     """
     store, prices, wanted = call.connection.health_store(call.index_table), storage_prices(), named(name)
     if isinstance(wanted, TableIdentifier):

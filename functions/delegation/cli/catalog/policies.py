@@ -150,8 +150,7 @@ def simulate_command(
 ) -> None:
     """Show what the policies of a catalog would run when, what that costs and frees; nothing is run.
 
-    By the tables' healths, as `delegation health` reads them, and the policies of now. Needs CATALOG_READ_PROPERTIES
-    and NAMESPACE_READ_PROPERTIES.
+    By the tables' stored healths and the policies of now. Needs CATALOG_READ_PROPERTIES and NAMESPACE_READ_PROPERTIES.
     """
     from delegation.cli.catalog.simulation import show_simulation  # noqa: PLC0415 - it needs the extra `service`
 
@@ -254,7 +253,7 @@ def detach_command(
     namespace: NamespaceOption = None,
     catalog: CatalogOption = None,
 ) -> None:
-    """Detach a policy from a table, a namespace or a catalog: what it asks for is not begun any more there.
+    """Detach a policy from a table, a namespace or a catalog: nothing more of it begins there.
 
     Needs POLICY_DETACH on the policy, and TABLE_DETACH_POLICY, NAMESPACE_DETACH_POLICY
     or CATALOG_DETACH_POLICY on what it is attached to.
@@ -333,8 +332,8 @@ def show_command(
 ) -> None:
     """Show what the policies of a table ask for: each value with where it comes from, and what has no effect.
 
-    Of a namespace or a catalog it shows what tables there inherit. Needs TABLE_READ_PROPERTIES, for a namespace
-    NAMESPACE_READ_PROPERTIES, for a catalog CATALOG_READ_PROPERTIES; reads a table's properties, and none of its files.
+    For a namespace or a catalog it shows what tables there inherit. Needs TABLE_, NAMESPACE_ or
+    CATALOG_READ_PROPERTIES.
     """
     target = parse_shown(name)
     file = None if policy_file is None else PolicyFile.parse(_read(policy_file))

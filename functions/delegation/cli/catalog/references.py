@@ -293,8 +293,8 @@ def exempt_command(
 ) -> None:
     """Let purges and expiries run although a table cannot be read; what is known of it still protects its files.
 
-    It is of the files that cannot be read now, and outlives commits while all else can. Where these are not known one
-    by one it ends at the table's next commit. It ends when the table can be read, and after 30 days.
+    It holds for the files that cannot be read now, also after commits while all else can be read. It ends when the
+    table can be read, after 30 days, or at the next commit if the files are not known one by one.
     """
     subject = parse_subject(name, of_list=of_list)
     if not why.strip() or len(why) > LONGEST_REASON:

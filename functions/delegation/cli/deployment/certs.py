@@ -126,7 +126,7 @@ def revoke_command(
     ] = 30,
     renew: Annotated[bool, typer.Option("--renew", help="Only sign the list anew, before it is out of date.")] = False,
 ) -> None:
-    """Put a certificate on the CA's revocation list (crl.pem), and sign the list anew."""
+    """Put a certificate on the CA's revocation list (crl.pem), and sign the list again."""
     if (name is None) != renew:
         raise typer.BadParameter("give either a certificate or --renew", param_hint="NAME")
     if name == CA:

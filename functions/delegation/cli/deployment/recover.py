@@ -40,8 +40,7 @@ def recover_command(
 ) -> None:
     """Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.
 
-    The service has to be paused, so that you can look at the recovered tasks, and
-    cancel some, before they run.
+    Pause the service first, so that you can cancel recovered tasks before they run.
     """
     if (records_copy is None) != (records_live is None):
         raise typer.BadParameter("give both --records-from and --records-to", param_hint="--records-from")

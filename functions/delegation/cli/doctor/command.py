@@ -78,9 +78,8 @@ def doctor_command(
 ) -> None:
     """Check each part that the service needs, and state how to mend what is broken.
 
-    Through the service what it knows itself; with your AWS credentials and
-    those for Polaris the rest, as far as their settings are set. Exit status 1
-    if a check failed.
+    Asks the service; with your credentials for AWS and Polaris it checks the rest, as far as their settings are set.
+    Exit status 1 if a check failed.
     """
     wanted = wanted_of(namespace, tombstones, callers or (), principal, whole_index=not only_namespaces)
     if deployed:

@@ -294,8 +294,8 @@ def purge_command(
 def dismiss_command(call: Call, tombstone_id: TombstoneArgument) -> None:
     """End a tombstone that failed and cannot be purged: drop its entry, keep its files.
 
-    For one whose metadata file is gone, or whose files are to stay. The answer
-    names the metadata.json from which `delegation purge` deletes what is left.
+    For one whose metadata file is gone, or whose files are to stay. The answer names the metadata.json from which
+    `delegation purge` deletes what is left.
     """
     client = call.connection.operator_client()
     record = _shown(client, tombstone_id)

@@ -98,12 +98,10 @@ def drop_namespace_command(
 ) -> None:
     """Drop a namespace, with --cascade also its tables with their files, through the gateway.
 
-    First everything in it is listed and shown. If a table must not be purged,
-    or there are views or generic tables that are not to be dropped, nothing
-    is. The namespaces are dropped when all tables are; what is left otherwise
-    is named, and the exit status is 4. The receipt is written before the first
-    drop, and a line for each table. Safe to interrupt: rerun the same command
-    with --receipt FILE to resume.
+    Lists everything first. If a table must not be purged, or there are views or generic tables that are not to be
+    dropped, nothing is dropped. Namespaces are dropped after all their tables. If something is left, it is named, and
+    the exit status is 4. The receipt is written before the first drop, and gets a line for each table: rerun the same
+    command with --receipt FILE to resume.
     """
     catalog, levels = parse_namespace(namespace)
     used = checked_key(key)
