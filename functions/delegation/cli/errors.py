@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Mapping
 from typing import Final
 
-from delegation.configuration.problems import SettingsInvalid
 from polaris_common.errors import DelegationError
 
 FAILED: Final = 1
@@ -151,4 +150,5 @@ def refused_by_machine(error: OSError) -> CommandError | None:
 
 
 def exit_status_of(error: DelegationError) -> int:
-    return MISUSE if isinstance(error, SettingsInvalid) else getattr(error, "exit_status", FAILED)
+    status: int = getattr(error, "exit_status", FAILED)
+    return status

@@ -2,16 +2,41 @@
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from delegation.configuration.problems import FieldProblem, SettingsInvalid
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """What is wrong with one setting, without its value."""
+
+    setting: str
+    reason: str
+
+
+class SettingsInvalid(DelegationError):
+    """Settings of a file, a profile or the environment are missing or wrong; `problems` has one entry for each.
+    `next_step` is a sentence for the person who set them."""
+
+    code = "SETTINGS_INVALID"
+    exit_status = 2
+    """That of the command: a misuse."""
+
+    def __init__(self, where: str, problems: Iterable[FieldProblem], next_step: str) -> None:
+        self.problems = tuple(problems)
+        self.next_step = next_step
+        lines = "\n".join(f"  {problem.setting}: {problem.reason}" for problem in self.problems)
+        count = f"{len(self.problems)} settings are" if len(self.problems) != 1 else "1 setting is"
+        super().__init__(f"{where}: {count} wrong\n{lines}")
+
 
 CONFIG_VARIABLE: Final = "DELEGATION_CONFIG"
 PROFILE_VARIABLE: Final = "DELEGATION_PROFILE"

@@ -18,8 +18,14 @@ from delegation.cli.calls import Call, command, group, option
 from delegation.cli.connection import Connection, settings_of
 from delegation.cli.screens import LabelledLines, Rows
 from delegation.client.settings import ClientSettings
-from delegation.configuration.problems import FieldProblem, SettingsInvalid
-from delegation.configuration.settings import SETTINGS, CallerSettings, Setting, problems_of
+from delegation.configuration.settings import (
+    SETTINGS,
+    CallerSettings,
+    FieldProblem,
+    Setting,
+    SettingsInvalid,
+    problems_of,
+)
 from polaris_common.errors import counted
 
 PREFIX: Final = "delegation:"
