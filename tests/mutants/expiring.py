@@ -126,9 +126,9 @@ EXPIRING: Final = (
     ),
     Mutant(
         "an expiry that failed after its commit gives way to another one",
-        f"{REMOVAL}requests.py",
-        "        if current is None or current.of_the_work() == wanted.of_the_work() or not resumes(task, wanted):\n",
-        "        if True:\n",
+        "functions/delegation/removal/requests.py",
+        "            if current is None or self.is_same(task, current) or not self.resumes(task):\n",
+        "            if True:\n",
         (f"{REQUESTS}::test_an_expiry_that_failed_after_its_commit_is_finished_before_another_one",),
     ),
     Mutant(
@@ -204,8 +204,8 @@ EXPIRING: Final = (
     Mutant(
         "a caller's expiry is resumed as a run of a policy",
         NEEDS,
-        "if former is not None and former.policy is not None and resumes(stored, expiry):",
-        "if former is not None and resumes(stored, expiry):",
+        "if former is not None and former.policy is not None and expiry.resumes(stored):",
+        "if former is not None and expiry.resumes(stored):",
         (f"{PASSES}::test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_run_of_a_policy",),
     ),
     Mutant(

@@ -16,11 +16,18 @@ from delegation.iceberg.metadata import parse_metadata
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.history import MAIN, KnownSnapshot, TableHistory, history
-from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, NOW, OLDER_THAN, OPTIONS, choices_of
+from delegation.removal.expiry.requests import (
+    EXPIRY_FORM,
+    MAX_REF_AGE,
+    MAX_SNAPSHOT_AGE,
+    NOW,
+    OLDER_THAN,
+    OPTIONS,
+    choices_of,
+)
 from delegation.removal.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat, parse_duration, utc_now
-from delegation.wire.tables import ExpiryRequest
 from polaris_common.errors import counted, printable
 
 MOST_ROWS: Final = 200
@@ -36,7 +43,7 @@ def expire_command(call: Call, table: TableArgument) -> None:
     """
     identifier = parse_table(table)
     properties = _properties(call.given)
-    request = call_request(call, ExpiryRequest, identifier, properties)
+    request = call_request(call, identifier, properties)
     shown: Mapping[str, Any] = {}
     if DRY_RUN in properties:
         preview = Preview.of(call.connection.catalog().load_table(identifier, vend=False), properties, utc_now())
@@ -46,7 +53,7 @@ def expire_command(call: Call, table: TableArgument) -> None:
     else:
         effect = "permanently deletes the files only they reach"
         call.confirm(f"This removes old snapshots of {identifier} and {effect}. Continue?")
-    send(call, request, shown)
+    send(call, EXPIRY_FORM, request, shown)
 
 
 def _properties(given: Mapping[str, str]) -> dict[str, str]:

@@ -27,11 +27,12 @@ from delegation.removal.orphans.index import Candidate, OrphanIndex, candidates_
 from delegation.removal.orphans.limits import FILE_AGE, OPTIONS, PLAN, OrphanLimits
 from delegation.removal.orphans.names import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.removal.orphans.options import options_of
+from delegation.removal.orphans.requests import ORPHANS_FORM
 from delegation.storage.base import PlanStore
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat
 from delegation.wire.requests import TableRequest
-from delegation.wire.tables import OrphanFilesRequest, PlanApproval
+from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import counted, printable
 
@@ -260,7 +261,7 @@ def _checked(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _send(call: Call, identifier: TableIdentifier, properties: Mapping[str, str]) -> None:
-    ended = send(call, call_request(call, OrphanFilesRequest, identifier, properties))
+    ended = send(call, ORPHANS_FORM, call_request(call, identifier, properties))
     if ended is not None:
         _advise(call, ended)
 

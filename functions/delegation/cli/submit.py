@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -18,11 +17,10 @@ from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.model import LoadedTable
-from delegation.tasks.submission.form import RequestForm, WantedTask
+from delegation.tasks.submission.form import RequestForm
 from delegation.tasks.submission.options import PLACE, OptionTable
 from delegation.timestamps import utc_now
-from delegation.wire.requests import is_key
-from delegation.wire.tables import IdentifiedRequest
+from delegation.wire.requests import TableRequest, TableState, is_key
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.types import TYPES
 from polaris_common.errors import DelegationError
@@ -89,9 +87,9 @@ def submit_command(
     form = form_of(task_type)
     given = options_of(form, parse_properties(properties or ()), dry_run=dry_run)
     call.key, call.wait = key, wait
-    wanted = WantedTask(identifier=identifier, properties=given, **_about(call))
+    wanted = call_request(call, identifier, given)
     if metadata is not None:
-        wanted = replace(wanted, table=read_metadata(identifier, metadata))
+        wanted = _with_table(wanted, read_metadata(identifier, metadata))
     dry_run = given.get(DRY_RUN) == "true"
     if dry_run and sync:
         raise typer.BadParameter("a dry run needs --async: the service refuses it", param_hint="--dry-run")
@@ -121,7 +119,7 @@ def options_of(form: RequestForm, given: Mapping[str, str], *, dry_run: bool) ->
     return {**found, DRY_RUN: "true"} if dry_run else found
 
 
-def _submit(call: Call, form: RequestForm, wanted: WantedTask, *, sync: bool, dry_run: bool) -> None:
+def _submit(call: Call, form: RequestForm, wanted: TableRequest, *, sync: bool, dry_run: bool) -> None:
     client, table, key = call.connection.client(), wanted.identifier, str(wanted.correlation_id)
     if not sync:
         request = form.request(wanted, synchronous=False)
@@ -131,31 +129,37 @@ def _submit(call: Call, form: RequestForm, wanted: WantedTask, *, sync: bool, dr
             watch(call.output, client, accepted.delegation_task_id)
         return
     if wanted.table is None and form.waits_with_table:
-        wanted = replace(wanted, table=call.connection.catalog().load_table(table, vend=False))
+        wanted = _with_table(wanted, call.connection.catalog().load_table(table, vend=False))
     request = form.request(wanted, synchronous=True)
     with call.output.status(form.running.format(table)):
         outcome = _in_turn(call.output, client, table, lambda: client.execute(request, key=key))
     call.output.outcome(outcome, key=key)
 
 
-def call_request(
-    call: Call, kind: type[IdentifiedRequest], identifier: TableIdentifier, properties: Mapping[str, str]
-) -> IdentifiedRequest:
-    """Return the request of a command for an operation on one table; raises BadParameter for an unusable --key."""
-    return kind(identifier=identifier, properties=properties, **_about(call))
+def call_request(call: Call, identifier: TableIdentifier, properties: Mapping[str, str]) -> TableRequest:
+    """Return the request of a command for an operation on one table; raises BadParameter for an unusable --key.
+
+    With --key it has no time, for a repetition must have the same payload.
+    """
+    return TableRequest(
+        realm=call.connection.client_settings().realm,
+        identifier=identifier,
+        properties=properties,
+        correlation_id=checked_key(call.key),
+        requested_at=utc_now() if call.key is None else None,
+    )
 
 
-def _about(call: Call) -> dict[str, Any]:
-    """Return what each request has; with --key it has no time, for a repetition must have the same payload."""
-    key = checked_key(call.key)
-    at = utc_now() if call.key is None else None
-    return {"realm": call.connection.client_settings().realm, "correlation_id": key, "requested_at": at}
+def _with_table(wanted: TableRequest, loaded: LoadedTable) -> TableRequest:
+    return wanted.model_copy(update={"table": TableState.of(loaded)})
 
 
-def send(call: Call, request: IdentifiedRequest, shown: Mapping[str, Any] | None = None) -> TaskRecord | None:
+def send(
+    call: Call, form: RequestForm, wanted: TableRequest, shown: Mapping[str, Any] | None = None
+) -> TaskRecord | None:
     """Submit a request and print that it was accepted, as JSON also `shown`; return the task if --wait followed it."""
-    client, key = call.connection.client(), str(request.correlation_id)
-    accepted = client.submit(request.request(), key=key)
+    client, key = call.connection.client(), str(wanted.correlation_id)
+    accepted = client.submit(form.request(wanted, synchronous=False), key=key)
     # The table stays, so there is no entry in the catalog to speak of.
     call.output.accepted(accepted, key=key, dry_run=True, shown=shown)
     return watch(call.output, client, accepted.delegation_task_id) if call.wait else None

@@ -81,7 +81,7 @@ class Submissions:
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            self.tasks.messages.send(accepted.task, labels=work.asked.labels)
+            self.tasks.messages.send(accepted.task)
         kind = "accepted" if accepted.submitted else "attached"
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 

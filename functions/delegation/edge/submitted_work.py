@@ -40,7 +40,6 @@ class SubmittedWork:
             synchronous=self.synchronous,
             requested_by=self.requested_by,
             traits=asked.traits,
-            labels=asked.labels,
             callback=asked.callback,
             deadline=asked.deadline,
         )

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from delegation.removal.attempt import PlanSegment, StepsDone, receipt_key
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.lanes import Traits
+from delegation.tasks.life.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels, Task
 from delegation.tasks.life.task_type import Measured
 from delegation.tasks.life.transitions import held_by
@@ -146,16 +146,33 @@ def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
     return id_of_parts([realm, "TABLE_PURGE", catalog, table_uuid.lower()])
 
 
-def table_traits(payload: str, known: Traits) -> Traits:
-    """Return `known` with the catalog of a stored payload as the tenant, and the bucket of its table's location.
+PRIORITY: Final = "priority"
+"""The property of a purge's request; a higher one is admitted first."""
+PRIORITIES: Final = tuple(str(priority) for priority in (NORMAL, *range(NORMAL), *range(NORMAL + 1, HIGHEST + 1)))
+"""Its values, the default first."""
+DROPPED_TABLE: Final = "dropped-table"
+"""The property of a drop's payload with the dotted name that the table had: its table identity is the tombstone's."""
+
+
+_NOTHING: Final = Traits()
+
+
+def table_traits(payload: str, known: Traits = _NOTHING) -> Traits:
+    """Return `known` with the catalog of a stored payload as the tenant, its table's bucket, its request's priority.
 
     What a policy asks for is in the background: no task of a caller waits for it.
     """
     try:
         parameters = json.loads(payload)["operation_parameters"]
         catalog, location = parameters["table_identity"]["catalog_name"], parameters["metadata"]["location"]
-        is_background = known.is_background or "policy" in parameters
-        return replace(known, tenant=str(catalog), bucket=urlsplit(str(location)).netloc, is_background=is_background)
+        priority = str(parameters.get("properties", {}).get(PRIORITY))
+        return replace(
+            known,
+            tenant=str(catalog),
+            bucket=urlsplit(str(location)).netloc,
+            priority=int(priority) if priority in PRIORITIES else known.priority,
+            is_background=known.is_background or "policy" in parameters,
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return known
 
@@ -188,15 +205,19 @@ def catalog_of(payload: Any) -> str:
 
 
 def table_labels(payload: str) -> Labels:
-    """Return the labels of a stored payload: its table's dotted name, its request's correlation id, its realm."""
+    """Return the labels of a stored payload: its table's dotted name, its request's correlation id, its realm.
+
+    The table of a drop is the one that lost its name, not the tombstone.
+    """
     try:
         document = json.loads(payload)
         identity = document["operation_parameters"]["table_identity"]
         parts = [identity["catalog_name"], *identity["namespace_levels"], identity["table_name"]]
+        former = document["operation_parameters"].get("properties", {}).get(DROPPED_TABLE)
         common = document["common_payload"]
         found = (common.get(name) for name in ("polaris_correlation_id", "realm_identifier"))
         correlation_id, realm = (text if isinstance(text, str) else None for text in found)
-        return Labels(".".join(map(str, parts)), correlation_id, realm)
+        return Labels(former if isinstance(former, str) else ".".join(map(str, parts)), correlation_id, realm)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Labels()
 
@@ -233,7 +254,7 @@ class ShownPlan:
             details = self.model().of(task)
         except MalformedRecord:
             return None
-        return Measured(details.files_deleted, details.files_planned, FILES)
+        return Measured(details.files_deleted, details.files_planned, FILES, details.files_per_second)
 
     def receipt_key(self, task: Task) -> str | None:
         """Return the key of the receipt in the plan bucket, None without a plan; raises MalformedRecord.

@@ -1,37 +1,42 @@
-"""Requests for work on one table that the service loads itself: parameters, the form that reads them."""
+"""Requests for work on one table: what all operations share of their parameters and of the form that reads them."""
 
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from delegation.errors import GuardRefused
-from delegation.removal.details import id_of_parts, table_traits
+from delegation.removal.details import PRIORITY, id_of_parts, table_traits
 from delegation.storage.locations import ForeignLocations
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.lanes import Traits
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.form import AskedTask, RequestSources, WantedTask, not_waited_for
+from delegation.tasks.submission.form import AskedTask, RequestSources, not_waited_for
 from delegation.tasks.submission.options import CALLBACK, DRY_RUN, OptionTable, callback_of
-from delegation.wire.requests import TableState, files_of
-from delegation.wire.tables import IdentifiedRequest
+from delegation.wire.requests import TableRequest, TableState, files_of
 from polaris_common.errors import printable
 
-_NOT_OF_THE_WORK: Final = frozenset({CALLBACK})
+_NOT_OF_THE_WORK: Final = frozenset({CALLBACK, PRIORITY})
 _NAMES: Final = 5
 _LONGEST_NAME: Final = 64
 
 
-class TableWork(IdentifiedRequest):
-    """Work on a known table, with the table's state when the request was accepted.
+class TableWork(TableRequest):
+    """Work on a known table, with the table's state when the request was accepted, without credentials.
 
-    `work_task_type` and `plan_task_type` are the stored task types of the work and of its dry run.
+    `work_task_type` and `plan_task_type` are the stored task types of the work and of its dry run. `does` states what
+    the work does with its table, `began` when it first has an effect, and `half_done` why it must then be finished
+    with its plan, and what to do. After a FAILURE with a code in `ends_plan` it must not be.
     """
 
     work_task_type: ClassVar[str]
     plan_task_type: ClassVar[str]
+    does: ClassVar[str]
+    began: ClassVar[str] = "its first delete"
+    half_done: ClassVar[str] = "send its own properties, which its payload has"
+    ends_plan: ClassVar[frozenset[str]] = frozenset()
 
     table: TableState
 
@@ -68,7 +73,7 @@ class TableWork(IdentifiedRequest):
         return id_of_parts([realm, cls.work_task_type, catalog, table_uuid.lower()])
 
     def of_the_work(self) -> dict[str, str]:
-        """Return the properties that decide what is done, not who is notified."""
+        """Return the properties that decide what is done, not when and who is notified."""
         return {name: value for name, value in self.properties.items() if name not in _NOT_OF_THE_WORK}
 
     def to_payload(self) -> str:
@@ -91,118 +96,130 @@ class TableWork(IdentifiedRequest):
         except MalformedPayload:
             return None
 
-    def other_properties(self, wanted: "TableWork") -> str:
-        """Return words for the properties that differ from those of a request."""
-        before, now = self.of_the_work(), wanted.of_the_work()
+    def is_same(self, _task: Task, current: Self) -> bool:
+        """Return whether a task with the parameters `current` does what this request asks for."""
+        return current.of_the_work() == self.of_the_work()
+
+    def replays(self, _task: Task) -> bool:
+        """Return whether a SUCCESS did what is asked for. Most work finds more to do later, or has nothing to do."""
+        return False
+
+    def resumes(self, task: Task) -> bool:
+        """Return whether work that ended is resumed with its plan: a FAILURE after its first effect.
+
+        If its payload cannot be read, its plan has the identifier too, and is refused for another one.
+        """
+        if task.status is not Status.FAILURE or task.effects_began_ts is None or task.error_code in self.ends_plan:
+            return False
+        current = self.readable(task)
+        return current is None or current.identifier == self.identifier
+
+    def obstacle(self, task: Task) -> str | None:
+        """Return why the request conflicts with the task and what to do next, None if it can attach to it or start it.
+
+        Work that failed after its first effect must be finished with its plan, which alone knows the rest. Work that
+        ended and cannot be read is replaced. A dry run has no conflicts, because its id names all that matters.
+        """
+        if task.status is Status.SUCCESS or self.is_dry_run:
+            return None
+        current = self.readable(task)
+        if task.is_terminal:
+            if current is None or self.is_same(task, current) or not self.resumes(task):
+                return None
+            other = self._other_properties(current)
+            return f"failed after {self.began} ({task.error_code}) with {other}: {self.half_done}"
+        if current is None:
+            return f"is {task.status} and its payload cannot be read; wait until it ends"
+        if current.identifier != self.identifier:
+            return (
+                f"is {task.status} and {self.does} {printable(str(current.identifier))}, a table with the same "
+                "table-uuid: clones share one task; wait until it ends, then send this request again"
+            )
+        if current.of_the_work() == self.of_the_work():
+            return None
+        return f"is {task.status} with {self._other_properties(current)}; wait until it ends, or send the same request"
+
+    def _other_properties(self, current: "TableWork") -> str:
+        before, now = current.of_the_work(), self.of_the_work()
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         listed = ", ".join(printable(name, _LONGEST_NAME) for name in names[:_NAMES])
         return f"other properties ({listed}{', …' if len(names) > _NAMES else ''})"
 
-    @classmethod
-    def conflict(cls, task: Task, wanted: "TableWork", *, does: str) -> str | None:
-        """Return why `wanted` has to wait for a task that has not ended, None if it can attach to it.
-
-        `does` states what the work of the task does with its table.
-        """
-        current = cls.readable(task)
-        if current is None:
-            return f"is {task.status} and its payload cannot be read; wait until it ends"
-        if current.identifier != wanted.identifier:
-            return (
-                f"is {task.status} and {does} {printable(str(current.identifier))}, a table with the same "
-                "table-uuid: clones share one task; wait until it ends, then send this request again"
-            )
-        if current.of_the_work() == wanted.of_the_work():
-            return None
-        other = current.other_properties(wanted)
-        return f"is {task.status} with {other}; wait until it ends, then send this request again"
-
 
 Work = TypeVar("Work", bound=TableWork)
 
-TableCheck = Callable[[Any], None]
+TableCheck = Callable[[Any], object]
 """Raises the error of a guard that refuses a loaded table (`polaris.model.LoadedTable`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableForm(Generic[Work]):
-    """RequestForm of work on one table whose outcome no caller waits for, since it waits for other tables.
+    """RequestForm of work on one table, which the service loads; no caller waits for it, since it waits for others.
 
-    `request_type` is a request, `work_type` the work with the table's state, `known` what admission knows of all
-    such work; `obstacle`, `replays` and `resumes` are those of an AskedTask. `limits` raises InvalidProperty for a
-    property of the service. `checks` raises the errors of a request's options and returns what raises those of its
-    table, so that what a guard would refuse is refused here.
+    `work_type` is the work with the table's state, `known` what admission knows of all such work. `limits` raises
+    InvalidProperty for a property of the service. `checks` raises the errors of a request's options and returns what
+    raises those of its table, so that what a guard would refuse is refused here.
     """
 
+    operations: tuple[str, ...]
     body: type[Any]
     options: OptionTable
     running: str
-    request_type: type[IdentifiedRequest]
     work_type: type[Work]
-    known: Traits
-    obstacle: Callable[[Task, Work], str | None]
-    replays: Callable[[Task, Work], bool]
-    resumes: Callable[[Task, Work], bool]
+    known: Traits = field(default_factory=Traits)
     limits: Callable[[Mapping[str, str]], Any]
-    checks: Callable[[IdentifiedRequest, RequestSources], TableCheck]
+    checks: Callable[[Mapping[str, str], RequestSources], TableCheck]
     deletes: ClassVar[bool] = False
     is_waited_for: ClassVar[bool] = False
     waits_with_table: ClassVar[bool] = False
 
-    @property
-    def operations(self) -> tuple[str, ...]:
-        return (self.request_type.operation,)
-
-    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:  # noqa: ARG002
-        return self.request_type(
-            realm=wanted.realm,
-            identifier=wanted.identifier,
-            properties=wanted.properties,
-            correlation_id=wanted.correlation_id,
-            requested_at=wanted.requested_at,
-        ).request()
+    def request(self, wanted: TableRequest, *, synchronous: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """See RequestForm.request: the identity alone."""
+        return wanted.model_copy(update={"table": None}).document(self.operations[0])
 
     def check(self, properties: Mapping[str, str]) -> None:
         self.limits(properties)
 
     def refuse_waiting(self, body: Any) -> None:  # noqa: ARG002
         """See RequestForm.refuse_waiting; raises DelegationError (INVALID_REQUEST) for every such request."""
-        raise not_waited_for(self.request_type.operation)
+        raise not_waited_for(self.operations[0])
 
-    def asked(
-        self,
-        body: Any,
-        document: Mapping[str, Any],  # noqa: ARG002
-        sources: RequestSources,
-    ) -> AskedTask:
-        """See RequestForm.asked; the table is loaded from the catalog, and refused here if a guard would refuse it.
+    def asked(self, body: Any, document: Mapping[str, Any], sources: RequestSources) -> AskedTask:
+        """See RequestForm.asked; without its state the table is loaded, and refused here if a guard would refuse it.
 
         Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog.
         """
-        request = self.request_type.of_payload(body)
-        check = self.checks(request, sources)
+        request = TableRequest.of_payload(body)
+        check = self.checks(request.properties, sources)
         callback = callback_of(request.properties, sources.callbacks())
-        # The snapshots of refs suffice for the guards; the task reads all of them.
         sources.check_catalog(request.identifier.catalog)
-        loaded = sources.catalog().load_table(request.identifier, vend=False, snapshots="refs")
-        check(loaded)
-        check_storage(loaded.metadata_location)
-        work = self.work_type(**{**dict(request), "realm": sources.realm, "table": TableState.of(loaded)})
-        files = files_of(loaded.metadata)
+        if request.table is not None:
+            table, metadata = request.table, document["operation_parameters"]["metadata"]
+        else:
+            # The snapshots of refs suffice for the guards; the task reads all of them.
+            loaded = sources.catalog().load_table(request.identifier, vend=False, snapshots="refs")
+            check(loaded)
+            table, metadata = TableState.of(loaded), loaded.metadata
+        check_storage(table.metadata_location)
+        work = self.work_type(**{**dict(request), "realm": sources.realm, "table": table})
+        files = files_of(metadata)
         is_small = files is None or files <= sources.small_files
         payload = work.to_payload()
-        traits = replace(table_traits(payload, self.known), is_small=is_small)
         return AskedTask(
-            task_id=work.task_id,
+            task_id=self.plan_id(work, sources) if work.is_dry_run else work.task_id,
             task_type=work.task_type,
             payload=payload,
-            obstacle=lambda task: self.obstacle(task, work),
-            replays=lambda task: self.replays(task, work),
-            resumes=lambda task: self.resumes(task, work),
+            obstacle=work.obstacle,
+            replays=work.replays,
+            resumes=work.resumes,
             payload_version=work.payload_version,
-            traits=traits,
+            traits=replace(table_traits(payload, self.known), is_small=is_small),
             callback=callback,
         )
+
+    def plan_id(self, work: Work, sources: RequestSources) -> str:  # noqa: ARG002
+        """Return the id of a dry run."""
+        return work.task_id
 
 
 def check_storage(location: str) -> None:

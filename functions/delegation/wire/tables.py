@@ -5,15 +5,14 @@ Persistence, and Appendix.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final, Protocol, Self
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from delegation.identifiers import TableIdentifier, stand_in_uuid
+from delegation.identifiers import stand_in_uuid
 from delegation.wire.requests import (
     MAX_STORAGE_CREDENTIALS,
     NO_UUID,
-    CommonPayload,
     Properties,
     ReceivedBody,
     ReceivedPart,
@@ -38,6 +37,7 @@ class IdentityParameters(ReceivedPart):
 
     model_config = IDENTITY_ALONE
 
+    table: ClassVar[None] = None
     table_identity: TableIdentity
     properties: Properties = Field(default_factory=dict)
 
@@ -47,40 +47,6 @@ class IdentityParameters(ReceivedPart):
         if isinstance(value, Mapping) and any(name in value for name in _LOADED):
             raise refuse("must have the table's identity alone, without a LoadTableResult: the service loads the table")
         return value
-
-
-class IdentifiedPayload(Protocol):
-    """A body with such parameters."""
-
-    @property
-    def common_payload(self) -> CommonPayload: ...
-
-    @property
-    def operation_parameters(self) -> IdentityParameters: ...
-
-
-class IdentifiedRequest(TableRequest):
-    """A request for the `operation` on one table."""
-
-    operation: ClassVar[str]
-
-    @classmethod
-    def of_payload(cls, payload: IdentifiedPayload) -> Self:
-        """Return what a validated body asks for."""
-        common, parameters = payload.common_payload, payload.operation_parameters
-        identity = parameters.table_identity
-        return cls(
-            realm=common.realm_identifier,
-            identifier=TableIdentifier(identity.catalog_name, identity.namespace_levels, identity.table_name),
-            table_entity_id=identity.table_entity_id,
-            properties=parameters.properties,
-            correlation_id=common.polaris_correlation_id,
-            requested_at=common.request_timestamp_utc,
-        )
-
-    def request(self) -> dict[str, Any]:
-        """Return the body to send: the identity alone."""
-        return self.model_copy(update={"table": None}).document(self.operation)
 
 
 EXPIRE_SNAPSHOTS: Final = "TABLE_EXPIRE_SNAPSHOTS"
@@ -96,12 +62,6 @@ class ExpireSnapshotsPayload(ReceivedBody):
     operation_parameters: ExpireSnapshotsParameters
 
 
-class ExpiryRequest(IdentifiedRequest):
-    """One expiry of a table's snapshots."""
-
-    operation: ClassVar[str] = EXPIRE_SNAPSHOTS
-
-
 ORPHAN_FILES: Final = "ORPHAN_FILES"
 
 
@@ -113,12 +73,6 @@ class OrphanFilesPayload(ReceivedBody):
     """The payload of a removal of orphan files."""
 
     operation_parameters: OrphanFilesParameters
-
-
-class OrphanFilesRequest(IdentifiedRequest):
-    """One removal of a table's orphan files."""
-
-    operation: ClassVar[str] = ORPHAN_FILES
 
 
 PLAN_PATTERN: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}$"
@@ -182,6 +136,16 @@ class PurgeTableOperationParameters(ReceivedPart):
             raise refuse("must have one of metadata_location and metadata-location")
         return value
 
+    @property
+    def table(self) -> TableState | None:
+        """The table's state, None if only its identity is given."""
+        if self.metadata is None or self.metadata_location is None:
+            return None
+        known = self.metadata.model_dump()
+        if self.metadata.table_uuid == NO_UUID:
+            known["table_uuid"] = stand_in_uuid(self.table_identity.catalog_name, self.metadata_location)
+        return TableState(metadata_location=self.metadata_location, **known)
+
     def missing(self) -> tuple[str, ...]:
         """Return the missing members of a LoadTableResult."""
         needed = {"metadata_location": self.metadata_location, "metadata": self.metadata, "config": self.config}
@@ -203,26 +167,6 @@ class PurgePayload(ReceivedBody):
 
 class PurgeRequest(TableRequest):
     """One purge."""
-
-    @classmethod
-    def of_payload(cls, payload: PurgePayload) -> Self:
-        common, parameters = payload.common_payload, payload.operation_parameters
-        identity, metadata, location = parameters.table_identity, parameters.metadata, parameters.metadata_location
-        table = None
-        if metadata is not None and location is not None:
-            known = metadata.model_dump()
-            if metadata.table_uuid == NO_UUID:
-                known["table_uuid"] = stand_in_uuid(identity.catalog_name, location)
-            table = TableState(metadata_location=location, **known)
-        return cls(
-            realm=common.realm_identifier,
-            identifier=TableIdentifier(identity.catalog_name, identity.namespace_levels, identity.table_name),
-            table=table,
-            table_entity_id=identity.table_entity_id,
-            properties=parameters.properties,
-            correlation_id=common.polaris_correlation_id,
-            requested_at=common.request_timestamp_utc,
-        )
 
     def request(self, *, synchronous: bool = False) -> dict[str, Any]:
         """Return the body to send; `config` is empty (Delegation Service proposal, Credential Vending)."""

@@ -39,10 +39,11 @@ from delegation.client.executor import DelegatedTaskExecutor
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import PolicyClient
-from delegation.removal.expiry.requests import NOW, OLDER_THAN
+from delegation.removal.expiry.requests import EXPIRY_FORM, NOW, OLDER_THAN
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
-from delegation.wire.tables import ExpiryRequest, PurgeRequest
+from delegation.wire.requests import TableRequest
+from delegation.wire.tables import PurgeRequest
 from delegation.wire.tasks import TaskRecord
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.report import ExpiredTable, Purged, Report
@@ -216,13 +217,13 @@ class Demo:
         return task_id
 
     def _by_request(self, table: WrittenTable) -> str:
-        expiry = ExpiryRequest(
+        expiry = TableRequest(
             realm=self._stack.realm,
             identifier=self._identifier(table),
             properties={OLDER_THAN: NOW},
             requested_at=datetime.now(UTC),
         )
-        return self._followed(expiry.request()).task_id
+        return self._followed(EXPIRY_FORM.request(expiry, synchronous=False)).task_id
 
     def _contents(self, table: WrittenTable) -> Contents:
         rows, tagged = (demo_tables.rows_of(self._catalog, table.name, tag) for tag in (None, TAG))

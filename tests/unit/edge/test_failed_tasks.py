@@ -12,7 +12,7 @@ from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.errors import IdempotencyError
 from delegation.polaris import answers as polaris
 from delegation.references.errors import ReferencesUnavailable
-from delegation.removal.purge.requests import purge_id
+from delegation.removal.details import purge_id
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreError, ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Revise

@@ -7,7 +7,8 @@ from typing import Final
 
 from delegation.gateway.drop.errors import purge_not_possible
 from delegation.gateway.drop.tombstones import Tombstone
-from delegation.removal.purge.names import DROP_TASK_TYPE, DROPPED_TABLE
+from delegation.removal.details import DROPPED_TABLE
+from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.removal.purge.requests import TablePurge
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller, Task

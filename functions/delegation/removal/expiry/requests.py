@@ -14,7 +14,7 @@ from delegation.removal.expiry.names import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.requests import TableCheck, TableForm, TableWork
 from delegation.tasks.errors import MalformedPayload
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.submission.options import (
@@ -28,7 +28,7 @@ from delegation.tasks.submission.options import (
     option_not_allowed,
 )
 from delegation.timestamps import parse_duration
-from delegation.wire.tables import EXPIRE_SNAPSHOTS, ExpireSnapshotsPayload, ExpiryRequest, IdentifiedRequest
+from delegation.wire.tables import EXPIRE_SNAPSHOTS, ExpireSnapshotsPayload
 
 _POLICY: Final = "policy"
 
@@ -39,9 +39,15 @@ class TableExpiry(TableWork):
     `policy` names the policy that asks for it, None where a caller does; no request can set it.
     """
 
-    operation: ClassVar[str] = EXPIRE_SNAPSHOTS
     work_task_type: ClassVar[str] = TASK_TYPE
     plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
+    does: ClassVar[str] = "expires snapshots of"
+    began: ClassVar[str] = "its commit"
+    half_done: ClassVar[str] = (
+        "the files of the snapshots that it removed are still to be deleted; retry the task, or send its own "
+        "properties, which its payload has"
+    )
+    ends_plan: ClassVar[frozenset[str]] = ENDS_PLAN
 
     policy: str | None = None
 
@@ -285,66 +291,30 @@ def _milliseconds(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
-def obstacle(task: Task, wanted: TableExpiry) -> str | None:
-    """Return why `wanted` conflicts with the task and what to do next, None if it can attach to it or start it anew.
-
-    An expiry that failed after its commit must be finished with its plan: nothing else knows the files that only the
-    removed snapshots named. One that ended and cannot be read is replaced.
-    """
-    if task.status is Status.SUCCESS:
-        return None
-    if task.status is Status.FAILURE:
-        current = TableExpiry.readable(task)
-        if current is None or current.of_the_work() == wanted.of_the_work() or not resumes(task, wanted):
-            return None
-        return (
-            f"failed after its commit ({task.error_code}) with {current.other_properties(wanted)}: the files of the "
-            "snapshots that it removed are still to be deleted; retry the task, or send its own properties, which its "
-            "payload has"
-        )
-    return TableExpiry.conflict(task, wanted, does="expires snapshots of")
-
-
-def resumes(task: Task, wanted: TableExpiry) -> bool:
-    """Return whether a terminal expiry is resumed with its plan: a FAILURE that began to commit. Others plan anew."""
-    if task.status is not Status.FAILURE or task.effects_began_ts is None or task.error_code in ENDS_PLAN:
-        return False
-    current = TableExpiry.readable(task)
-    return current is None or current.identifier == wanted.identifier
-
-
 @lru_cache(maxsize=1)
 def _floor_of(sources: RequestSources) -> Floor:
     return Floor.from_properties(sources.properties)
 
 
-def _never_replays(_task: Task, _wanted: TableExpiry) -> bool:
-    """Return False, since more snapshots are old each time; an expiry with nothing to do is short."""
-    return False
-
-
-def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
+def _checks(properties: Mapping[str, str], sources: RequestSources) -> TableCheck:
     """Check a request's options; raise those of `choices_of`. What it returns raises those of `check_table`."""
     # Loaded with the first request for an expiry: the API of most deployments gets requests for purges.
     from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
     from delegation.removal.expiry.errors import check_table  # noqa: PLC0415
 
-    choices_of(request.properties, asked_at=sources.clock(), floor=_floor_of(sources), refuse_looser=True)
+    choices_of(properties, asked_at=sources.clock(), floor=_floor_of(sources), refuse_looser=True)
     return lambda loaded: check_table(
         parse_metadata(loaded.metadata_location, loaded.metadata), table_uuid=loaded.table_uuid
     )
 
 
 EXPIRY_FORM: Final = TableForm(
+    operations=(EXPIRE_SNAPSHOTS,),
     body=ExpireSnapshotsPayload,
     options=OPTIONS,
     running="Expiring snapshots of {} …",
-    request_type=ExpiryRequest,
     work_type=TableExpiry,
     known=UPKEEP,
-    obstacle=obstacle,
-    replays=_never_replays,
-    resumes=resumes,
     limits=Floor.from_properties,
     checks=_checks,
 )

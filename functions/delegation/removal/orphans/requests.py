@@ -1,6 +1,6 @@
 """Requests for removals of orphan files: parameters, how one relates to the stored task, who may approve its plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, ClassVar, Final
@@ -18,52 +18,29 @@ from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.writes import WriteLoop
-from delegation.wire.tables import (
-    ORPHAN_FILES,
-    IdentifiedRequest,
-    OrphanFilesPayload,
-    OrphanFilesRequest,
-    PlanApproval,
-)
+from delegation.wire.tables import ORPHAN_FILES, OrphanFilesPayload, PlanApproval
 from polaris_common.errors import DelegationError, printable
 
 
 class TableOrphans(TableWork):
     """A removal of a known table's orphan files, with the table's state when the request was accepted."""
 
-    operation: ClassVar[str] = ORPHAN_FILES
     work_task_type: ClassVar[str] = TASK_TYPE
     plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
+    does: ClassVar[str] = "removes orphan files of"
 
+    def replays(self, task: Task) -> bool:
+        """Return whether a SUCCESS executed the very plan that is asked for, and does not wait with it."""
+        asks_for_plan = task.status is Status.SUCCESS and PLAN in self.properties
+        return asks_for_plan and self._is_of(task) and OrphanDetails.of(task).waiting_plan is None
 
-def obstacle(task: Task, wanted: TableOrphans) -> str | None:
-    """Return why `wanted` conflicts with the task and what to do next, None if it can attach to it or start it anew.
+    def resumes(self, task: Task) -> bool:
+        """See TableWork.resumes; only the same request resumes: what another one left is found again."""
+        return super().resumes(task) and self._is_of(task)
 
-    One that ended never conflicts: what it left is found again.
-    """
-    if task.is_terminal:
-        return None
-    return TableOrphans.conflict(task, wanted, does="removes orphan files of")
-
-
-def replays(task: Task, wanted: TableOrphans) -> bool:
-    """Return whether a SUCCESS executed the very plan that is asked for, and does not wait with it."""
-    plan = wanted.properties.get(PLAN)
-    return plan is not None and _is_same(task, wanted) and OrphanDetails.of(task).waiting_plan is None
-
-
-def resumes(task: Task, wanted: TableOrphans) -> bool:
-    """Return whether a removal that ended is resumed with its plan: a FAILURE that began to delete, of this request."""
-    return task.status is Status.FAILURE and task.effects_began_ts is not None and _is_same(task, wanted)
-
-
-def _is_same(task: Task, wanted: TableOrphans) -> bool:
-    current = TableOrphans.readable(task)
-    return (
-        current is not None
-        and current.identifier == wanted.identifier
-        and current.of_the_work() == wanted.of_the_work()
-    )
+    def _is_of(self, task: Task) -> bool:
+        current = self.readable(task)
+        return current is not None and current.identifier == self.identifier and self.is_same(task, current)
 
 
 def approve(
@@ -151,7 +128,7 @@ def _limits_of(sources: RequestSources) -> OrphanLimits:
     return OrphanLimits.from_properties(sources.properties)
 
 
-def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
+def _checks(properties: Mapping[str, str], sources: RequestSources) -> TableCheck:
     """Check a request's options; raise InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED).
 
     What it returns raises GuardRefused.
@@ -167,7 +144,7 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
     )
 
     limits = _limits_of(sources)
-    chosen = options_of(request.properties, limits)
+    chosen = options_of(properties, limits)
 
     def check(loaded: Any) -> None:
         metadata = parse_metadata(loaded.metadata_location, loaded.metadata)
@@ -181,15 +158,12 @@ def _checks(request: IdentifiedRequest, sources: RequestSources) -> TableCheck:
 
 
 ORPHANS_FORM: Final = TableForm(
+    operations=(ORPHAN_FILES,),
     body=OrphanFilesPayload,
     options=OPTIONS,
     running="Looking for orphan files of {} …",
-    request_type=OrphanFilesRequest,
     work_type=TableOrphans,
     known=BACKGROUND,
-    obstacle=obstacle,
-    replays=replays,
-    resumes=resumes,
     limits=OrphanLimits.from_properties,
     checks=_checks,
 )

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from delegation.removal.details import PLAN_ID
-from delegation.removal.purge.names import PREFIX, PRIORITIES, PRIORITY
+from delegation.removal.details import PLAN_ID, PRIORITIES, PRIORITY
+from delegation.removal.purge.names import PREFIX
 from delegation.removal.purge.options import PurgeOptions
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits

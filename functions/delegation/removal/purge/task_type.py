@@ -1,10 +1,10 @@
 """The task types of purges: what the service has to know of their tasks, each as one value (tasks.life.task_type)."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.removal.details import ShownPlan
+from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
 from delegation.removal.purge.names import (
     DROP_TASK_TYPE,
     PLAN_TASK_TYPE,
@@ -12,37 +12,19 @@ from delegation.removal.purge.names import (
     TASK_TYPE,
     UPKEEP_TASK_TYPE,
     PurgeDetails,
-    labels_of,
-    traits_of,
 )
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import Measured, TaskType
+from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
-    from delegation.removal.purge.requests import PurgeForm
+    from delegation.tasks.submission.form import RequestForm
     from delegation.wire.responses import ExecutionResult
 
 
-class PurgeDetailRules:
-    """DetailRules of purges: a purge that began to delete can only be finished with its plan."""
+def _requests() -> "RequestForm":
+    from delegation.removal.purge.requests import PURGE_FORM  # noqa: PLC0415 - few processes read requests
 
-    def resumes(self, task: Task) -> bool:
-        return task.effects_began_ts is not None
-
-    def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {name: value for name, value in details.items() if name not in PurgeDetails.model_fields}
-
-
-def _requests() -> "PurgeForm":
-    from delegation.removal.purge.requests import PurgeForm  # noqa: PLC0415 - few processes read requests
-
-    return PurgeForm()
-
-
-def _measured(task: Task) -> Measured | None:
-    from delegation.removal.purge.requests import measured  # noqa: PLC0415 - the API alone shows tasks
-
-    return measured(task)
+    return PURGE_FORM
 
 
 def _execution_result(task: Task) -> "ExecutionResult":
@@ -51,39 +33,22 @@ def _execution_result(task: Task) -> "ExecutionResult":
     return execution_result(task)
 
 
-_RECEIPT_KEY: Final = ShownPlan(lambda: PurgeDetails).receipt_key
-_COUNTED: Final = {"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None}
-
-
-PURGE: Final = TaskType(
+PURGE_PLAN: Final = TaskType(
+    name=PLAN_TASK_TYPE,
+    labels=table_labels,
+    traits=table_traits,
+    counted={"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None},
+    receipt_key=ShownPlan(lambda: PurgeDetails).receipt_key,
+)
+DROP: Final = replace(PURGE_PLAN, name=DROP_TASK_TYPE, details=PlanDetailRules(lambda: PurgeDetails))
+PURGE: Final = replace(
+    DROP,
     name=TASK_TYPE,
-    labels=labels_of,
-    traits=traits_of,
-    details=PurgeDetailRules(),
-    counted=_COUNTED,
     # A purge is retried more patiently than the proposal's default: what it waits for is mostly another system.
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
     properties=PREFIX,
     requests=_requests,
-    measured=_measured,
+    measured=ShownPlan(lambda: PurgeDetails).measured,
     execution_result=_execution_result,
-    receipt_key=_RECEIPT_KEY,
 )
-
-
-PURGE_PLAN: Final = TaskType(
-    name=PLAN_TASK_TYPE, labels=labels_of, traits=traits_of, counted=_COUNTED, receipt_key=_RECEIPT_KEY
-)
-
-
-DROP: Final = TaskType(
-    name=DROP_TASK_TYPE,
-    labels=labels_of,
-    traits=traits_of,
-    details=PurgeDetailRules(),
-    counted=_COUNTED,
-    receipt_key=_RECEIPT_KEY,
-)
-
-
 TOMBSTONE_UPKEEP: Final = TaskType(name=UPKEEP_TASK_TYPE, is_own=True)

@@ -2,13 +2,12 @@
 request, because most processes accept none, and implemented beside the type."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.lanes import Traits
-from delegation.tasks.life.model import Labels, Task
+from delegation.tasks.life.model import Task
 from delegation.tasks.submission.options import OptionTable
 from delegation.timestamps import utc_now
 from polaris_common.errors import DelegationError
@@ -36,23 +35,11 @@ class RequestSources:
     check_catalog: Callable[[str], object] = bool
 
 
-@dataclass(frozen=True, slots=True)
-class WantedTask:
-    """What a person asks for at a command line: the task of one table, whose `table` is loaded if that is needed."""
-
-    realm: str
-    identifier: TableIdentifier
-    properties: Mapping[str, str] = field(default_factory=dict)
-    correlation_id: str | None = None
-    requested_at: datetime | None = None
-    table: Any = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTask:
     """The task that a request asks for, and how that relates to the stored task which has its id. Two requests for the
     same work have the same id. `task_type` is the stored one, which may be another than the request names. None as
-    `traits` or `labels` leaves them to the payload, as `deadline` to the properties. `obstacle` returns why the request
+    `traits` leaves them to the payload, as `deadline` to the properties. `obstacle` returns why the request
     conflicts with a task, and what to do next; None if it can attach or start another run. `replays` is whether a
     SUCCESS did what is asked for, `resumes` whether one that ended resumes where it stopped."""
 
@@ -64,7 +51,6 @@ class AskedTask:
     resumes: Callable[[Task], bool]
     payload_version: int = 1
     traits: Traits | None = None
-    labels: Labels | None = None
     callback: str | None = None
     deadline: timedelta | None = None
 
@@ -100,7 +86,8 @@ class RequestForm(Protocol):
     def waits_with_table(self) -> bool:
         """Whether the request of a caller that waits has to have the loaded table."""
 
-    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]: ...
+    def request(self, wanted: Any, *, synchronous: bool) -> Mapping[str, Any]:
+        """Return the body to send for a `wire.requests.TableRequest`, whose `table` is loaded if that is needed."""
 
     def check(self, properties: Mapping[str, str]) -> None:
         """Raise InvalidProperty for a property of the service that limits such requests and is unknown or wrong."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
-from delegation.removal.expiry.requests import TableExpiry, obstacle, resumes
+from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN, expired
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
@@ -135,13 +135,13 @@ def to_submit(expiry: TableExpiry, stored: Task | None) -> tuple[TableExpiry, bo
     """Return the expiry to submit, and whether it is resumed with its plan; None while another one of the table is in
     progress. One that failed after its commit is resumed unchanged: only its plan knows the files to delete. Raises
     UpkeepError (EXPIRY_UNFINISHED) for a caller's."""
-    if stored is None or obstacle(stored, expiry) is None:
-        return expiry, stored is not None and stored.is_terminal and resumes(stored, expiry)
+    if stored is None or expiry.obstacle(stored) is None:
+        return expiry, stored is not None and stored.is_terminal and expiry.resumes(stored)
     if not stored.is_terminal:
         return None
     former = TableExpiry.readable(stored)
-    if former is not None and former.policy is not None and resumes(stored, expiry):
-        return former, resumes(stored, former)
+    if former is not None and former.policy is not None and expiry.resumes(stored):
+        return former, former.resumes(stored)
     raise UpkeepError(
         f"the expiry of {expiry.identifier} that a caller asked for failed after its commit ({stored.error_code}): "
         f"retry it, `delegation tasks retry {stored.task_id}`; until it ends no policy expires snapshots there",

@@ -15,7 +15,7 @@ from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.names import TASK_TYPE
 from delegation.removal.orphans.place import check_allowed, place_of
-from delegation.removal.orphans.requests import TableOrphans, obstacle, resumes
+from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
@@ -132,9 +132,9 @@ class RemovalLook(KindLook[AskedRemoval]):
                 return None
             properties = dict(asked.properties(turn, waiting.waiting_location))
             wanted = wanted.model_copy(update={"properties": properties})
-        if stored is not None and obstacle(stored, wanted) is not None:
+        if stored is not None and wanted.obstacle(stored) is not None:
             return None
-        return wanted, stored is not None and stored.is_terminal and resumes(stored, wanted)
+        return wanted, stored is not None and stored.is_terminal and wanted.resumes(stored)
 
 
 def _waiting(task: Task) -> OrphanDetails | None:

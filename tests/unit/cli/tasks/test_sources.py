@@ -14,7 +14,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.tasks.direct import TaskSource
 from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
 from delegation.client.client import DelegationClient
-from delegation.removal.purge.names import labels_of
+from delegation.removal.details import table_labels
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
@@ -45,7 +45,7 @@ def a_task(number: int, status: Status = Status.SUBMITTED, table: str = "lake.sa
         task_id=f"00000000-0000-4000-8000-{number:012}",
         task_payload=text,
         received_timestamp=NOW - timedelta(hours=number),
-        **labels_of(text).keys(),
+        **table_labels(text).keys(),
         **fields,
     )
 

@@ -12,7 +12,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.submission import payload_of
 from delegation.gateway.drop.tombstones import ARROWS, ENDED, MovedTable, Tombstone, TombstoneState, caller_key
 from delegation.identifiers import TableIdentifier
-from delegation.removal.purge.names import labels_of
+from delegation.removal.details import table_labels
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import isoformat
 from tests.kit.errors import coded
@@ -90,7 +90,7 @@ def test_what_is_shown_of_a_record_has_no_inner_fields():
 
 
 def test_lists_find_the_task_of_a_drop_by_the_name_that_the_table_had():
-    labels = labels_of(payload_of(CHANGES[TombstoneState.RENAMED](pending(), NOW)))
+    labels = table_labels(payload_of(CHANGES[TombstoneState.RENAMED](pending(), NOW)))
     assert (labels.target, labels.correlation_id) == ("lake.sales.eu.orders", None)
 
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 from pydantic import Field
 
 from delegation.tasks.life.model import Status
-from delegation.tasks.submission.form import AskedTask, RequestSources, WantedTask
+from delegation.tasks.submission.form import AskedTask, RequestSources
 from delegation.tasks.submission.options import CALLBACK_OPTION, Option, OptionTable, SetBy, callback_of
-from delegation.wire.requests import Properties, ReceivedBody, ReceivedPart, TableIdentity
+from delegation.wire.requests import Properties, ReceivedBody, ReceivedPart, TableIdentity, TableRequest
 from tests.unit.wiring.table_touch.task_type import DEADLINE, NAME, PREFIX
 from tests.unit.wiring.table_touch.work import Touch
 
@@ -57,7 +57,7 @@ class TouchForm:
     is_waited_for: Final = True
     waits_with_table: Final = False
 
-    def request(self, wanted: WantedTask, *, synchronous: bool) -> Mapping[str, Any]:
+    def request(self, wanted: TableRequest, *, synchronous: bool) -> Mapping[str, Any]:
         name = wanted.identifier
         identity = {
             "catalog_name": name.catalog,

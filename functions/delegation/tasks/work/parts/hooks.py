@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from delegation.identifiers import new_nonce
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import execution_of
-from delegation.tasks.life.model import WAITING, Labels, Task
+from delegation.tasks.life.model import WAITING, Task
 from delegation.tasks.life.notifications import Notification
 from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.tasks.pauses import NothingPaused, PauseLookout
@@ -108,22 +108,21 @@ class DispatchMessages:
     clock: Callable[[], datetime]
     hooks: TaskHooks
 
-    def send(self, task: Task, *, labels: Labels | None = None) -> Task:
+    def send(self, task: Task) -> Task:
         """Send the dispatch that the last write counted; the sweeper repeats a lost one at `due_at`. For a queued task
-        it sends that one waits (`wake`); one that waits for its time is left to the sweeper. `labels` are the task's,
-        if known."""
+        it sends that one waits (`wake`); one that waits for its time is left to the sweeper."""
         if task.next_scheduled_run_ts is not None and task.next_scheduled_run_ts > self.clock():
             return task
         if task.is_queued:
             self.wake()
         elif task.dispatches.count and task.status in WAITING and self.hooks.pauses.start(task) is None:
             with suppress(StoreUnavailable):
-                self.send_again(task, labels=labels)
+                self.send_again(task)
         return task
 
-    def send_again(self, task: Task, *, labels: Labels | None = None) -> Task:
+    def send_again(self, task: Task) -> Task:
         """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
-        found = (labels or self.hooks.types.labels(task)).correlation_id
+        found = self.hooks.types.labels(task).correlation_id
         joined = {} if found is None else {"correlation_id": found}
         self.queue.send(task.task_id, task.dispatches.count, **joined)
         return task

@@ -14,7 +14,7 @@ from delegation.tasks.errors import (
 from delegation.tasks.life import declared
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lanes import Lane, Traits
-from delegation.tasks.life.model import Caller, Labels, LanePlace, Status, Task
+from delegation.tasks.life.model import Caller, LanePlace, Status, Task
 from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
 from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
@@ -41,14 +41,13 @@ class TaskSubmission:
         synchronous: bool = False,
         at: datetime | None = None,
         traits: Traits | None = None,
-        labels: Labels | None = None,
         deadline: timedelta | None = None,
         callback: str | None = None,
         **fields: Any,
     ) -> Task:
         """Return version 1 of a task due `at` or now, not stored; an immediate dispatch by this process is counted.
-        With limits it waits for admission instead; a synchronous one, which its caller runs, is admitted. `traits` and
-        `labels` replace those of its payload. `deadline` is its behavior's; a property of the task type precedes it.
+        With limits it waits for admission instead; a synchronous one, which its caller runs, is admitted. `traits`
+        replace those of its payload. `deadline` is its behavior's; a property of the task type precedes it.
         `callback` names the callback for its end. Raises DelegationError (TASK_PAYLOAD_TOO_LARGE)."""
         now = self._writes.clock()
         task = Task(
@@ -66,8 +65,7 @@ class TaskSubmission:
             notify=self._policies.channels(callback),
             **fields,
         )
-        labelled = self._types.labelled(task) if labels is None else task.evolve(**labels.keys())
-        return self._to_be_dispatched(labelled, now, traits)
+        return self._to_be_dispatched(self._types.labelled(task), now, traits)
 
     def resubmitted(
         self,

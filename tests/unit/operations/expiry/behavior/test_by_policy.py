@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from delegation.identifiers import TableIdentifier
 from delegation.removal.expiry.behavior import ExpiryBehavior
-from delegation.removal.expiry.requests import TableExpiry, obstacle
+from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import EXPIRY
 from delegation.tasks.life.lanes import Caps, Lane, Queued, Running, Traits, admitted
 from delegation.tasks.life.model import Task
@@ -51,9 +51,9 @@ def test_a_release_that_reads_no_policies_leaves_it_alone() -> None:
 def test_a_request_with_the_same_options_does_not_join_what_a_policy_may_stop() -> None:
     by_policy, by_caller = expiry(), expiry(None)
     assert by_policy.task_id == by_caller.task_id
-    assert obstacle(task_of(by_policy), by_policy) is None
-    assert "the policy" in str(obstacle(task_of(by_policy), by_caller))
-    assert "the policy" in str(obstacle(task_of(by_caller), by_policy))
+    assert by_policy.obstacle(task_of(by_policy)) is None
+    assert "the policy" in str(by_caller.obstacle(task_of(by_policy)))
+    assert "the policy" in str(by_policy.obstacle(task_of(by_caller)))
 
 
 def test_no_drop_waits_for_what_a_policy_asks_for() -> None:

@@ -210,6 +210,18 @@ def test_a_plan_that_waits_outlasts_an_approval_that_failed_and_a_later_plan_rep
     assert not planted & world.files()
 
 
+def test_a_dry_runs_plan_whose_execution_failed_is_executed_by_the_same_request(careful: SweepingWorld) -> None:
+    world, planted = careful, careful.plant("data/a.parquet")
+    plan = OrphanDetails.of(world.ask(dry_run="true")).plan_segments[0].id
+    world.approve(plan)
+    world.places.append(Place("view", "cat.ns.v", "s3://lake/wh/t/v"))
+    assert world.ask(plan=plan).status is Status.FAILURE
+    world.places.clear()
+    done = world.ask(plan=plan)
+    assert done.status is Status.SUCCESS, done.result_summary
+    assert not planted & world.files()
+
+
 def test_an_unlikely_share_waits(careful: SweepingWorld) -> None:
     world = careful
     world.plant(*(f"data/{number}.parquet" for number in range(50)))

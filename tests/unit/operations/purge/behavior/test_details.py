@@ -8,7 +8,7 @@ import pytest
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.details import changed, published
 from delegation.removal.purge.names import PurgeDetails
-from delegation.removal.purge.task_type import PurgeDetailRules
+from delegation.removal.purge.task_type import PURGE
 from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
@@ -52,15 +52,15 @@ def test_a_planner_that_lost_its_lease_publishes_nothing() -> None:
 @pytest.mark.parametrize("resumed", [True, False])
 def test_a_new_start_removes_the_plan_and_a_resumed_purge_keeps_it(resumed: bool) -> None:
     ended = in_status(Status.FAILURE).with_details({**PROGRESS, "new_tier": "gold"})
-    restarted = None if resumed else PurgeDetailRules().restarted(ended.details)
+    restarted = None if resumed else PURGE.details.restarted(ended.details)
     again = t.resubmit(ended, NOW + MINUTE, payload="{}", synchronous=False, grace=timedelta(0), restarted=restarted)
     assert again.details == ({**PROGRESS, "new_tier": "gold"} if resumed else {"new_tier": "gold"})
 
 
 def test_a_failure_is_resumed_only_after_it_began_to_delete() -> None:
     failed = in_status(Status.FAILURE)
-    assert not PurgeDetailRules().resumes(failed)
-    assert PurgeDetailRules().resumes(failed.evolve(effects_began_ts=NOW))
+    assert not PURGE.details.resumes(failed)
+    assert PURGE.details.resumes(failed.evolve(effects_began_ts=NOW))
 
 
 @pytest.mark.parametrize(

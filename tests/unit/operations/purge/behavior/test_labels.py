@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.purge.names import labels_of
+from delegation.removal.details import table_labels
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.stores.base import Received
 from tests.kit.lakes.lake import filled
@@ -62,9 +62,9 @@ IDENTITY = {"catalog_name": "lake", "namespace_levels": ["a.b", "c"], "table_nam
 )
 def test_the_labels_are_those_of_the_payload(common: dict[str, Any], labels: Labels) -> None:
     payload = {"common_payload": common, "operation_parameters": {"table_identity": IDENTITY}}
-    assert labels_of(json.dumps(payload)) == labels
+    assert table_labels(json.dumps(payload)) == labels
 
 
 @pytest.mark.parametrize("payload", ["", "[]", "{}", "7", '{"operation_parameters": {"table_identity": {}}}'])
 def test_another_payload_has_no_labels(payload: str) -> None:
-    assert labels_of(payload) == Labels()
+    assert table_labels(payload) == Labels()

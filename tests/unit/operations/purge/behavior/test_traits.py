@@ -1,15 +1,17 @@
 """What is known of a purge before it runs: its catalog, its bucket, its priority, and about how large its table is."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from delegation.removal.purge.names import traits_of
-from delegation.removal.purge.requests import options_of, traits_at_submission
+from delegation.removal.details import table_traits
+from delegation.removal.purge.requests import PURGE_FORM, options_of
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wire.requests import files_of
+from delegation.wire.tables import PurgePayload
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 
@@ -28,11 +30,11 @@ def metadata(summary: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_a_purge_waits_for_its_catalog_and_its_bucket() -> None:
-    assert traits_of(payload()) == Traits("lake", "bucket-1")
+    assert table_traits(payload()) == Traits("lake", "bucket-1")
 
 
 def test_a_request_states_its_priority() -> None:
-    assert traits_of(payload(priority="8")) == Traits("lake", "bucket-1", priority=8)
+    assert table_traits(payload(priority="8")) == Traits("lake", "bucket-1", priority=8)
     options_of({"priority": "0"})
     with pytest.raises(InvalidOption, match="priority"):
         options_of({"priority": "10"})
@@ -40,7 +42,7 @@ def test_a_request_states_its_priority() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "7", '{"operation_parameters": {"table_identity": []}}'])
 def test_a_payload_of_another_form_has_no_traits(text: str) -> None:
-    assert traits_of(text) == Traits()
+    assert table_traits(text) == Traits()
 
 
 @pytest.mark.parametrize(
@@ -64,10 +66,19 @@ def test_the_current_snapshot_states_how_many_files_there_are(stated: Any, files
 
 
 def test_a_table_of_unknown_size_waits_as_a_small_one() -> None:
+    world = filled(World(), "orders")
+
+    def is_small(small_files: int, **changes: Any) -> bool:
+        body = world.body("orders")
+        body["operation_parameters"]["metadata"] |= changes
+        sources = replace(world.submissions.sources, small_files=small_files)
+        traits = PURGE_FORM.asked(PurgePayload.model_validate(body), body, sources).traits
+        return traits is not None and traits.is_small
+
     large = metadata({"total-data-files": "1001"})
-    assert traits_at_submission(payload(), large, 1_000).is_small is False
-    assert traits_at_submission(payload(), large, 1_001).is_small is True
-    assert traits_at_submission(payload(), None, 0).is_small is True
+    assert not is_small(1_000, **large)
+    assert is_small(1_001, **large)
+    assert is_small(0, **metadata(None))
 
 
 def test_the_same_purge_with_another_priority_is_no_conflict() -> None:
