@@ -153,8 +153,7 @@ def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
     never choose the service's own maintenance. The record of each task names who
     cancelled it (`cancelled_by`).
     """
-    tasks = call.tasks()
-    _change(call, tasks, task_ids, filters.OPEN, tasks.cancel, word=_CANCELLED)
+    _change(call, task_ids, filters.OPEN, lambda tasks: tasks.cancel, word=_CANCELLED)
 
 
 @command(
@@ -168,8 +167,7 @@ def retry_command(call: Call, task_ids: TaskIds = None) -> None:
 
     Give ids, or filters that choose among the FAILURE tasks.
     """
-    tasks = call.tasks()
-    _change(call, tasks, task_ids, {filters.StatusName.FAILURE}, tasks.retry, word="retried")
+    _change(call, task_ids, {filters.StatusName.FAILURE}, lambda tasks: tasks.retry, word="retried")
 
 
 @command(app, "release", "tasks_table stack")
@@ -197,10 +195,9 @@ def release_command(
 
 def _change(
     call: Call,
-    tasks: "TaskSource",
     task_ids: list[str] | None,
     among: AbstractSet[filters.StatusName],
-    change: "Callable[[str], TaskRecord]",
+    change_of: "Callable[[TaskSource], Callable[[str], TaskRecord]]",
     *,
     word: str,
 ) -> None:
@@ -208,6 +205,8 @@ def _change(
     wanted = filters.filter_of(call.filters, among) if any(call.filters.values()) else None
     if bool(task_ids) == (wanted is not None):
         raise typer.BadParameter("give either ids or filters, not both and not none", param_hint="TASK_ID")
+    tasks = call.tasks()
+    change = change_of(tasks)
     if task_ids and len(task_ids) == 1:
         call.output.task(change(task_ids[0]))
         return

@@ -256,6 +256,12 @@ def test_ids_and_filters_exclude_each_other_and_one_is_needed(run, through_api):
     assert run("tasks", "cancel", "--table", "lake.no.table", "--yes").stdout == "0 of 0 tasks cancelled.\n"
 
 
+@pytest.mark.parametrize("words", [("--since", "soon"), ("x", "--since", "1h"), ()])
+def test_misuse_is_answered_before_anything_is_connected(run, words):
+    for command in ("cancel", "retry"):
+        assert run("tasks", command, *words).exit_code == 2
+
+
 def test_a_task_has_its_screens_through_the_service(run, through_api):
     task_id = a_task(3).task_id
     for word in ("show", "why", "history"):
