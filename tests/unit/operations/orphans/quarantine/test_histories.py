@@ -8,7 +8,6 @@ from unittest.mock import patch
 import pytest
 
 from delegation.removal.orphans import released
-from tests.effort import examples
 from tests.faults.orphans.history import History
 from tests.kit.explorer import Explorer
 from tests.unit.operations.orphans.quarantine.world import Lagoon
@@ -70,12 +69,17 @@ def no_tag_taken_away() -> Iterator[None]:
 EXPLORER = Explorer(__name__, TaggedHistory, mutations={"kept": no_tag_taken_away})
 
 
-@pytest.mark.parametrize("few", [0, 20])
-def test_a_rule_that_acts_after_a_look_costs_no_table_a_file(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+@pytest.mark.parametrize(
+    ("few", "seeds"),
+    [(0, 12), (20, 12), *(pytest.param(few, 75, marks=pytest.mark.long) for few in (0, 20))],
+)
+def test_a_rule_that_acts_after_a_look_costs_no_table_a_file(
+    monkeypatch: pytest.MonkeyPatch, few: int, seeds: int
+) -> None:
     """With `few` = 0 every plan that has nothing more to state is left out at once."""
     monkeypatch.setattr(released, "_FEW", few)
-    assert EXPLORER.total(range(examples(75)))["ruled"] > 3
+    assert EXPLORER.total(range(seeds))["ruled"] > 3
 
 
 def test_these_histories_notice_that_no_tag_is_taken_away() -> None:
-    assert EXPLORER.first_bad("kept", range(200)) is not None
+    assert EXPLORER.first_bad("kept", range(7, 200)) is not None
