@@ -74,6 +74,11 @@ class Fetcher:
     def fetch(self, paths: Iterable[tuple[str, int]]) -> Iterator[tuple[str, Content]]:
         """Read (path, limit in bytes) pairs; yield (path, content) in order. Raises the store's retryable errors and
         those of `checkpoint`, which is called before each read."""
+        if self._threads == 1:
+            for path, limit in paths:
+                self._checkpoint()
+                yield self._read(path, limit)
+            return
         with ThreadPoolExecutor(self._threads, thread_name_prefix="read") as pool:
             ahead: deque[Future[tuple[str, Content]]] = deque()
             try:

@@ -8,8 +8,6 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID
 
-_POOLS = ("delegation.iceberg.reach.ThreadPoolExecutor", "delegation.storage.deleter.ThreadPoolExecutor")
-
 
 class OneThread(Executor):
     """Runs each call at once."""
@@ -28,10 +26,9 @@ class OneThread(Executor):
 
 @contextmanager
 def replayable(seed: int) -> Iterator[None]:
-    """Read and delete in the thread that asks for it, and take the ids in the names of files from a seed."""
+    """Delete in the thread that asks for it, and take the ids in the names of files from a seed."""
     ids = Random(seed)
     with ExitStack() as stack:
-        for pool in _POOLS:
-            stack.enter_context(patch(pool, OneThread))
+        stack.enter_context(patch("delegation.storage.deleter.ThreadPoolExecutor", OneThread))
         stack.enter_context(patch("uuid.uuid4", lambda: UUID(int=ids.getrandbits(128), version=4)))
         yield
