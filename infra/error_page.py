@@ -11,11 +11,11 @@ _INTRODUCTION: Final = """# Error codes
 
 Every error answer has the code in `error_code` and a link to its line here in `type` (RFC 9457); a task's record has
 the code of its last error. *Status* is that of an answer; a task that ends with the code is FAILURE whatever the
-status. *By itself*: the same request, or the task's next attempt, may succeed without anybody acting. The command
-`delegation` prints the same advice or its own. `make regenerate` writes this page from
+status. *By itself*: the same request, or the task's next attempt, may succeed without anybody acting.
+The command `delegation` prints the same advice or its own. `make regenerate` writes this page from
 `functions/delegation/edge/codes.json`.
 """
-_BY_ITSELF: Final = {True: "yes", False: "no", None: "see `retryable`"}
+_BY_ITSELF: Final = {True: "yes", False: "", None: "see `retryable`"}
 
 
 _OF_THE_COMMAND: Final = """
