@@ -1,6 +1,7 @@
 """The section "A month" of docs/costs.md: `make regenerate` writes it from the price file and the code."""
 
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final
 
 from delegation.cli.deployment.costs import (
@@ -82,7 +83,8 @@ def with_section(page: str, prices: MonthlyPrices) -> str:
 
 def _not_compared(stored: dict[str, Any]) -> str:
     """Return the prices that could not be compared with a list of AWS."""
-    return ", ".join(f"`{name}`" for name, source in stored["checked"].items() if source.startswith("not against AWS"))
+    names = [f"`{name}`" for name, source in stored["checked"].items() if source.startswith("not against AWS")]
+    return fill(", ".join(names), 112)
 
 
 def _cost(work: Workload, prices: MonthlyPrices) -> str:
