@@ -128,9 +128,9 @@ NOTIFYING: Final = (
     ),
     Mutant(
         "DynamoDB: a receiver's record is written over",
-        f"{TASKS}stores/dynamodb_notifications.py",
-        '    return {"ConditionExpression": "revision = :before", "ExpressionAttributeValues": values}\n',
-        '    return {"ConditionExpression": "revision >= :before", "ExpressionAttributeValues": values}\n',
+        "functions/delegation/stored_items.py",
+        'return "revision = :before", {":before": before}',
+        'return "revision >= :before", {":before": before}',
         (f"{OWED}[a_receiver_is_stored_under_the_revision_that_was_read-moto]",),
     ),
 )

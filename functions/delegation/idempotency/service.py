@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.errors import (
@@ -36,42 +35,21 @@ _RACES: Final = 20
 _RESUBMITS: Final = ResubmitPolicy()
 
 
-class Relation(StrEnum):
-    """How a request relates to the stored task of its id."""
-
-    ATTACH = "attach"
-    REPLAY = "replay"
-    RESUBMIT = "resubmit"
-    CONFLICT = "conflict"
-
-
-class RequestedTask(Protocol):
-    """The task that a request asks for; it is called only for a request that is not answered from its key's record."""
-
-    def first(self) -> Task:
-        """Return version 1 of the task."""
-
-    def relate(self, task: Task) -> Relation:
-        """Compare the request with the stored task of its id."""
-
-    def conflict(self, task: Task) -> str:
-        """Return the reason of a conflict with the stored task."""
-
-    def again(self, task: Task, now: datetime) -> Task:
-        """Return the next version of the stored task, which is terminal."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentRequest:
     """A request to be accepted at most once. `payload_hash` returns the payload's hash under an identity rule.
     `answer_now` makes the answer at acceptance (202); it is None for a synchronous request, answered with `answer_of`
-    the outcome."""
+    the outcome. The rest is called only if the key's record does not answer the request: `first` returns version 1 of
+    the task, `obstacle` why the request conflicts with the stored task of its id, `again` the next version of a stored
+    task, None if the request gets the outcome of that one."""
 
     scope: Scope | None
     payload_hash: Callable[[int], str]
-    wanted: RequestedTask
     answer_now: Callable[[Task], StoredAnswer] | None
     answer_of: Callable[[Task], StoredAnswer]
+    first: Callable[[], Task]
+    obstacle: Callable[[Task], str | None]
+    again: Callable[[Task, datetime], Task | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +91,17 @@ class Acceptance:
 
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request; key and task are written together or not at all. Raises KeyConflict,
-        RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS), what `wanted` raises
-        and the errors of the stores."""
+        RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS), the errors
+        of the request's functions and of the stores."""
         known = self._settle(request)
         if isinstance(known, Replayed):
             return known
-        first = request.wanted.first()
+        first = request.first()
         for _ in range(_RACES):
             replaces = self._settle(request)  # again: the task may have taken its time, a table was loaded
             if isinstance(replaces, Replayed):
                 return replaces
-            change, submitted = self._change(request.wanted, first)
+            change, submitted = self._change(request, first)
             if isinstance(change, Advance):
                 self._check_resubmit(replaces, change.before)
                 self._check_repeat(change)
@@ -182,18 +160,17 @@ class Acceptance:
         if record.expires_at is None and self.outcome(record.task_id, record.bound_version) is not None:
             start_expiry(self._store, record, self._clock(), lifetime=self._lifetime, nonce=self._nonce())
 
-    def _change(self, wanted: RequestedTask, first: Task) -> tuple[TaskChange, bool]:
+    def _change(self, request: IdempotentRequest, first: Task) -> tuple[TaskChange, bool]:
         head = self._tasks.get(first.task_id)
         if head is None:
             return Create(first), True
-        match wanted.relate(head):
-            case Relation.CONFLICT:
-                raise task_conflict(head.task_id, wanted.conflict(head))
-            case Relation.RESUBMIT:
-                again = wanted.again(head, self._clock())
-                return Advance(head, again.evolve(revision=head.revision + 1, nonce=self._nonce())), True
-            case Relation.ATTACH | Relation.REPLAY:
-                return self._attached(head, first), False
+        obstacle = request.obstacle(head)
+        if obstacle is not None:
+            raise task_conflict(head.task_id, obstacle)
+        again = request.again(head, self._clock())
+        if again is None:
+            return self._attached(head, first), False
+        return Advance(head, again.evolve(revision=head.revision + 1, nonce=self._nonce())), True
 
     def _attached(self, head: Task, first: Task) -> TaskChange:
         """Return the change for a request that gets the outcome of an existing task, notified on its own channels."""

@@ -1,8 +1,8 @@
 """Every operation that calls DynamoDB, uncontended, on small items: one function prepares it, another runs it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.mutations.reservation import DynamoDbReservationStore, Reservation
-from delegation.idempotency.service import Acceptance, IdempotentRequest, Relation, bind
+from delegation.idempotency.service import Acceptance, IdempotentRequest, bind
 from delegation.idempotency.store import Record, RecordWrite, StoredAnswer
 from delegation.notifications.delivery import Notifier
 from delegation.notifications.queue import Message
@@ -72,25 +72,6 @@ class Nothing(BaseModel):
     """No parameters."""
 
 
-@dataclass(frozen=True)
-class Requested:
-    """The task of every request, which relates to the stored one by `relation`."""
-
-    relation: Relation
-
-    def first(self) -> Task:
-        return submitted("00000000-0000-4000-8000-000000000001")
-
-    def relate(self, _task: Task) -> Relation:
-        return self.relation
-
-    def conflict(self, _task: Task) -> str:
-        return ""
-
-    def again(self, task: Task, now: datetime) -> Task:
-        return resubmitted(task, now)
-
-
 class Harness:
     """Tasks and records in DynamoDB, a queue in memory, and a clock that does not move."""
 
@@ -123,15 +104,15 @@ class Harness:
         values: dict[str, Any] = {"payload_hash": "a" * 64, "answer": ANSWER, "now": NOW, "nonce": nonce()}
         return bind(SCOPE, task=task, **{**values, **changes})
 
-    def request(
-        self, *, keyed: bool, synchronous: bool = False, relation: Relation = Relation.ATTACH
-    ) -> IdempotentRequest:
+    def request(self, *, keyed: bool, synchronous: bool = False, resubmits: bool = False) -> IdempotentRequest:
         return IdempotentRequest(
             scope=SCOPE if keyed else None,
             payload_hash=payload_hash,
-            wanted=Requested(relation),
             answer_now=None if synchronous else (lambda _task: ANSWER),
             answer_of=lambda _task: StoredAnswer(200, "{}"),
+            first=lambda: submitted("00000000-0000-4000-8000-000000000001"),
+            obstacle=lambda _task: None,
+            again=lambda task, now: resubmitted(task, now) if resubmits else None,
         )
 
 
@@ -351,7 +332,7 @@ def attached(harness: Harness) -> Act:
 def again(harness: Harness) -> Act:
     accepted = harness.acceptance.accept(harness.request(keyed=False))
     harness.service.operators.cancel(accepted.task.task_id)  # type: ignore[union-attr]
-    return lambda: harness.acceptance.accept(harness.request(keyed=True, relation=Relation.RESUBMIT))
+    return lambda: harness.acceptance.accept(harness.request(keyed=True, resubmits=True))
 
 
 def conclude(harness: Harness) -> Act:

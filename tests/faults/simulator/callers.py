@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +9,7 @@ from pydantic import BaseModel
 
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
-from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Relation, Replayed
+from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
 from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import (
     LeaseLost,
@@ -176,9 +175,11 @@ class Callers:
         return IdempotentRequest(
             scope=scope,
             payload_hash=lambda _rule: "a" * 64,
-            wanted=KeyedWork(task_id, actor, synchronous),
             answer_now=None if synchronous else (lambda task: StoredAnswer(202, task.task_id)),
             answer_of=answer_of,
+            first=lambda: first_version(task_id, actor, synchronous=synchronous),
+            obstacle=lambda _task: None,
+            again=lambda task, now: again_unless_done(task, now, synchronous=synchronous),
         )
 
     # ---- parents and operators
@@ -228,27 +229,10 @@ class Callers:
                 attempted(lambda task_id=task_id: service.writes.change(task_id, retried_by_hand))
 
 
-@dataclass(frozen=True)
-class KeyedWork:
-    """The task of a request with a key."""
-
-    task_id: str
-    actor: Actor
-    synchronous: bool
-
-    def first(self) -> Task:
-        return first_version(self.task_id, self.actor, synchronous=self.synchronous)
-
-    def relate(self, task: Task) -> Relation:
-        if not task.is_terminal:
-            return Relation.ATTACH
-        return Relation.REPLAY if task.status is Status.SUCCESS else Relation.RESUBMIT
-
-    def conflict(self, _task: Task) -> str:
-        return "nothing"
-
-    def again(self, task: Task, now: datetime) -> Task:
-        return resubmitted(task, now, synchronous=self.synchronous)
+def again_unless_done(task: Task, now: datetime, *, synchronous: bool) -> Task | None:
+    if not task.is_terminal or task.status is Status.SUCCESS:
+        return None
+    return resubmitted(task, now, synchronous=synchronous)
 
 
 def first_version(task_id: str, actor: Actor, *, synchronous: bool) -> Task:
