@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.edge import answers
@@ -16,8 +16,9 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.submission.form import AskedTask, RequestForm, RequestSources
+from delegation.tasks.submission.form import RequestForm, RequestSources
 from delegation.tasks.work.parts.hooks import SPARK
+from delegation.tasks.work.parts.submission import RequestedTask
 from delegation.tasks.work.service import TaskService
 from polaris_common.backoff import pauses
 
@@ -76,12 +77,12 @@ class Submissions:
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept a task for background processing; the answer is 202 whether or not the task existed."""
-        asked = self._asked(submission)
-        accepted = self._accept(submission, asked, synchronous=False)
+        task = self._task(submission, synchronous=False)
+        accepted = self._accept(submission, task)
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            self.tasks.messages.send(accepted.task, labels=asked().labels)
+            self.tasks.messages.send(accepted.task, labels=task.asked.labels)
         kind = "accepted" if accepted.submitted else "attached"
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
@@ -93,7 +94,7 @@ class Submissions:
         refuse requests that cannot be waited for."""
         submission.form.refuse_waiting(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
-        accepted = self._accept(submission, self._asked(submission), synchronous=True)
+        accepted = self._accept(submission, self._task(submission, synchronous=True))
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
@@ -107,59 +108,28 @@ class Submissions:
         answer = self.acceptance.conclude(accepted, outcome, self._outcome)
         return _as_answer(answer, outcome.task_id, "completed" if answer.status == 200 else "failed")
 
-    def _asked(self, submission: Submission) -> Callable[[], AskedTask]:
-        """Return what reads the request once: a form may load the table."""
-        return cache(lambda: submission.form.asked(submission.payload, submission.document, self.sources))
+    def _task(self, submission: Submission, *, synchronous: bool) -> RequestedTask:
+        return RequestedTask(
+            partial(submission.form.asked, submission.payload, submission.document, self.sources),
+            self.tasks.submission,
+            synchronous=synchronous,
+            requested_by=Caller(client_id=submission.caller, subject=submission.subject),
+        )
 
-    def _accept(
-        self, submission: Submission, asked: Callable[[], AskedTask], *, synchronous: bool
-    ) -> Accepted | Replayed:
-        caller = Caller(client_id=submission.caller, subject=submission.subject)
+    def _accept(self, submission: Submission, task: RequestedTask) -> Accepted | Replayed:
         scope = None
         if submission.key is not None:
             realm = self.sources.realm
             scope = Scope(submission.caller, realm, submission.method, submission.path, submission.key)
-
-        def first() -> Task:
-            task = asked()
-            return self.tasks.submission.first(
-                task_id=task.task_id,
-                task_type=task.task_type,
-                payload=task.payload,
-                payload_version=task.payload_version,
-                synchronous=synchronous,
-                requested_by=caller,
-                traits=task.traits,
-                labels=task.labels,
-                callback=task.callback,
-                deadline=task.deadline,
-            )
-
-        def again(stored: Task, now: datetime) -> Task | None:
-            task = asked()
-            if not stored.is_terminal or task.replays(stored):
-                return None
-            return self.tasks.submission.resubmitted(
-                stored,
-                now,
-                payload=task.payload,
-                payload_version=task.payload_version,
-                synchronous=synchronous,
-                resumes=task.resumes(stored),
-                requested_by=caller,
-                traits=task.traits,
-                callback=task.callback,
-            )
-
         return self.acceptance.accept(
             IdempotentRequest(
                 scope=scope,
                 payload_hash=payload_hashes(submission.document),
-                answer_now=None if synchronous else answers.accepted,
+                answer_now=None if task.synchronous else answers.accepted,
                 answer_of=self._outcome,
-                first=first,
-                obstacle=lambda task: asked().obstacle(task),
-                again=again,
+                first=task.first,
+                obstacle=task.obstacle,
+                again=task.again,
             )
         )
 

@@ -1,8 +1,10 @@
 """`TaskSubmission`: a request becomes the first version of a task, or the next one of a task that ended."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from delegation.tasks.errors import (
     RevisionConflict,
@@ -19,6 +21,9 @@ from delegation.tasks.stores.base import MOST_AT_ONCE, Child, Create
 from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.parts.writes import RACES, WriteLoop
 from polaris_common.errors import DelegationError
+
+if TYPE_CHECKING:
+    from delegation.tasks.submission.form import AskedTask
 
 MOST_PAYLOAD: Final = 131_072
 """Bytes of a task's payload, which every version of the task holds (tasks.stores.results: what fits into an item)."""
@@ -194,3 +199,55 @@ def _checked_payload(task_type: str, payload: str) -> str:
             code="TASK_PAYLOAD_TOO_LARGE",
         )
     return payload
+
+
+@dataclass(frozen=True)
+class RequestedTask:
+    """The task of a request, and how that relates to the stored task of its id. `read` is called once, as it may load
+    a table, and only for a request that is not answered from its key's record; methods raise its errors."""
+
+    read: Callable[[], "AskedTask"]
+    tasks: TaskSubmission
+    _: KW_ONLY
+    synchronous: bool
+    requested_by: Caller
+
+    @cached_property
+    def asked(self) -> "AskedTask":
+        return self.read()
+
+    def first(self) -> Task:
+        """Return version 1 of the task, not stored."""
+        asked = self.asked
+        return self.tasks.first(
+            task_id=asked.task_id,
+            task_type=asked.task_type,
+            payload=asked.payload,
+            payload_version=asked.payload_version,
+            synchronous=self.synchronous,
+            requested_by=self.requested_by,
+            traits=asked.traits,
+            labels=asked.labels,
+            callback=asked.callback,
+            deadline=asked.deadline,
+        )
+
+    def obstacle(self, stored: Task) -> str | None:
+        return self.asked.obstacle(stored)
+
+    def again(self, stored: Task, now: datetime) -> Task | None:
+        """Return the next version of a stored task that ended, not stored; None if its outcome answers the request."""
+        asked = self.asked
+        if not stored.is_terminal or asked.replays(stored):
+            return None
+        return self.tasks.resubmitted(
+            stored,
+            now,
+            payload=asked.payload,
+            payload_version=asked.payload_version,
+            synchronous=self.synchronous,
+            resumes=asked.resumes(stored),
+            requested_by=self.requested_by,
+            traits=asked.traits,
+            callback=asked.callback,
+        )
