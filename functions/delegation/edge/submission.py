@@ -77,12 +77,11 @@ class Submissions:
 
     def submit(self, submission: Submission) -> SubmissionAnswer:
         """Accept a task for background processing; the answer is 202 whether or not the task existed."""
-        task = self._task(submission, synchronous=False)
-        accepted = self._accept(submission, task)
+        accepted = self._accept(submission, synchronous=False)
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
-            self.tasks.messages.send(accepted.task, labels=task.asked.labels)
+            self.tasks.messages.send(accepted.task)
         kind = "accepted" if accepted.submitted else "attached"
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
@@ -94,7 +93,7 @@ class Submissions:
         refuse requests that cannot be waited for."""
         submission.form.refuse_waiting(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
-        accepted = self._accept(submission, self._task(submission, synchronous=True))
+        accepted = self._accept(submission, synchronous=True)
         if isinstance(accepted, Replayed):
             return _as_answer(accepted.answer, accepted.task_id, "replayed")
         if accepted.submitted:
@@ -108,15 +107,13 @@ class Submissions:
         answer = self.acceptance.conclude(accepted, outcome, self._outcome)
         return _as_answer(answer, outcome.task_id, "completed" if answer.status == 200 else "failed")
 
-    def _task(self, submission: Submission, *, synchronous: bool) -> RequestedTask:
-        return RequestedTask(
+    def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
+        task = RequestedTask(
             partial(submission.form.asked, submission.payload, submission.document, self.sources),
             self.tasks.submission,
             synchronous=synchronous,
             requested_by=Caller(client_id=submission.caller, subject=submission.subject),
         )
-
-    def _accept(self, submission: Submission, task: RequestedTask) -> Accepted | Replayed:
         scope = None
         if submission.key is not None:
             realm = self.sources.realm
@@ -125,7 +122,7 @@ class Submissions:
             IdempotentRequest(
                 scope=scope,
                 payload_hash=payload_hashes(submission.document),
-                answer_now=None if task.synchronous else answers.accepted,
+                answer_now=None if synchronous else answers.accepted,
                 answer_of=self._outcome,
                 first=task.first,
                 obstacle=task.obstacle,

@@ -19,6 +19,7 @@ QUESTIONS = [
     ("Where is a task written?", "tasks/work/parts/writes.py", "WriteLoop"),
     ("Which status may follow which?", "tasks/life/transitions.py", "transition"),
     ("When is a failed attempt retried?", "tasks/life/outcomes.py", "after_error"),
+    ("What reads and writes items of a table?", "stored_items.py", "Items"),
     ("What is stored for a task?", "tasks/stores/codec.py", "head_item"),
     ("What may a purge delete?", "removal/paths.py", "PathGuard"),
     ("How does an attempt delete, whatever the operation?", "removal/run.py", "RemovalRun"),

@@ -227,7 +227,6 @@ class RequestedTask:
             synchronous=self.synchronous,
             requested_by=self.requested_by,
             traits=asked.traits,
-            labels=asked.labels,
             callback=asked.callback,
             deadline=asked.deadline,
         )
