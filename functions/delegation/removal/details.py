@@ -130,8 +130,6 @@ if TYPE_CHECKING:
     """Loads the model of an operation's details, which most processes do without."""
 
 FILES: Final = "files"
-PLAN_ID: Final = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-9a-f]{1,64}"
-"""The pattern of the id of a plan, as options name it."""
 
 
 def id_of_parts(parts: list[Any]) -> str:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from delegation.errors import GuardRefused
@@ -14,10 +15,19 @@ from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.form import AskedTask, RequestSources, not_waited_for
-from delegation.tasks.submission.options import CALLBACK, DRY_RUN, OptionTable, callback_of
+from delegation.tasks.submission.options import CALLBACK, DRY_RUN, OptionTable, callback_of, text_option
 from delegation.wire.requests import TableRequest, TableState, files_of
+from delegation.wire.tables import PLAN_PATTERN
 from polaris_common.errors import printable
 
+PLAN: Final = "plan"
+PLAN_OPTION: Final = text_option(
+    PLAN,
+    PLAN_PATTERN.strip("^$"),
+    "the id of a plan, as listed in a dry run's `plan_segments`, or of one that waits for approval",
+    "The id of a dry run's plan.",
+)
+"""The option of all work that can be planned."""
 _NOT_OF_THE_WORK: Final = frozenset({CALLBACK, PRIORITY})
 _NAMES: Final = 5
 _LONGEST_NAME: Final = 64
@@ -156,9 +166,9 @@ TableCheck = Callable[[Any], object]
 class TableForm(Generic[Work]):
     """RequestForm of work on one table, which the service loads; no caller waits for it, since it waits for others.
 
-    `work_type` is the work with the table's state, `known` what admission knows of all such work. `limits` raises
-    InvalidProperty for a property of the service. `checks` raises the errors of a request's options and returns what
-    raises those of its table, so that what a guard would refuse is refused here.
+    `work_type` is the work with the table's state, `known` what admission knows of all such work. `limits` reads the
+    service's properties and raises InvalidProperty. `checks` raises the errors of a request's options by these limits
+    and returns what raises those of its table, so that what a guard would refuse is refused here.
     """
 
     operations: tuple[str, ...]
@@ -168,7 +178,7 @@ class TableForm(Generic[Work]):
     work_type: type[Work]
     known: Traits = field(default_factory=Traits)
     limits: Callable[[Mapping[str, str]], Any]
-    checks: Callable[[Mapping[str, str], RequestSources], TableCheck]
+    checks: Callable[[Mapping[str, str], Any, RequestSources], TableCheck]
     deletes: ClassVar[bool] = False
     is_waited_for: ClassVar[bool] = False
     waits_with_table: ClassVar[bool] = False
@@ -190,7 +200,8 @@ class TableForm(Generic[Work]):
         Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog.
         """
         request = TableRequest.of_payload(body)
-        check = self.checks(request.properties, sources)
+        limits = _limits_of(self.limits, sources)
+        check = self.checks(request.properties, limits, sources)
         callback = callback_of(request.properties, sources.callbacks())
         sources.check_catalog(request.identifier.catalog)
         if request.table is not None:
@@ -206,7 +217,7 @@ class TableForm(Generic[Work]):
         is_small = files is None or files <= sources.small_files
         payload = work.to_payload()
         return AskedTask(
-            task_id=self.plan_id(work, sources) if work.is_dry_run else work.task_id,
+            task_id=self.plan_id(work, limits) if work.is_dry_run else work.task_id,
             task_type=work.task_type,
             payload=payload,
             obstacle=work.obstacle,
@@ -217,9 +228,14 @@ class TableForm(Generic[Work]):
             callback=callback,
         )
 
-    def plan_id(self, work: Work, sources: RequestSources) -> str:  # noqa: ARG002
+    def plan_id(self, work: Work, limits: Any) -> str:  # noqa: ARG002
         """Return the id of a dry run."""
         return work.task_id
+
+
+@lru_cache
+def _limits_of(read: Callable[[Mapping[str, str]], Any], sources: RequestSources) -> Any:
+    return read(sources.properties)
 
 
 def check_storage(location: str) -> None:

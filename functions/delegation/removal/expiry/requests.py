@@ -3,16 +3,14 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import ClassVar, Final, Self
 
-from delegation.removal.details import PLAN_ID
 from delegation.removal.expiry.history import LONG
 from delegation.removal.expiry.names import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, UPKEEP
 from delegation.removal.expiry.retention import Retention
-from delegation.removal.requests import TableCheck, TableForm, TableWork
+from delegation.removal.requests import PLAN, PLAN_OPTION, TableCheck, TableForm, TableWork
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import InvalidProperty
@@ -20,12 +18,14 @@ from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.submission.options import (
     CALLBACK_OPTION,
     DRY_RUN,
+    DRY_RUN_OPTION,
     Argument,
     InvalidOption,
     Option,
     OptionTable,
     SetBy,
     option_not_allowed,
+    text_option,
 )
 from delegation.timestamps import parse_duration
 from delegation.wire.tables import EXPIRE_SNAPSHOTS, ExpireSnapshotsPayload
@@ -85,7 +85,6 @@ RETAIN_LAST: Final = "retain-last"
 MAX_REF_AGE: Final = "max-ref-age-ms"
 SNAPSHOT_IDS: Final = "snapshot-ids"
 CLEAN: Final = "clean-expired-metadata"
-PLAN: Final = "plan"
 NOW: Final = "now"
 MOST_IDS: Final = 50
 """Ids in one request: with 20 characters each they fit into a property."""
@@ -99,16 +98,10 @@ _ID: Final = "-?[0-9]{1,19}"
 _IDS: Final = rf"{_ID}(,{_ID}){{0,{MOST_IDS - 1}}}"
 
 
-def _text(name: str, pattern: str, expected: str, described: str, argument: Argument | None = None) -> Option:
-    return Option(
-        name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described, argument=argument
-    )
-
-
 OPTIONS: Final = OptionTable(
     PREFIX,
     (
-        _text(
+        text_option(
             OLDER_THAN,
             _TIME,
             "an RFC 3339 date-time with an offset, such as 2026-06-11T16:21:00Z, or now",
@@ -120,13 +113,13 @@ OPTIONS: Final = OptionTable(
                 "TIME|AGE|now",
             ),
         ),
-        _text(
+        text_option(
             MAX_SNAPSHOT_AGE,
             _MILLISECONDS,
             "a number of milliseconds, 1 or more",
             "The same as `older-than`, as an age when the request is accepted.",
         ),
-        _text(
+        text_option(
             RETAIN_LAST,
             _COUNT,
             "a number from 1 to 999999999",
@@ -139,7 +132,7 @@ OPTIONS: Final = OptionTable(
                 least=1,
             ),
         ),
-        _text(
+        text_option(
             SNAPSHOT_IDS,
             _IDS,
             f"1 to {MOST_IDS} snapshot ids with commas between them",
@@ -148,7 +141,7 @@ OPTIONS: Final = OptionTable(
                 "Expire this snapshot too, whatever its age; may be repeated.", "ID", "snapshot-id", type=list[int]
             ),
         ),
-        _text(
+        text_option(
             MAX_REF_AGE,
             _MILLISECONDS,
             "a number of milliseconds, 1 or more",
@@ -167,20 +160,11 @@ OPTIONS: Final = OptionTable(
             described="Whether schemas and partition specs that no kept snapshot uses are removed.",
             argument=Argument("Remove schemas and partition specs that are not used any more.", type=bool),
         ),
-        Option(
-            name=DRY_RUN,
-            by=SetBy.CALLER,
-            values=("false", "true"),
+        replace(
+            DRY_RUN_OPTION,
             argument=Argument("Show what would expire and why the rest stays, and have the files planned.", type=bool),
         ),
-        Option(
-            name=PLAN,
-            by=SetBy.CALLER,
-            pattern=PLAN_ID,
-            expected="the id of a plan, as listed in a dry run's `plan_segments`",
-            described="The id of a dry run's plan.",
-            argument=Argument("Execute the plan of a dry run, with its other options.", "PLAN_ID"),
-        ),
+        replace(PLAN_OPTION, argument=Argument("Execute the plan of a dry run, with its other options.", "PLAN_ID")),
         CALLBACK_OPTION,
     ),
     others=frozenset({LEAST_AGE, LEAST_SNAPSHOTS}),
@@ -291,18 +275,13 @@ def _milliseconds(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
-@lru_cache(maxsize=1)
-def _floor_of(sources: RequestSources) -> Floor:
-    return Floor.from_properties(sources.properties)
-
-
-def _checks(properties: Mapping[str, str], sources: RequestSources) -> TableCheck:
+def _checks(properties: Mapping[str, str], floor: Floor, sources: RequestSources) -> TableCheck:
     """Check a request's options; raise those of `choices_of`. What it returns raises those of `check_table`."""
     # Loaded with the first request for an expiry: the API of most deployments gets requests for purges.
     from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
     from delegation.removal.expiry.errors import check_table  # noqa: PLC0415
 
-    choices_of(properties, asked_at=sources.clock(), floor=_floor_of(sources), refuse_looser=True)
+    choices_of(properties, asked_at=sources.clock(), floor=floor, refuse_looser=True)
     return lambda loaded: check_table(
         parse_metadata(loaded.metadata_location, loaded.metadata), table_uuid=loaded.table_uuid
     )

@@ -5,25 +5,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from delegation.removal.details import PLAN_ID
 from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.names import PREFIX
+from delegation.removal.requests import PLAN, PLAN_OPTION
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import (
     CALLBACK_OPTION,
     DRY_RUN,
+    DRY_RUN_OPTION,
     Argument,
     Option,
     OptionTable,
     SetBy,
     SetLimits,
+    text_option,
 )
 
 FILE_AGE: Final = "file-age"
 EQUAL_SCHEMES: Final = "equal-schemes"
 EQUAL_AUTHORITIES: Final = "equal-authorities"
 MISMATCH: Final = "prefix-mismatch-mode"
-PLAN: Final = "plan"
 LOCATION: Final = "location"
 LOCATIONS: Final = "locations"
 FIRST_RUN: Final = "first-run"
@@ -52,16 +53,10 @@ _APPROVER: Final = "[!-+\\--~]{1,255}"
 _MOST_APPROVERS: Final = 100
 
 
-def _text(name: str, pattern: str, expected: str, described: str, argument: Argument) -> Option:
-    return Option(
-        name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described, argument=argument
-    )
-
-
 OPTIONS: Final = OptionTable(
     PREFIX,
     (
-        _text(
+        text_option(
             FILE_AGE,
             _DURATION,
             "a duration such as 7d or PT72H, 24 hours or more",
@@ -73,14 +68,14 @@ OPTIONS: Final = OptionTable(
                 "older-than",
             ),
         ),
-        _text(
+        text_option(
             EQUAL_SCHEMES,
             _LISTS,
             "lists such as s3n,s3a=s3, with semicolons between them",
             "Schemes that name one store, as in Iceberg's equal_schemes: the names, and what they are compared as.",
             Argument("Schemes that name one store, such as cos,oss=store; s3, s3a and s3n always do.", "LISTS"),
         ),
-        _text(
+        text_option(
             EQUAL_AUTHORITIES,
             _LISTS,
             "lists such as bucket-alias=bucket, with semicolons between them",
@@ -102,15 +97,9 @@ OPTIONS: Final = OptionTable(
                 "MODE",
             ),
         ),
-        Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true")),
-        Option(
-            name=PLAN,
-            by=SetBy.CALLER,
-            pattern=PLAN_ID,
-            expected="the id of a plan that a dry run made, or that waits for approval",
-            described="The id of a dry run's plan.",
-        ),
-        _text(
+        DRY_RUN_OPTION,
+        PLAN_OPTION,
+        text_option(
             LOCATION,
             _LOCATION,
             "a location such as s3://lake/written-elsewhere/orders",

@@ -13,12 +13,12 @@ from delegation.removal.orphans.limits import (
     LOCATIONS,
     MISMATCH,
     OPTIONS,
-    PLAN,
     QUARANTINE,
     OrphanLimits,
 )
 from delegation.removal.orphans.names import PREFIX
 from delegation.removal.orphans.place import AGE, Equal, MismatchMode, checked_age
+from delegation.removal.requests import PLAN
 from delegation.storage.locations import Root
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import parse_duration

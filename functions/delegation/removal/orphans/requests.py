@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.orphans.approval import APPROVAL_HOLDS, Approval, Approver
 from delegation.removal.orphans.details import OrphanDetails, waiting_plan
 from delegation.removal.orphans.index import load_plan
-from delegation.removal.orphans.limits import APPROVERS, OPTIONS, PLAN, Approvers, OrphanLimits
+from delegation.removal.orphans.limits import APPROVERS, OPTIONS, Approvers, OrphanLimits
 from delegation.removal.orphans.names import BACKGROUND, PLAN_TASK_TYPE, TASK_TYPE, TASK_TYPES
-from delegation.removal.requests import TableCheck, TableForm, TableWork
+from delegation.removal.requests import PLAN, TableCheck, TableForm, TableWork
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
@@ -123,12 +122,7 @@ def approval_of(
     return approval if approvers.submitters or by != executing.requested_by else None
 
 
-@lru_cache(maxsize=1)
-def _limits_of(sources: RequestSources) -> OrphanLimits:
-    return OrphanLimits.from_properties(sources.properties)
-
-
-def _checks(properties: Mapping[str, str], sources: RequestSources) -> TableCheck:
+def _checks(properties: Mapping[str, str], limits: OrphanLimits, _sources: RequestSources) -> TableCheck:
     """Check a request's options; raise InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED).
 
     What it returns raises GuardRefused.
@@ -143,7 +137,6 @@ def _checks(properties: Mapping[str, str], sources: RequestSources) -> TableChec
         place_of,
     )
 
-    limits = _limits_of(sources)
     chosen = options_of(properties, limits)
 
     def check(loaded: Any) -> None:

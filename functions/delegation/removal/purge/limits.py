@@ -5,11 +5,20 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Self
 
-from delegation.removal.details import PLAN_ID, PRIORITIES, PRIORITY
+from delegation.removal.details import PRIORITIES, PRIORITY
 from delegation.removal.purge.names import PREFIX
 from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.requests import PLAN, PLAN_OPTION
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import CALLBACK_OPTION, DRY_RUN, Option, OptionTable, SetBy, SetLimits
+from delegation.tasks.submission.options import (
+    CALLBACK_OPTION,
+    DRY_RUN,
+    DRY_RUN_OPTION,
+    Option,
+    OptionTable,
+    SetBy,
+    SetLimits,
+)
 from delegation.timestamps import parse_duration
 
 _MAX_AGE: Final = "reference-max-age"
@@ -64,9 +73,6 @@ class ReferenceSettings:
         return (catalog, *(name for name in self.catalogs if name != catalog))
 
 
-PLAN: Final = "plan"
-
-
 def _limited(name: str, values: tuple[str, ...], loosest: str, meaning: str) -> Option:
     """Return an option of callers whose loosest value the operator sets. Deleting more is looser, checking less too."""
     return Option(name=name, by=SetBy.BOTH, values=values, loosest=loosest, meaning=meaning)
@@ -118,17 +124,11 @@ OPTIONS: Final = OptionTable(
             meaning="Whether a request may have directory markers deleted.",
         ),
         Option(name="engine", by=SetBy.CALLER, values=("", "inline", "spark")),
-        Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true")),
+        DRY_RUN_OPTION,
         Option(name=PRIORITY, by=SetBy.CALLER, values=PRIORITIES),
         # Object stores have no trash, so files cannot be moved there.
         Option(name="skipTrash", by=SetBy.CALLER, values=("true",)),
-        Option(
-            name=PLAN,
-            by=SetBy.CALLER,
-            pattern=PLAN_ID,
-            expected="the id of a plan, as listed in a dry run's `plan_segments`",
-            described="The id of a dry run's plan.",
-        ),
+        PLAN_OPTION,
         CALLBACK_OPTION,
         _fixed("gc-disabled", ("refuse", "ignore"), "What a purge does with a table whose `gc.enabled` is not true."),
         _fixed("delete-probe", ("true", "false"), "Whether the permission to delete is probed before the plan."),

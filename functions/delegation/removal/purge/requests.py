@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Final, Self, cast
 
 from delegation.identifiers import TableIdentifier
@@ -11,10 +10,10 @@ from delegation.removal.choice import EngineChoice
 from delegation.removal.details import id_of_parts
 from delegation.removal.errors import PlanLost
 from delegation.removal.purge.errors import PlanOutdated
-from delegation.removal.purge.limits import OPTIONS, PLAN, Limits, fields_of
+from delegation.removal.purge.limits import OPTIONS, Limits, fields_of
 from delegation.removal.purge.names import PLAN_TASK_TYPE, TASK_TYPE, PurgeDetails, state_of
 from delegation.removal.purge.options import PurgeOptions
-from delegation.removal.requests import TableCheck, TableForm, TableWork
+from delegation.removal.requests import PLAN, TableCheck, TableForm, TableWork
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption, SetBy
@@ -91,11 +90,6 @@ def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, ac
     )
 
 
-@lru_cache(maxsize=1)
-def _limits_of(sources: RequestSources) -> Limits:
-    return Limits.from_properties(sources.properties)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeForm(TableForm[TablePurge]):
     """RequestForm of purges, whose callers may wait, with the loaded table."""
@@ -115,13 +109,13 @@ class PurgeForm(TableForm[TablePurge]):
             )
             raise InvalidOption(DRY_RUN, expected)
 
-    def plan_id(self, work: TablePurge, sources: RequestSources) -> str:
-        return work.dry_run_id(options_of(work.properties, _limits_of(sources)).recorded())
+    def plan_id(self, work: TablePurge, limits: Limits) -> str:
+        return work.dry_run_id(options_of(work.properties, limits).recorded())
 
 
-def _checks(properties: Mapping[str, str], sources: RequestSources) -> TableCheck:
+def _checks(properties: Mapping[str, str], limits: Limits, _sources: RequestSources) -> TableCheck:
     """Check a request's options; raise InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED)."""
-    OPTIONS.chosen(properties, _limits_of(sources).requests)
+    OPTIONS.chosen(properties, limits.requests)
     return bool
 
 

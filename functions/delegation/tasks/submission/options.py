@@ -80,14 +80,23 @@ class Option:
         return self.values.index(value) > self.values.index(than)
 
 
-CALLBACK_OPTION: Final = Option(
-    name=CALLBACK,
-    by=SetBy.CALLER,
-    pattern=_CALLBACK_NAME,
-    expected="a name of lower-case letters, digits and hyphens",
-    described="The callback of the settings that is called when the task has ended.",
+def text_option(
+    name: str, pattern: str, expected: str, described: str | None = None, argument: Argument | None = None
+) -> Option:
+    """Return an option of callers with any value of a pattern."""
+    return Option(
+        name=name, by=SetBy.CALLER, pattern=pattern, expected=expected, described=described, argument=argument
+    )
+
+
+CALLBACK_OPTION: Final = text_option(
+    CALLBACK,
+    _CALLBACK_NAME,
+    "a name of lower-case letters, digits and hyphens",
+    "The callback of the settings that is called when the task has ended.",
 )
 """The option `callback`, which is the same for every type."""
+DRY_RUN_OPTION: Final = Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true"))
 
 
 class InvalidOption(DelegationError):
