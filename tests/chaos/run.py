@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from delegation.cli.connection import Stack
 from delegation.removal.attempt import receipt_key
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Status, Task
 from infra.local import resources

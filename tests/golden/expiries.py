@@ -10,7 +10,7 @@ from delegation.orchestration.sweep import sweep
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.behavior import PermissionsOf, no_policies
-from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.storage.memory import Killed
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.commits import LakeCommits

@@ -19,8 +19,8 @@ from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
 from delegation.orchestration.steps import Steps
 from delegation.polaris.answers import PolarisUnavailable
-from delegation.removal.purge.names import TASK_TYPES
 from delegation.removal.purge.run import purge_table
+from delegation.removal.purge.task_type import TASK_TYPES
 from delegation.storage.locations import parse
 from delegation.storage.memory import Killed
 from delegation.tasks.work.behaviors import Behaviors

@@ -10,9 +10,9 @@ from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Withdrawn
 from delegation.removal.orphans.limits import Approvers
-from delegation.removal.orphans.names import TASK_TYPE as ORPHANS
-from delegation.removal.orphans.names import TASK_TYPES as ORPHAN_KINDS
 from delegation.removal.orphans.requests import approve
+from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
+from delegation.removal.orphans.task_type import TASK_TYPES as ORPHAN_KINDS
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Caller
 from delegation.upkeep.execution.kinds import submitted

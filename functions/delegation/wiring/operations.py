@@ -21,15 +21,15 @@ from delegation.references.passes.sweep import MOST_AT_ONCE
 from delegation.references.visits import TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.expiry.names import BY_POLICY
-from delegation.removal.expiry.names import PLAN_TASK_TYPE as EXPIRY_PLAN
-from delegation.removal.expiry.names import TASK_TYPES as EXPIRIES
+from delegation.removal.expiry.task_type import BY_POLICY
+from delegation.removal.expiry.task_type import PLAN_TASK_TYPE as EXPIRY_PLAN
+from delegation.removal.expiry.task_type import TASK_TYPES as EXPIRIES
 from delegation.removal.model import Catalog
-from delegation.removal.orphans.names import TASK_TYPES as REMOVALS
+from delegation.removal.orphans.task_type import TASK_TYPES as REMOVALS
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits, ReferenceSettings
-from delegation.removal.purge.names import PLAN_TASK_TYPE
 from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.task_type import PLAN_TASK_TYPE
 from delegation.removal.requests import foreign_locations
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
@@ -144,7 +144,7 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def purge_forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
-    from delegation.removal.purge.names import PurgeDetails  # noqa: PLC0415
+    from delegation.removal.purge.task_type import PurgeDetails  # noqa: PLC0415
     from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
 
     is_dry_run = task.task_type == PLAN_TASK_TYPE
@@ -190,7 +190,7 @@ def expiries(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 def expiry_forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of an expiry's plan or of a dry run as JSON has it, None without a plan."""
-    from delegation.removal.expiry.names import ExpiryDetails  # noqa: PLC0415
+    from delegation.removal.expiry.task_type import ExpiryDetails  # noqa: PLC0415
     from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
     from delegation.wiring.removals import expiry_settings  # noqa: PLC0415
 

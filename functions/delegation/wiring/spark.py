@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.settings import PolarisSettings
-from delegation.removal.expiry.names import TASK_TYPES as EXPIRIES
-from delegation.removal.orphans.names import TASK_TYPES as REMOVALS
+from delegation.removal.expiry.task_type import TASK_TYPES as EXPIRIES
+from delegation.removal.orphans.task_type import TASK_TYPES as REMOVALS
 from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
-from delegation.removal.purge.names import DROP_TASK_TYPE
+from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.removal.task_attempt import watched
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListableStore

@@ -27,7 +27,7 @@ from delegation.cli.errors import CommandError
 from delegation.client.client import DelegationClient
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTarget
-from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.upkeep.rules.model import PolicyType
 from delegation.wire.tasks import TaskRecord
 from infra.local.aws.server import OLDER, PATH, REGION

@@ -10,8 +10,8 @@ from delegation.orchestration.dispatch import Admission
 from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.steps import Steps
-from delegation.removal.purge.names import TASK_TYPES
 from delegation.removal.purge.run import purge_table
+from delegation.removal.purge.task_type import TASK_TYPES
 from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import Notification, NotificationPolicy

@@ -12,7 +12,7 @@ from delegation.idempotency.errors import IdempotencyError
 from delegation.removal.expiry import task_type as expiries
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import EXPIRY
-from delegation.removal.orphans import names as removals
+from delegation.removal.orphans import task_type as removals
 from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.orphans.task_type import ORPHANS
 from delegation.removal.requests import TableWork

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from delegation.removal.expiry import task_type as expiries
 from delegation.removal.expiry.behavior import ExpiryBehavior
-from delegation.removal.expiry.names import ExpiryDetails
-from delegation.removal.orphans import names as removals
+from delegation.removal.expiry.task_type import ExpiryDetails
+from delegation.removal.orphans import task_type as removals
 from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.tasks.life.model import Task

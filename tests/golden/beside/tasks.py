@@ -11,7 +11,7 @@ from typing import Any
 
 from delegation.notifications.queue import SqsNotificationQueue, announce
 from delegation.orchestration.dispatch import Admission, SqsDispatchQueue
-from delegation.removal.purge.names import TASK_TYPE
+from delegation.removal.purge.task_type import TASK_TYPE
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.lease import Lease

@@ -21,8 +21,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.orchestration.failures import Step
 from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
-from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.removal.purge.run import purge_table
+from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring.operations import vended_store

@@ -8,9 +8,9 @@ from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Phase
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
-from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.removal.expiry.reduction import InlineExpiry
 from delegation.removal.expiry.run import ExpiryRun
+from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
 from delegation.removal.index import load_index, planned_paths
 from delegation.tasks.life.model import Task
 from tests.kit.lakes.commits import LakeCommits

@@ -15,11 +15,11 @@ from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.orphans.context import OrphanContext, OrphanResult
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.limits import OrphanLimits
-from delegation.removal.orphans.names import TASK_TYPE
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.planning import InlineOrphans
 from delegation.removal.orphans.requests import approve
 from delegation.removal.orphans.run import OrphanRun
+from delegation.removal.orphans.task_type import TASK_TYPE
 from delegation.storage.memory import Faults
 from delegation.tasks.life.model import Caller, Task
 from delegation.wire.tables import PlanApproval

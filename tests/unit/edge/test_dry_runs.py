@@ -10,8 +10,8 @@ import rfc8785
 
 from delegation.edge.answers import problem_of
 from delegation.idempotency.errors import KeyConflict
-from delegation.removal.purge.names import PurgeDetails
 from delegation.removal.purge.requests import options_of
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.tasks.life.model import Status
 from polaris_common.errors import DelegationError

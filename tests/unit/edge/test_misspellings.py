@@ -8,7 +8,7 @@ import pytest
 from delegation.edge.answers import problem_of
 from delegation.edge.errors import BadRequest
 from delegation.idempotency.errors import KeyConflict
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from polaris_common.errors import DelegationError

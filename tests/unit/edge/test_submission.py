@@ -11,7 +11,7 @@ from delegation.edge.answers import problem_of
 from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
 from delegation.polaris.answers import NoSuchTable, PolarisError, PolarisUnavailable
 from delegation.removal.details import purge_id
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.removal.requests import check_storage
 from delegation.storage.locations import ObjectLocation, UnsupportedLocation
 from delegation.tasks.errors import StoreUnavailable

@@ -24,8 +24,8 @@ from delegation.references.blocking.model import Blocking, Exemption, HeldPurge,
 from delegation.references.lost import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.store import MemoryReferenceStore
-from delegation.removal.expiry.names import TASK_TYPE
 from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.removal.lost import LostRefsKeeper
 from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.purge.indexed import release

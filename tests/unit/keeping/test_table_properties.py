@@ -3,7 +3,7 @@
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.removal.orphans.names import TASK_TYPE as ORPHANS
+from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
 from delegation.removal.paths import POLICY_TYPES
 from delegation.tasks.life.model import Status
 from delegation.upkeep.rules.model import PolicyType

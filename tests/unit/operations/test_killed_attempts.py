@@ -10,7 +10,7 @@ import pytest
 
 from delegation.orchestration.failures import Step
 from delegation.removal.choice import EngineChoice
-from delegation.removal.expiry.names import TASK_TYPE as EXPIRY
+from delegation.removal.expiry.task_type import TASK_TYPE as EXPIRY
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.run import Execution, InlineEngine
 from delegation.storage.memory import Killed

@@ -14,7 +14,7 @@ from typing import Final
 
 from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.policies import PolicyTarget
-from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.upkeep.rules.limits import UpkeepSettings
 from tests.unit.upkeep.execution.catalogs import NOW
 from tests.unit.upkeep.execution.test_bad_tables import Archive

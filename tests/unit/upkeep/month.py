@@ -16,7 +16,7 @@ from typing import Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.removal.details import table_traits
-from delegation.removal.expiry.names import TASK_TYPE, UPKEEP
+from delegation.removal.expiry.task_type import TASK_TYPE, UPKEEP
 from delegation.tasks.life.lanes import Caps, Lane, Queued, Running, Traits, admitted
 from delegation.upkeep.execution.asked import AskedExpiryRule
 from delegation.upkeep.execution.needs import need_of

@@ -13,11 +13,11 @@ from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.forwarding import Forwarder
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.removal.expiry.behavior import ExpiryBehavior
-from delegation.removal.expiry.names import PLAN_TASK_TYPE, TASK_TYPE
-from delegation.removal.orphans import names as orphans
+from delegation.removal.expiry.task_type import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.removal.orphans import task_type as orphans
 from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.purge.behavior import PurgeBehavior
-from delegation.removal.purge.names import DROP_TASK_TYPE, UPKEEP_TASK_TYPE
+from delegation.removal.purge.task_type import DROP_TASK_TYPE, UPKEEP_TASK_TYPE
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.testing.tombstones import pending
 from delegation.wiring.deployment import deployment

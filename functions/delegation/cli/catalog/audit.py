@@ -25,7 +25,7 @@ from delegation.cli.restore import PlanBucketOption, plans_of
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.errors import WorksetError
 from delegation.removal.orphans.index import load_plan
-from delegation.removal.orphans.names import PLAN_TASK_TYPE, TASK_TYPE
+from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.storage.base import ObjectStoreError, PlanStore
 from delegation.timestamps import isoformat
 from delegation.wire.requests import TableRequest

@@ -19,9 +19,9 @@ from delegation.removal.marks import add_findings
 from delegation.removal.model import Neighbour, loaded_neighbour
 from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.removal.purge.requests import TablePurge
 from delegation.removal.purge.run import purge_table
+from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task

@@ -8,8 +8,8 @@ from typing import Final
 from delegation.gateway.drop.errors import purge_not_possible
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.removal.details import DROPPED_TABLE
-from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.removal.purge.requests import TablePurge
+from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.work.service import TaskService

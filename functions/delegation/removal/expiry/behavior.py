@@ -17,11 +17,11 @@ from delegation.removal.behaviors import (
 from delegation.removal.details import changed, counts_of
 from delegation.removal.expiry.context import Commits, ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
 from delegation.removal.expiry.errors import IF_MISSING, check_table
-from delegation.removal.expiry.names import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES, ExpiryDetails
 from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.requests import Floor, TableExpiry, choices_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.expiry.task_type import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES, ExpiryDetails
 from delegation.removal.lost import LostRefsKeeper
 from delegation.removal.task_attempt import TaskAttempt
 from delegation.tasks.life.model import Task

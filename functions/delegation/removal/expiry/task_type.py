@@ -1,25 +1,52 @@
-"""The task types of expiries: what the service has to know of their tasks, as values (tasks.life.task_type)."""
+"""The task types of expiries as values (tasks.life.task_type), their names and the fields of their records."""
 
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from pydantic import Field
+
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.references.names import LOST_REFS
-from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
-from delegation.removal.expiry.names import (
-    BY_POLICY,
-    ENDS_PLAN,
-    PLAN_TASK_TYPE,
-    PREFIX,
-    TASK_TYPE,
-    UPKEEP,
-    ExpiryDetails,
-)
+from delegation.removal.details import HandedDetails, PlanDetailRules, ShownPlan, table_labels, table_traits
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
     from delegation.tasks.submission.form import RequestForm
+
+TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS"
+"""The stored `task_type` of an expiry of snapshots."""
+
+PLAN_TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
+"""A dry run: it makes a plan, commits and deletes nothing, and has an id of its own."""
+
+PREFIX: Final = "delegation.expiry."
+"""The beginning of the operator's properties of expiries."""
+
+ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN", "EARLIER_PLAN_LOST", "COMMITS_FORESTALLED", "COMMIT_REFUSED"})
+"""The codes of errors after which the files of a plan stay: the next request makes another plan.
+
+After the last two, whose commits were all refused, the table is as it was.
+"""
+
+UPKEEP_PRIORITY: Final = 1
+"""The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
+
+UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
+"""What admission knows of every expiry."""
+
+TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
+
+BY_POLICY: Final = 2
+"""The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""
+
+
+class ExpiryDetails(HandedDetails):
+    """The published plan, its progress, and how many snapshots and refs the table has no more."""
+
+    snapshots_expired: int = Field(default=0, ge=0)
+    refs_expired: int = Field(default=0, ge=0)
 
 
 def _requests() -> "RequestForm":

@@ -30,13 +30,13 @@ from delegation.removal.orphans.errors import (
     references_not_indexed,
 )
 from delegation.removal.orphans.limits import OrphanLimits
-from delegation.removal.orphans.names import PLAN_TASK_TYPE, TASK_TYPES
 from delegation.removal.orphans.options import options_of
 from delegation.removal.orphans.others import claims_of
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.released import released_text
 from delegation.removal.orphans.requests import TableOrphans, approval_of
 from delegation.removal.orphans.run import remove_orphan_files
+from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, TASK_TYPES
 from delegation.removal.task_attempt import TaskAttempt
 from delegation.storage.listing.model import TAG, TagStore
 from delegation.storage.locations import split

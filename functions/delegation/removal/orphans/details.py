@@ -8,7 +8,7 @@ from pydantic import Field
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.details import HandedDetails
 from delegation.removal.orphans.approval import Approval, Wait
-from delegation.removal.orphans.names import PLAN_TASK_TYPE
+from delegation.removal.orphans.task_type import PLAN_TASK_TYPE
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from delegation.removal.orphans.approval import ApprovalLimits
-from delegation.removal.orphans.names import PREFIX
+from delegation.removal.orphans.task_type import PREFIX
 from delegation.removal.requests import PLAN, PLAN_OPTION
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import (

@@ -16,8 +16,8 @@ from delegation.removal.orphans.limits import (
     QUARANTINE,
     OrphanLimits,
 )
-from delegation.removal.orphans.names import PREFIX
 from delegation.removal.orphans.place import AGE, Equal, MismatchMode, checked_age
+from delegation.removal.orphans.task_type import PREFIX
 from delegation.removal.requests import PLAN
 from delegation.storage.locations import Root
 from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption

@@ -27,8 +27,8 @@ from delegation.polaris.model import VIEW
 from delegation.removal.details import PlanDetails, catalog_of, is_without_table, table_place
 from delegation.removal.orphans.context import Claim
 from delegation.removal.orphans.errors import places_unknown
-from delegation.removal.orphans.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService

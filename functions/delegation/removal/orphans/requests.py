@@ -9,7 +9,7 @@ from delegation.removal.orphans.approval import APPROVAL_HOLDS, Approval, Approv
 from delegation.removal.orphans.details import OrphanDetails, waiting_plan
 from delegation.removal.orphans.index import load_plan
 from delegation.removal.orphans.limits import APPROVERS, OPTIONS, Approvers, OrphanLimits
-from delegation.removal.orphans.names import BACKGROUND, PLAN_TASK_TYPE, TASK_TYPE, TASK_TYPES
+from delegation.removal.orphans.task_type import BACKGROUND, PLAN_TASK_TYPE, TASK_TYPE, TASK_TYPES
 from delegation.removal.requests import PLAN, TableCheck, TableForm, TableWork
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import TaskNotFound

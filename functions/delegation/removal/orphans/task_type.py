@@ -1,4 +1,4 @@
-"""The task types of removals of orphan files, as values (tasks.life.task_type)."""
+"""The task types of removals of orphan files as values (tasks.life.task_type), and their names."""
 
 from dataclasses import replace
 from functools import partial
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
-from delegation.removal.orphans.names import BACKGROUND, FOLDER, KEPT, PLAN_TASK_TYPE, PREFIX, TASK_TYPE
+from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
 from delegation.timestamps import isoformat
@@ -15,6 +15,22 @@ from polaris_common.errors import printable
 if TYPE_CHECKING:
     from delegation.removal.orphans.details import OrphanDetails
     from delegation.tasks.submission.form import RequestForm
+
+TASK_TYPE: Final = "ORPHAN_FILES"
+"""The stored `task_type` of a removal of a table's orphan files."""
+PLAN_TASK_TYPE: Final = "ORPHAN_FILES_PLAN"
+"""A dry run: it lists and plans, deletes nothing, and has an id of its own."""
+PREFIX: Final = "delegation.orphan-files."
+"""The beginning of the operator's properties of removals."""
+POLICY: Final = "upkeep-policy"
+"""The property of a removal that a policy asked for: the policy's dotted name. A caller's removal has none."""
+TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
+FOLDER: Final = "orphans"
+"""The folder of the plan bucket that states which plans of a table were consented to."""
+KEPT: Final = frozenset({"waits", "waiting_plan", "waiting_location", "approval"})
+"""What the next submission of a task keeps of its details (`details.OrphanDetails`)."""
+BACKGROUND: Final = Traits(is_background=True)
+"""What admission knows of every removal: no other task waits for it."""
 
 
 def _next_step(task: Task) -> str | None:

@@ -28,9 +28,9 @@ from delegation.removal.purge.choose import chosen, ensure_known
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.guards import StatedTable
 from delegation.removal.purge.indexed import OtherTables, PurgeAccess
-from delegation.removal.purge.names import TASK_TYPES, PurgeDetails, states_of
 from delegation.removal.purge.requests import TablePurge, identifier_text, options_of
 from delegation.removal.purge.run import purge_table
+from delegation.removal.purge.task_type import TASK_TYPES, PurgeDetails, states_of
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt
 from delegation.tasks.life.model import Task

@@ -27,9 +27,9 @@ from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.lost import WithLostRefs
 from delegation.removal.model import Catalog, Neighbourhood, OverlapScan, Pace, TableSource
 from delegation.removal.purge.limits import Limits, ReferenceSettings
-from delegation.removal.purge.names import PLAN_TASK_TYPE
 from delegation.removal.purge.options import PurgeOptions, PurgeSettings
 from delegation.removal.purge.requests import TablePurge
+from delegation.removal.purge.task_type import PLAN_TASK_TYPE
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt, TaskMoment
 from delegation.storage.base import PlanStore

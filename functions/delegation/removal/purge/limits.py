@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 from delegation.removal.details import PRIORITIES, PRIORITY
-from delegation.removal.purge.names import PREFIX
 from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.task_type import PREFIX
 from delegation.removal.requests import PLAN, PLAN_OPTION
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import (

@@ -11,8 +11,8 @@ from delegation.removal.details import id_of_parts
 from delegation.removal.errors import PlanLost
 from delegation.removal.purge.errors import PlanOutdated
 from delegation.removal.purge.limits import OPTIONS, Limits, fields_of
-from delegation.removal.purge.names import PLAN_TASK_TYPE, TASK_TYPE, PurgeDetails, state_of
 from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.task_type import PLAN_TASK_TYPE, TASK_TYPE, PurgeDetails, state_of
 from delegation.removal.requests import PLAN, TableCheck, TableForm, TableWork
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.form import RequestSources

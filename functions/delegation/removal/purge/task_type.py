@@ -1,24 +1,63 @@
-"""The task types of purges: what the service has to know of their tasks, each as one value (tasks.life.task_type)."""
+"""The task types of purges as values (tasks.life.task_type), their names and the fields of their records."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
-from delegation.removal.purge.names import (
-    DROP_TASK_TYPE,
-    PLAN_TASK_TYPE,
-    PREFIX,
-    TASK_TYPE,
-    UPKEEP_TASK_TYPE,
-    PurgeDetails,
-)
+from delegation.removal.details import PlanDetailRules, PlanDetails, ShownPlan, table_labels, table_traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
     from delegation.tasks.submission.form import RequestForm
     from delegation.wire.responses import ExecutionResult
+
+TASK_TYPE: Final = "TABLE_PURGE"
+"""The stored `task_type`; requests may also name it SYNCHRONOUS_TABLE_PURGE or DATA_FILE_PURGE."""
+
+PLAN_TASK_TYPE: Final = "TABLE_PURGE_PLAN"
+"""A dry run: it makes a plan, deletes nothing, and has an id of its own."""
+
+PREFIX: Final = "delegation.purge."
+"""The beginning of the operator's properties of purges."""
+
+TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
+
+DROP_TASK_TYPE: Final = "TABLE_DROP_WITH_PURGE"
+"""The purge of a tombstone, and then the drop of its entry (`gateway.drop`)."""
+
+UPKEEP_TASK_TYPE: Final = "TOMBSTONE_UPKEEP"
+"""The recurring task that finishes or clears what a crash left between two steps of a drop."""
+
+_S3_ALIASES: Final = ("s3a://", "s3n://")
+
+MOST_STATES: Final = 500
+"""The newest ones are kept, to bound a task's record; Iceberg keeps 100 former metadata files by default."""
+
+
+class PurgeDetails(PlanDetails):
+    """The published plan, its progress, and which table and metadata a finished purge deleted.
+
+    `purged_states` are digests of the purged metadata files: a request that states one of them asks for what is done.
+    """
+
+    purged_identifier: str | None = None
+    purged_metadata_location: str | None = None
+    purged_states: tuple[str, ...] = ()
+
+
+def state_of(metadata_location: str) -> str:
+    """Return the digest of a metadata file's URI, the same for the schemes s3, s3a and s3n."""
+    path = "s3" + metadata_location[3:] if metadata_location.startswith(_S3_ALIASES) else metadata_location
+    return hashlib.sha256(path.encode()).hexdigest()[:16]
+
+
+def states_of(metadata_files: Sequence[str]) -> tuple[str, ...]:
+    """Return the digests of the newest MOST_STATES files; their names begin with a version number."""
+    newest = sorted(metadata_files, key=lambda path: path.rpartition("/")[2])[-MOST_STATES:]
+    return tuple(state_of(path) for path in newest)
 
 
 def _requests() -> "RequestForm":

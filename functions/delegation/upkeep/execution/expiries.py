@@ -11,8 +11,8 @@ from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetada
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.expiry.errors import check_table
-from delegation.removal.expiry.names import TASK_TYPE
 from delegation.removal.expiry.requests import TableExpiry
+from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.removal.requests import TableWork
 from delegation.tasks.life.model import Task
 from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, TableRule, rule_of

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
-from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN, expired
+from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.upkeep.errors import TooManyManifests, UpkeepError

@@ -13,9 +13,9 @@ from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
 from delegation.removal.orphans.details import OrphanDetails
-from delegation.removal.orphans.names import TASK_TYPE
 from delegation.removal.orphans.place import check_allowed, place_of
 from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.task_type import TASK_TYPE
 from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task

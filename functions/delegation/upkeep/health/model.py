@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.items import SetAside
-from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.upkeep.schedule import NOTHING, Amount
 
 MOST_PAST: Final = 10

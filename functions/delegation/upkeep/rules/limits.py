@@ -13,10 +13,10 @@ from decimal import Decimal
 from typing import Final, Self
 
 from delegation.identifiers import TableIdentifier, split_name
-from delegation.removal.expiry.names import PREFIX as EXPIRY_PREFIX
 from delegation.removal.expiry.requests import LEAST_AGE as EXPIRY_AGE
 from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHOTS
 from delegation.removal.expiry.requests import Floor
+from delegation.removal.expiry.task_type import PREFIX as EXPIRY_PREFIX
 from delegation.removal.orphans.limits import allowed_locations
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.timestamps import parse_duration

@@ -2,7 +2,7 @@
 
 import json
 
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from tests.kit.lakes.lake import busy_table
 from tests.kit.worlds.service import World
 from tests.unit.worksets.test_absent_files import Telling

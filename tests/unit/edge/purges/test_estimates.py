@@ -8,7 +8,7 @@ import pytest
 
 from delegation.edge.outlook import estimate_of
 from delegation.removal.errors import PlanTampered
-from delegation.removal.purge.names import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE, PurgeDetails
+from delegation.removal.purge.task_type import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE, PurgeDetails
 from delegation.removal.task_attempt import forecast_of
 from delegation.tasks.life.model import Status, Task
 from delegation.wiring import types

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.errors import StoreRefused
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.parts.writes import Leases

@@ -14,7 +14,7 @@ from delegation.edge.answers import failure_status, problem_of
 from delegation.edge.errors import BadRequest
 from delegation.idempotency.errors import IdempotencyError
 from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status, Task
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
 from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.worlds.service import World

@@ -34,8 +34,8 @@ from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.names import DROP_TASK_TYPE
 from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.storage.base import ObjectStore
 from delegation.storage.memory import Faults, MemoryPlanStore
 from delegation.tasks.life.lease import Lease

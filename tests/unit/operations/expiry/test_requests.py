@@ -8,9 +8,15 @@ import pytest
 from delegation.edge.answers import problem_of
 from delegation.idempotency.errors import IdempotencyError
 from delegation.removal.details import table_labels
-from delegation.removal.expiry.names import PLAN_TASK_TYPE, TASK_TYPE, UPKEEP_PRIORITY, ExpiryDetails
 from delegation.removal.expiry.requests import TableExpiry
-from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
+from delegation.removal.expiry.task_type import (
+    EXPIRY,
+    EXPIRY_PLAN,
+    PLAN_TASK_TYPE,
+    TASK_TYPE,
+    UPKEEP_PRIORITY,
+    ExpiryDetails,
+)
 from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.policy import InvalidProperty

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.details import published
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task

@@ -11,7 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
-from delegation.removal.expiry.names import TASK_TYPE
+from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.storage.memory import Killed
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task

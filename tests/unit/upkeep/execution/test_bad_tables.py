@@ -15,9 +15,9 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchTable, PolarisUnavailable, PolarisUnexpectedAnswer
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyTarget
-from delegation.removal.expiry.names import TASK_TYPE
 from delegation.removal.expiry.requests import TableExpiry
-from delegation.removal.orphans.names import TASK_TYPE as ORPHANS
+from delegation.removal.expiry.task_type import TASK_TYPE
+from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.upkeep.execution.passes import MOST_FAILED_STARTS, run_kinds

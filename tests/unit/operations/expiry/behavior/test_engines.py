@@ -10,8 +10,8 @@ from delegation.polaris.answers import PolarisForbidden
 from delegation.removal.behaviors import engine_of, spark_above
 from delegation.removal.choice import HandedToSpark, engine_for
 from delegation.removal.expiry.context import ExpirySettings
-from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
 from delegation.removal.expiry.run import ExpiryRun
+from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.transitions import HANDED_OVER

@@ -9,7 +9,7 @@ import pytest
 from delegation.edge.outlook import estimate_of
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
-from delegation.removal.expiry.names import TASK_TYPE, ExpiryDetails
+from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
 from delegation.removal.task_attempt import forecast_of
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES

@@ -12,8 +12,8 @@ from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.orphans.context import OrphanSettings
 from delegation.removal.orphans.details import OrphanDetails
-from delegation.removal.orphans.names import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.removal.orphans.place import Place
+from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.removal.purge.options import PurgeSettings
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES

@@ -12,11 +12,10 @@ from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.errors import OperatorRoleRequired
 from delegation.removal.orphans.limits import OrphanLimits
-from delegation.removal.orphans.names import TASK_TYPE
 from delegation.removal.orphans.options import options_of
 from delegation.removal.orphans.place import MismatchMode
 from delegation.removal.orphans.requests import TableOrphans
-from delegation.removal.orphans.task_type import ORPHANS
+from delegation.removal.orphans.task_type import ORPHANS, TASK_TYPE
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.life.task_type import Measured

@@ -17,8 +17,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
 from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.orphans.limits import OrphanLimits
-from delegation.removal.orphans.names import TASK_TYPE
 from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.task_type import TASK_TYPE
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task

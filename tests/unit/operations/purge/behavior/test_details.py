@@ -7,8 +7,7 @@ import pytest
 
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.details import changed, published
-from delegation.removal.purge.names import PurgeDetails
-from delegation.removal.purge.task_type import PURGE
+from delegation.removal.purge.task_type import PURGE, PurgeDetails
 from delegation.tasks.errors import LeaseLost, MalformedRecord
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task

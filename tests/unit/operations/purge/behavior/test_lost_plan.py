@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status
 from tests.kit.lakes.lake import busy_table, filled

@@ -13,7 +13,7 @@ from delegation.references.model import SERVES_FOR, CatalogPass
 from delegation.references.names import REFERENCE_INDEX
 from delegation.removal.purge.indexed import OtherTables
 from delegation.removal.purge.limits import Limits, ReferenceSettings
-from delegation.removal.purge.names import PurgeDetails
+from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from tests.kit.lakes.lake import busy_table, filled, rows
