@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 
 LOG = "DRILL_LOG"
@@ -66,7 +67,7 @@ def read(path: Path) -> Iterator[Line]:
         yield Line(*json.loads(line))
 
 
-def work(piece: Piece, run: Run) -> Done:
+def work(piece: Piece, run: AttemptContext) -> Done:
     task, pause = run.task, threading.Event()
     append(task.task_id, task.attempt_count, START)
     for done in itertools.count():

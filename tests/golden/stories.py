@@ -16,7 +16,8 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.submit import Parent, Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.fixtures import corpus
@@ -155,14 +156,14 @@ def functions(world: World) -> list[SubmissionAnswer]:
     tasks = Tasks(world.tasks)
     failures = iter((StoreUnavailable("away for a moment"),))
 
-    def one(parameters: Count, _run: Run) -> Count:
+    def one(parameters: Count, _run: AttemptContext) -> Count:
         for failure in failures:
             raise failure
         return Count(number=parameters.number + 1)
 
     child = Behavior("CHILD", Count, one, result=Count, identify=lambda parameters: str(parameters.number))
 
-    def parent(parameters: Count, run: Run) -> None:
+    def parent(parameters: Count, run: AttemptContext) -> None:
         run.report(done=parameters.number)
         for number in range(parameters.number):
             tasks.submit(child, Count(number=number), parent=Parent(run.task.task_id, run.task.attempt_count))

@@ -65,7 +65,7 @@ def purge_task(
 ) -> Behavior[PurgeOrder, PurgeOutcome]:
     """Return the behavior; the client sends each request once, because the task's own retries follow."""
     work = _Work(client.without_repeats(), catalog, clock)
-    return Behavior(task_type=TASK_TYPE, parameters=PurgeOrder, result=PurgeOutcome, work=work, identify=_identity)
+    return Behavior(TASK_TYPE, PurgeOrder, work, result=PurgeOutcome, identify=_identity, context=Context)
 
 
 def _identity(order: PurgeOrder) -> str:
@@ -83,8 +83,7 @@ class _Work:
     catalog: TableCatalog
     clock: Callable[[], datetime]
 
-    def __call__(self, order: PurgeOrder, run: Any) -> PurgeOutcome:
-        context = Context(run)
+    def __call__(self, order: PurgeOrder, context: Context) -> PurgeOutcome:
         place = context.cursor or {}
         number: int = place.get("submission", 1)
         task_id: str | None = place.get("delegation_task_id")

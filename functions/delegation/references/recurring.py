@@ -13,7 +13,8 @@ from delegation.references.errors import ReferencesError
 from delegation.references.names import REFERENCE_INDEX
 from delegation.references.refresh import Refresher
 from delegation.tasks.life.declared import is_wanted
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.timestamps import isoformat
@@ -36,14 +37,14 @@ class IndexReport(BaseModel):
 
 
 def reference_index(
-    refresher: Callable[[Run], Refresher],
+    refresher: Callable[[AttemptContext], Refresher],
     *,
     every: timedelta,
     refreshed: Callable[[str], object] = lambda _catalog: None,
 ) -> Behavior[RecurringCatalog, IndexReport]:
     """Return the behavior; `refresher` is called when it runs, `refreshed` with the catalog after a complete pass."""
 
-    def work(parameters: RecurringCatalog, run: Run) -> IndexReport:
+    def work(parameters: RecurringCatalog, run: AttemptContext) -> IndexReport:
         try:
             # Half of the interval: a purge may have made a pass just before.
             state = refresher(run).ensure_fresh(parameters.catalog, every / 2)

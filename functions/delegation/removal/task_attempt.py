@@ -23,91 +23,85 @@ from delegation.tasks.work.service import TaskService
 from polaris_common.errors import DelegationError
 
 
-class TaskAttempt:
+class TaskAttempt(AttemptContext):
     """removal.attempt.Attempt for one leased task."""
 
     def __init__(
         self, tasks: TaskService, task: Task, *, hand_over_at: datetime | None, monotonic: Callable[[], float]
     ) -> None:
-        self._tasks = tasks.holding(task)
-        self._run = AttemptContext(tasks, task, hand_over_at=hand_over_at, monotonic=monotonic)
+        super().__init__(tasks, task, hand_over_at=hand_over_at, monotonic=monotonic)
         self._seen = len(PlanDetails.of(task).plan_segments)
-        self._began: tuple[datetime, int] | None = None
-        self.task_id = task.task_id
-        self.attempt = task.attempt_count
+        self._began_deleting: tuple[datetime, int] | None = None
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        self._run.checkpoint(moved=moved)
+        self.look(moved=moved)
 
     def plan(self) -> tuple[PlanSegment, ...]:
-        return self._segments(self._fenced(lambda: self._tasks.reads.get(self.task_id)))
+        return self._segments(self.write(lambda: self.tasks.reads.get(self.task_id)))
 
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
 
         def decide(task: Task, _now: datetime) -> Task:
             return published(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
 
-        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
+        return self._segments(self.write(lambda: self.tasks.writes.change(self.task_id, decide)))
 
     def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
 
         def decide(task: Task, _now: datetime) -> Task:
             return replaced(task, self.attempt, segment, seen=self._seen, files_planned=files_planned)
 
-        return self._segments(self._fenced(lambda: self._tasks.writes.change(self.task_id, decide)))
+        return self._segments(self.write(lambda: self.tasks.writes.change(self.task_id, decide)))
 
     def steps_done(self) -> StepsDone | None:
-        return PlanDetails.of(self._run.task).steps_done
+        return PlanDetails.of(self.task).steps_done
 
     def record_steps(self, done: StepsDone) -> None:
-        self._fenced(
-            lambda: self._tasks.writes.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done))
+        self.write(
+            lambda: self.tasks.writes.change(self.task_id, lambda task, _now: recorded(task, self.attempt, done))
         )
 
     def begin_deleting(self) -> None:
-        task = self._fenced(lambda: self._tasks.leases.start(self.task_id, self.attempt, effects=True))
-        self._began = (self._tasks.clock(), PlanDetails.of(task).files_deleted)
+        task = self.write(lambda: self.tasks.leases.start(self.task_id, self.attempt, effects=True))
+        self._began_deleting = (self.tasks.clock(), PlanDetails.of(task).files_deleted)
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
         pace, eta = pace_of(
-            self._began, PlanDetails.of(self._run.task).files_planned, files_deleted, self._tasks.clock()
+            self._began_deleting, PlanDetails.of(self.task).files_planned, files_deleted, self.tasks.clock()
         )
         details = changed(
             files_deleted=files_deleted, files_failed=files_failed, bytes_deleted=bytes_deleted, files_per_second=pace
         )
-        self._run.note_progress(details, eta=eta)
+        self.note_progress(details, eta=eta)
 
     def measured(self, size: str, fits: bool = True) -> None:
         """Note how large the work is, for the error of a task whose attempts are killed. Raises LeaseLost.
 
         What does not fit a function is noted at once, and once.
         """
-        if fits or ABOVE_A_FUNCTION in self._run.task.details:
+        if fits or ABOVE_A_FUNCTION in self.task.details:
             self.note(**{MEASURED: size})
         else:
             found = {MEASURED: size, ABOVE_A_FUNCTION: True}
-            self._fenced(
-                lambda: self._tasks.leases.note(
-                    self.task_id, self.attempt, details=found, progress_ts=self._tasks.clock()
+            self.write(
+                lambda: self.tasks.leases.note(
+                    self.task_id, self.attempt, details=found, progress_ts=self.tasks.clock()
                 )
             )
 
     def note(self, **details: Any) -> None:
         """Write details from time to time, so that it shows that the attempt makes progress. Raises LeaseLost."""
-        self._run.note_progress(details, eta=None)
+        self.note_progress(details, eta=None)
 
     def asked_by(self) -> dict[str, Any]:
         """Return who asked for the purge and who cancelled it, as the last read of the task has it."""
-        task = self._run.task
+        task = self.task
         return {"requested_by": jsonable(task.requested_by), "cancelled_by": jsonable(task.cancelled_by)}
 
     def _segments(self, task: Task) -> tuple[PlanSegment, ...]:
         published = PlanDetails.of(task).plan_segments
         self._seen = len(published)
         return published
-
-    def _fenced(self, write: Callable[[], Task]) -> Task:
-        return self._run.write(write)
 
 
 def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:

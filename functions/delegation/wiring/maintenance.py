@@ -6,7 +6,8 @@ from delegation.idempotency.store import RecordUpkeep
 from delegation.identifiers import new_nonce
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
 from delegation.tasks.work.parts.hooks import NoExternalJobs
 from delegation.wiring.deployment import DeployedTasks, deployment
@@ -39,7 +40,7 @@ def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
     """Return the behavior of the recurring task that cleans up, for a process that runs it."""
     declared = store_maintenance(deployed)
 
-    def work(parameters: TaskMaintenance, run: Run) -> Any:
+    def work(parameters: TaskMaintenance, run: AttemptContext) -> Any:
         from delegation.wiring.operations import begin_upkeep  # noqa: PLC0415 - the sweeper only submits the task
 
         report = declared.work(parameters, run)

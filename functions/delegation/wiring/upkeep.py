@@ -17,7 +17,8 @@ from delegation.references.visits import TableVisited
 from delegation.removal.model import Pace
 from delegation.removal.purge.limits import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import PolicyKind, UpkeepCounts
@@ -64,7 +65,7 @@ def _health(deployed: DeployedTasks, index: ReferenceStore) -> Behavior[Recurrin
     tables = shared_access(deployed.tasks)[1]
     settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
 
-    def refresher(run: Run) -> HealthRefresher:
+    def refresher(run: AttemptContext) -> HealthRefresher:
         return replace(
             _refresher(index, tables, settings),
             checkpoint=run.checkpoint,
@@ -130,7 +131,7 @@ def _upkeep(deployed: DeployedTasks) -> Behavior[RecurringCatalog, UpkeepPassRep
     return catalog_upkeep(lambda run: _kinds(deployed, settings, run), every=settings.interval, counted=count_policies)
 
 
-def _kinds(deployed: DeployedTasks, settings: UpkeepSettings, run: Run) -> Sequence[PolicyKind]:
+def _kinds(deployed: DeployedTasks, settings: UpkeepSettings, run: AttemptContext) -> Sequence[PolicyKind]:
     properties = PurgeEnvironment.read().properties
     tables = shared_access(deployed.tasks)[1]
     loads = ReferenceSettings.from_properties(properties).loads_per_second

@@ -20,7 +20,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, OnLost, Run
+from delegation.tasks.work.behaviors import Behavior, OnLost
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
 from polaris_common.errors import DelegationError
@@ -126,7 +126,7 @@ class ChildBroke(DelegationError):
 
 
 def child(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
-    def work(_parameters: Size, run: Run) -> None:
+    def work(_parameters: Size, run: AttemptContext) -> None:
         for _ in range(deployment.world.dice.randrange(1, 4)):
             actor.sleep(deployment.world.seconds(0.2, 10))
             run.checkpoint()
@@ -140,7 +140,7 @@ def child(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
 def once(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
     """Return the behavior of work that never runs twice."""
 
-    def work(_parameters: Size, run: Run) -> None:
+    def work(_parameters: Size, run: AttemptContext) -> None:
         deployment.ledger.begins(run.task)
         for _ in range(deployment.world.dice.randrange(1, 6)):
             actor.sleep(deployment.world.seconds(0.2, 5))
@@ -153,7 +153,7 @@ def once(deployment: "Deployment", actor: Actor) -> Behavior[Size, BaseModel]:
 def family(deployment: "Deployment", actor: Actor, service: TaskService) -> Behavior[Size, BaseModel]:
     """Return the behavior of a parent, which submits its children and ends after them."""
 
-    def work(parameters: Size, run: Run) -> None:
+    def work(parameters: Size, run: AttemptContext) -> None:
         parent = Parent(run.task.task_id, run.task.attempt_count)
         for n in range(parameters.children):
             run.checkpoint()

@@ -22,7 +22,8 @@ from delegation.tasks.pauses import PAUSED, PAUSED_WAIT, PauseControl, PauseMode
 from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.stores.results import MOST_RESULT
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.parts.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Parent, Tasks
@@ -117,7 +118,7 @@ def task_id(number: int) -> str:
 def child() -> Behavior[Count, Any]:
     """A behavior whose result is too large for the record."""
 
-    def work(parameters: Count, _run: Run) -> Any:
+    def work(parameters: Count, _run: AttemptContext) -> Any:
         return Large(text="x" * MOST_RESULT, number=parameters.number)
 
     return Behavior("CHILD", Count, work, result=Large, identify=lambda parameters: str(parameters.number))
@@ -127,7 +128,7 @@ def parent(tasks: TaskService) -> Behavior[Count, Any]:
     """A behavior with so many children, of which it waits for all; its result is too large for the record."""
     submitted = Tasks(tasks)
 
-    def work(parameters: Count, run: Run) -> Any:
+    def work(parameters: Count, run: AttemptContext) -> Any:
         for number in range(parameters.number):
             adopter = Parent(run.task.task_id, run.task.attempt_count)
             submitted.submit(child(), Count(number=number), parent=adopter)

@@ -8,7 +8,8 @@ from pydantic import BaseModel
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.results import ResultStore
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
@@ -35,7 +36,7 @@ class Permanent(DelegationError):
     code = "PERMANENT"
 
 
-def add(parameters: Sum, _run: Run) -> Total:
+def add(parameters: Sum, _run: AttemptContext) -> Total:
     return Total(total=parameters.left + parameters.right)
 
 

@@ -18,7 +18,8 @@ from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.pauses import EVERYTHING, MemoryPauseStore, PauseControl, PauseMode, PauseScope, ReadPauses
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.claim import lease_next_available_task
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.work_errors import ending_of
@@ -276,7 +277,7 @@ def test_a_worker_hands_over_and_leases_nothing_until_the_pause_ends() -> None:
     tasks = site.service()
     switch = Switch(tasks)
 
-    def add_slowly(parameters: Sum, run: Run):
+    def add_slowly(parameters: Sum, run: AttemptContext):
         run.checkpoint()
         return ADD.work(parameters, run)
 

@@ -8,7 +8,7 @@ from delegation.errors import RunHandedOver
 from delegation.references.recurring import RecurringCatalog, reference_index
 from delegation.references.refresh import Refresher
 from delegation.tasks.testing.harness import TaskHarness
-from delegation.tasks.work.behaviors import Run
+from delegation.tasks.work.attempt_context import AttemptContext
 from tests.kit.lakes.lake import busy_table
 from tests.unit.references.test_refresh import Scene
 
@@ -23,7 +23,7 @@ def test_a_pass_of_many_hand_overs_ends() -> None:
         scene.one.pointers[f"t{number}"] = scene.one.pointers["t"]
     tables: Counter[int] = Counter()
 
-    def refresher(run: Run) -> Refresher:
+    def refresher(run: AttemptContext) -> Refresher:
         attempt = run.task.attempt_count
 
         def checkpoint() -> None:

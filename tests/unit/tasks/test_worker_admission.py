@@ -16,7 +16,8 @@ from delegation.tasks.life.policy import DispatchPolicy, Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.testing import TaskHarness
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
@@ -66,7 +67,7 @@ class AdmittingWorkers:
     def worker(self, name: str) -> Worker:
         tasks = self._service(NoDispatchQueue(), timedelta(0))
 
-        def work(_parameters: Parameters, run: Run) -> None:
+        def work(_parameters: Parameters, run: AttemptContext) -> None:
             self.ran.append(run.task.task_id)
             self.working(run.task.task_id)
 
@@ -192,7 +193,7 @@ def test_a_task_of_another_kind_is_not_admitted() -> None:
 def test_limits_hold_in_a_deployment_of_workers_alone(cap: str) -> None:
     running: list[int] = []
 
-    def work(_parameters: Parameters, _run: Run) -> None:
+    def work(_parameters: Parameters, _run: AttemptContext) -> None:
         running.append(len(harness.store.running()))
 
     plain: Behavior[Parameters, Any] = Behavior("acme.plain", Parameters, work)

@@ -7,7 +7,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.behaviors import Behavior, OnLost, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, OnLost
 from delegation.tasks.work.service import TaskService
 
 NOT_A_FUNCTION = "text"
@@ -17,7 +18,7 @@ class Word(BaseModel):
     text: str
 
 
-def shout(parameters: Word, _run: Run) -> Word:
+def shout(parameters: Word, _run: AttemptContext) -> Word:
     return Word(text=parameters.text.upper())
 
 

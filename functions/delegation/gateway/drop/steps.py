@@ -40,7 +40,8 @@ from delegation.removal.purge.task_type import UPKEEP_TASK_TYPE
 from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.submission.handles import Waiting, wait
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from polaris_common.errors import DelegationError
@@ -254,7 +255,7 @@ class UpkeepReport(BaseModel):
 def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep, UpkeepReport]:
     """Return the behavior; `steps` is called when it runs."""
 
-    def work(_parameters: TombstoneUpkeep, run: Run) -> UpkeepReport:
+    def work(_parameters: TombstoneUpkeep, run: AttemptContext) -> UpkeepReport:
         return settle_all(steps(), run.checkpoint)
 
     return Behavior(

@@ -5,13 +5,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar, Unpack, overload
+from typing import Any, Final, Literal, Never, TypeVar, Unpack, overload
 
 from delegation.tasks.errors import AwaitedTaskFailed, ChildrenPending, LeaseLost
 from delegation.tasks.life.declared import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.submission.handles import Call, Handle, Options, Parent
 from delegation.tasks.work.attempt_context import REPORT_EVERY, AttemptContext
+from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
 from polaris_common.errors import DelegationError
 
@@ -27,25 +28,17 @@ class ChildFailed(DelegationError):
     code = "CHILD_FAILED"
 
 
-class Context:
-    """One attempt as its work sees it; methods end the attempt by RunStopped, which is no Exception. A run is
-    everything from a submission to its outcome: retries, hand-overs, the attempts after a loss."""
+class Context(AttemptContext):
+    """One attempt as its author's function sees it: with a cursor and children. Methods end the attempt by RunStopped,
+    which is no Exception. A run is everything from a submission to its outcome: retries, hand-overs, the attempts after
+    a loss."""
 
-    def __init__(self, run: AttemptContext) -> None:
-        self._run = run
-        self._saved: str | None = run.task.details.get(CURSOR)
+    def __init__(self, tasks: TaskService, task: Task, **settings: Any) -> None:
+        super().__init__(tasks, task, **settings)
+        self._saved: str | None = task.details.get(CURSOR)
         self._moved: str | None = self._saved
-        self._saved_at = run.seconds()
+        self._saved_at = self.seconds()
         self._known: Mapping[str, Task] | None = None
-
-    @property
-    def task(self) -> Task:
-        return self._run.task
-
-    @property
-    def attempt(self) -> int:
-        """The number of this attempt, 1 for the first one of the task."""
-        return self._run.attempt
 
     @property
     def cursor(self) -> Any:
@@ -59,30 +52,17 @@ class Context:
         RunTimedOut, DelegationError (BAD_CURSOR)."""
         if cursor is not _SAME:
             self._moved = _cursor_text(cursor)
-        self._run.checkpoint()
-        if self._run.seconds() - self._saved_at >= REPORT_EVERY.total_seconds():
+        super().checkpoint()
+        if self.seconds() - self._saved_at >= REPORT_EVERY.total_seconds():
             self.save()
 
     def save(self) -> None:
         """Write the cursor now, if it was moved; the end of an attempt does that too. Raises LeaseLost."""
         if self._moved == self._saved:
             return
-        moved, run = self._moved, self._run
-        run.write(lambda: run.tasks.leases.note(run.task_id, run.attempt, details={CURSOR: moved}))
-        self._saved, self._saved_at = moved, run.seconds()
-
-    def report(
-        self,
-        *,
-        done: int | None = None,
-        total: int | None = None,
-        unit: str | None = None,
-        message: str | None = None,
-        eta: datetime | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Report progress, and the work's own `details` as JSON. Raises DelegationError (BAD_REPORT)."""
-        self._run.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
+        moved = self._moved
+        self.write(lambda: self.tasks.leases.note(self.task_id, self.attempt, details={CURSOR: moved}))
+        self._saved, self._saved_at = moved, self.seconds()
 
     def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
         """Submit a child: its parent ends after it, and fails with it unless `gather` reads its outcome. A child
@@ -92,24 +72,23 @@ class Context:
 
     def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Handle[V]]:
         """Submit many children as `submit` does each, with two writes for every 40; `options` are those of all."""
-        run = self._run
         if self._known is None:
             # Adopted by former attempts of this run, and read once: there may be many.
             self._known = (
-                run.tasks.reads.find_many(run.tasks.reads.children(run.task_id)) if run.task.family.children else {}
+                self.tasks.reads.find_many(self.tasks.reads.children(self.task_id)) if self.task.family.children else {}
             )
-        wanted: Options = {**options, "parent": Parent(run.task_id, run.attempt)}
+        wanted: Options = {**options, "parent": Parent(self.task_id, self.attempt)}
         handles: list[Handle[V]] = []
-        submitted = Tasks(run.tasks).submit_children(calls, wanted, self._known)
+        submitted = Tasks(self.tasks).submit_children(calls, wanted, self._known)
         for call, (first, child) in zip(calls, submitted, strict=True):
             by_place = call.behavior.identify is None and options.get("key") is None
             if by_place and child.task_payload != first.task_payload:
                 raise DelegationError(
-                    f"task {run.task_id} submitted its child {child.task_id} with other parameters before; "
+                    f"task {self.task_id} submitted its child {child.task_id} with other parameters before; "
                     "work with children must submit the same ones in the same order each time it runs",
                     code="CHILD_CHANGED",
                 )
-            handles.append(Handle(run.tasks, call.behavior, child.task_id))
+            handles.append(Handle(self.tasks, call.behavior, child.task_id))
         return handles
 
     @overload
@@ -121,14 +100,14 @@ class Context:
         """Return the children's results, in their order, when all have ended. Until then this ends the attempt, which
         counts against no limit, and the work runs again from its beginning with the same children. Raises ChildFailed,
         unless `return_errors` puts the errors into the list."""
-        heads = self._run.tasks.reads.find_many([child.task_id for child in children])
+        heads = self.tasks.reads.find_many([child.task_id for child in children])
         found = [child.peek(head=heads.get(child.task_id)) for child in children]
         missing = sum(outcome is None for outcome in found)
         if missing:
-            raise ChildrenPending(self._run.task_id, missing)
-        self._run.settled.update(child.task_id for child in children)
+            raise ChildrenPending(self.task_id, missing)
+        self.settled.update(child.task_id for child in children)
         failed = [outcome for outcome in found if isinstance(outcome, AwaitedTaskFailed)]
-        self._run.forgiven.update(failure.task_id for failure in failed)
+        self.forgiven.update(failure.task_id for failure in failed)
         if failed and not return_errors:
             raise ChildFailed(f"{len(failed)} of {len(found)} children failed; the first: {failed[0]}")
         return [outcome if isinstance(outcome, AwaitedTaskFailed) else outcome.value for outcome in found if outcome]
@@ -174,9 +153,12 @@ class AsyncContext:
         message: str | None = None,
         eta: datetime | None = None,
         details: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> None:
         await self._called(
-            lambda: self._context.report(done=done, total=total, unit=unit, message=message, eta=eta, details=details)
+            lambda: self._context.report(
+                done=done, total=total, unit=unit, message=message, eta=eta, details=details, **unknown
+            )
         )
 
     async def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:

@@ -19,7 +19,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import RETIRED
 from delegation.tasks.submission.handles import Call
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, OnLost, Run
+from delegation.tasks.work.behaviors import Behavior, OnLost
 from polaris_common.errors import DelegationError
 
 __all__ = ["Signature", "signature_of"]
@@ -119,6 +119,7 @@ _KIND: Final = re.compile(r"[A-Z][A-Z0-9_]*|[A-Za-z]\w*(?:\.\w+)+", re.ASCII)
 class FunctionTask(Behavior[BaseModel, BaseModel], Generic[S, V]):
     """A Behavior over a plain function, which it also is: calling it calls the function, here and now."""
 
+    context: type[AttemptContext] = Context
     function: Callable[..., Any] = field(repr=False)
     signature: Signature = field(repr=False)
 
@@ -213,13 +214,12 @@ def _work(
 
     awaits = is_coroutine_function(function)
 
-    def work(parameters: BaseModel, run: AttemptContext) -> BaseModel | None:
-        context = Context(run)
+    def work(parameters: BaseModel, context: Context) -> BaseModel | None:
         given = signature.arguments(parameters)
         if signature.context is not None:
             given[signature.context] = AsyncContext(context) if awaits else context
         try:
-            return _checked(task_type, signature, outcome_of(task_type, lambda: function(**given), run))
+            return _checked(task_type, signature, outcome_of(task_type, lambda: function(**given), context))
         except (LeaseLost, RunCancelled):
             raise
         except (Exception, RunStopped):
@@ -238,7 +238,7 @@ class AnyParameters(BaseModel):
 def retired(task_type: str, reason: str) -> Behavior[Any, Any]:
     """Return the behavior that ends what is left of a task type when it is due, as FAILURE with this reason."""
 
-    def work(_parameters: AnyParameters, _run: Run) -> None:
+    def work(_parameters: AnyParameters, _run: AttemptContext) -> None:
         raise DelegationError(f"the task type {task_type} was retired: {reason}", code=RETIRED)
 
     return Behavior(task_type, AnyParameters, work)

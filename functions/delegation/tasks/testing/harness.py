@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from delegation.errors import RunHandedOver
 from delegation.tasks.admission import WorkersAdmission
+from delegation.tasks.authoring.context import Context
 from delegation.tasks.calls import outcome_of
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
@@ -223,7 +224,7 @@ def _until_done(work: "Future[Any]", _seconds: float) -> bool:
     return True
 
 
-class _Interrupted(AttemptContext):
+class _Interrupted(Context):
     """An attempt that is interrupted once, at one of its checkpoints or after its work."""
 
     def __init__(
@@ -239,10 +240,11 @@ class _Interrupted(AttemptContext):
         self._interruption = interruption
         self._checkpoints = 0
 
-    def checkpoint(self, *, moved: bool = True) -> None:
-        self._checkpoints += 1
-        self.interrupt(self._checkpoints)
-        super().checkpoint(moved=moved)
+    def look(self, *, moved: bool) -> None:
+        if moved:  # a checkpoint, behind what it moved the cursor to
+            self._checkpoints += 1
+            self.interrupt(self._checkpoints)
+        super().look(moved=moved)
 
     def interrupt(self, point: int | None) -> None:
         """Interrupt the attempt if that was asked for at this checkpoint, or at None, after its work."""

@@ -1,4 +1,5 @@
-"""An attempt as its work sees it: checkpoints, progress reports, and the lease that is kept meanwhile."""
+"""An attempt as its work sees it: checkpoints, progress reports, and the lease that is kept meanwhile. Contexts of
+authors' functions (`tasks.authoring.context`) and of work with a plan (`removal.task_attempt`) are such attempts."""
 
 import logging
 import threading
@@ -73,15 +74,14 @@ class AttemptContext:
         """Return the monotonic clock by which this attempt measures times."""
         return self._monotonic()
 
-    def checkpoint(self, *, moved: bool = True) -> None:
+    def checkpoint(self) -> None:
         """Check before each piece of work that it may begin. Raises LeaseLost, RunCancelled, DeadlineExceeded,
-        RunHandedOver, RunPaused or RunTimedOut if not. Pauses are read at most every 20 seconds (`pauses.lookout`).
-        Work that waits for another process passes whether that has `moved` since the last call: a hanging attempt must
-        not write `progress_ts`."""
-        self.look(moved=moved)
+        RunHandedOver, RunPaused or RunTimedOut if not. Pauses are read at most every 20 seconds (`pauses.lookout`)."""
+        self.look(moved=True)
 
     def look(self, *, moved: bool) -> None:
-        """Check as `checkpoint` does, for work that waits and calls none."""
+        """Check as `checkpoint` does, for work that waits: whether what it waits for has `moved` since the last call. A
+        hanging attempt must not write `progress_ts`."""
         with self._lock:
             now = self._monotonic()
             # The lease may have been renewed since the last read.

@@ -92,31 +92,9 @@ class OnLost(StrEnum):
     FAIL = "fail"
 
 
-class Run(Protocol):
-    """What a task function may call while it works."""
-
-    @property
-    def task(self) -> Task:
-        """The task as last read."""
-
-    def checkpoint(self) -> None:
-        """To be called before each piece of work; what it raises ends the run, and is no Exception (RunStopped)."""
-
-    def report(
-        self,
-        *,
-        done: int | None = None,
-        total: int | None = None,
-        unit: str | None = None,
-        message: str | None = None,
-        eta: datetime | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Report progress, and the work's own `details` as JSON. Raises DelegationError (BAD_REPORT)."""
-
-
-TaskFunction = Callable[[P, Run], R | Awaitable[R | None] | None]
-"""The work: takes parameters and a run, returns a result or a coroutine, which is run in an event loop of the attempt.
+TaskFunction = Callable[[P, Any], R | Awaitable[R | None] | None]
+"""The work: takes parameters and the context of its attempt (`Behavior.context`); returns a result or a coroutine,
+which is run in an event loop of the attempt.
 
 The code of a DelegationError that it raises is recorded.
 """
@@ -131,7 +109,8 @@ class Behavior(Generic[P, R]):
     times. Retries follow the task type's properties, then `retry`. An attempt may work for `timeout`; at most
     `concurrency` tasks of the type run at once. With a `result` type a run must return one. A task not done `deadline`
     after its submission fails. `version` is stored with the payload: raise it with a change of `parameters` that former
-    releases cannot read; they leave such tasks alone, and this one must read the former payloads too.
+    releases cannot read; they leave such tasks alone, and this one must read the former payloads too. `context` is the
+    class of the attempt that the work gets.
     """
 
     task_type: str
@@ -147,6 +126,7 @@ class Behavior(Generic[P, R]):
     concurrency: int | None = None
     deadline: timedelta | None = None
     version: int = 1
+    context: type[AttemptContext] = AttemptContext
 
     def __post_init__(self) -> None:
         require_work(self.task_type, self.work)
@@ -190,11 +170,11 @@ class FunctionBehavior(Generic[P, R]):
         *,
         children_wait: timedelta = timedelta(seconds=5),
         monotonic: Callable[[], float] = elapsed,
-        attempt: Callable[..., AttemptContext] = AttemptContext,
+        attempt: Callable[..., AttemptContext] | None = None,
     ) -> None:
         self._tasks = tasks
         self._behavior = behavior
-        self._attempt = attempt
+        self._attempt = attempt or behavior.context
         self._children_wait = children_wait
         self._monotonic = monotonic
 

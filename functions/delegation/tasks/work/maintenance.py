@@ -16,7 +16,8 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as TASK_TYPE
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.stores.base import Unreadable
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.parts.reads import awaiting
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -67,7 +68,7 @@ def store_maintenance(
     """Return the behavior; both functions are called when it runs, so a process that only submits needs no records.
     Tasks of types not in `task_types` belong to a newer deployment and are kept whatever their age."""
 
-    def work(_parameters: TaskMaintenance, run: Run) -> MaintenanceReport:
+    def work(_parameters: TaskMaintenance, run: AttemptContext) -> MaintenanceReport:
         # Records first: their replays may need the tasks that are deleted after them.
         keys = _expire_records(records(), tasks, run)
         report = _maintain_tasks(tasks, run, task_types()).model_copy(update=keys)
@@ -122,7 +123,7 @@ def _with_interval(tasks: TaskService, task: Task, every: timedelta, now: dateti
     return task.evolve(recurrence_seconds=seconds, next_scheduled_run_ts=now + every, due_at=due)
 
 
-def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: Run) -> dict[str, int]:
+def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: AttemptContext) -> dict[str, int]:
     """Start and delete expiries; return the counts as fields of the report."""
     if records is None:
         return {}
@@ -139,7 +140,7 @@ def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: Ru
     return {"expiries_started": kept[True], "records_removed": removed, "records_unreadable": kept[None]}
 
 
-def _maintain_tasks(tasks: TaskService, run: Run, task_types: Collection[str]) -> MaintenanceReport:
+def _maintain_tasks(tasks: TaskService, run: AttemptContext, task_types: Collection[str]) -> MaintenanceReport:
     done: Counter[str] = Counter()
     unreadable: list[str] = []
 

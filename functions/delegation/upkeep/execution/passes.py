@@ -15,7 +15,8 @@ from delegation.polaris.answers import PoliciesNotSupported
 from delegation.references.names import CATALOG_UPKEEP
 from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.upkeep.errors import UpkeepError
 from delegation.upkeep.execution.kinds import ASIDE_FOR, KeptTables, KindLook, PolicyKind, TableAsides, UpkeepCounts
 from delegation.upkeep.health.model import TableHealth
@@ -191,14 +192,14 @@ class UpkeepPassReport(BaseModel):
 
 
 def catalog_upkeep(
-    kinds: Callable[[Run], Sequence[PolicyKind]],
+    kinds: Callable[[AttemptContext], Sequence[PolicyKind]],
     *,
     every: timedelta,
     counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
 ) -> Behavior[RecurringCatalog, UpkeepPassReport]:
     """Return the behavior; `kinds` returns those of a run, `counted` is called with its counts."""
 
-    def work(parameters: RecurringCatalog, run: Run) -> UpkeepPassReport:
+    def work(parameters: RecurringCatalog, run: AttemptContext) -> UpkeepPassReport:
         try:
             counts = run_kinds(kinds(run), parameters.catalog)
         except DelegationError as error:

@@ -28,7 +28,8 @@ from delegation.references.store import ReferenceStore
 from delegation.references.visits import TableVisited
 from delegation.storage.base import ReadableStore
 from delegation.storage.credentials import CredentialsUnavailable
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.upkeep.errors import HealthChanged, TooManyManifests, UpkeepError
 from delegation.upkeep.health.model import REVIEW_EVERY, TableHealth
 from delegation.upkeep.health.reading import LASTING, ExpiryByRule, HealthLimits, read_health
@@ -301,11 +302,11 @@ class HealthReport(BaseModel):
 
 
 def catalog_health(
-    refresher: Callable[[Run], HealthRefresher], *, every: timedelta
+    refresher: Callable[[AttemptContext], HealthRefresher], *, every: timedelta
 ) -> Behavior[RecurringCatalog, HealthReport]:
     """Return the behavior; `refresher` is called when it runs."""
 
-    def work(parameters: RecurringCatalog, run: Run) -> HealthReport:
+    def work(parameters: RecurringCatalog, run: AttemptContext) -> HealthReport:
         try:
             counts = refresher(run).refresh(parameters.catalog)
         except DelegationError as error:

@@ -17,7 +17,8 @@ from delegation.tasks.errors import (
 )
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import MINUTE
@@ -57,7 +58,7 @@ def test_a_coroutine_runs_and_its_result_is_recorded() -> None:
 
 
 def test_a_coroutine_of_a_declared_behavior_runs() -> None:
-    async def work(parameters: Rows, run: Run) -> Total:
+    async def work(parameters: Rows, run: AttemptContext) -> Total:
         await asyncio.sleep(0)
         run.checkpoint()
         return Total(total=parameters.rows)

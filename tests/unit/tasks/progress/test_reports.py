@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.progress import merged
 from delegation.tasks.stores import codec
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from polaris_common.errors import DelegationError
 from tests.contract.task_tables import moto_task_store
 from tests.kit.tasks.builders import NOW, SECOND, submitted
@@ -30,7 +31,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 def reporting(site: Site, seen: list[Task] | None = None, **report: Any) -> Task:
     """Run a task that reports, so late that the report is written; return its head afterwards."""
 
-    def work(_parameters: Sum, run: Run) -> Total:
+    def work(_parameters: Sum, run: AttemptContext) -> Total:
         site.clock.advance(3 * SECOND)
         run.report(**report)
         if seen is not None:
@@ -81,7 +82,7 @@ def test_a_report_that_cannot_be_stored_is_refused_at_the_first_call(report: dic
     """Also where the report comes too soon to be written; and it is no reason to try the work again."""
     site = Site()
 
-    def work(_parameters: Sum, run: Run) -> Total:
+    def work(_parameters: Sum, run: AttemptContext) -> Total:
         run.report(**report)
         return Total(total=3)
 
@@ -97,7 +98,7 @@ def test_a_report_that_cannot_be_stored_is_refused_at_the_first_call(report: dic
 def test_a_report_that_comes_too_soon_is_written_with_the_next_or_with_the_outcome() -> None:
     site = Site()
 
-    def work(_parameters: Sum, run: Run) -> Total:
+    def work(_parameters: Sum, run: AttemptContext) -> Total:
         run.report(done=1, details={"first": 1})
         run.report(done=2, details={"second": 2})
         return Total(total=3)
@@ -113,7 +114,7 @@ def test_a_report_that_comes_too_soon_is_written_with_the_next_or_with_the_outco
 def test_a_detail_that_is_none_is_removed_and_another_run_starts_without_reports() -> None:
     site = Site()
 
-    def work(_parameters: Sum, run: Run) -> None:
+    def work(_parameters: Sum, run: AttemptContext) -> None:
         run.report(done=1, details={"kept": 1, "gone": 2})
         run.report(details={"gone": None})
 

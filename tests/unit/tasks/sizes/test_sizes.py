@@ -14,7 +14,8 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create, Revise
 from delegation.tasks.stores.results import MOST_RESULT, outcome, pending, read
 from delegation.tasks.submission.handles import Handle
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.submit import Parent
 from polaris_common.errors import DelegationError
 from tests.contract.task_tables import moto_task_store
@@ -32,11 +33,11 @@ class Text(BaseModel):
     text: str
 
 
-def echo(parameters: Text, _run: Run) -> Text:
+def echo(parameters: Text, _run: AttemptContext) -> Text:
     return parameters
 
 
-def grow(parameters: Sum, _run: Run) -> Text:
+def grow(parameters: Sum, _run: AttemptContext) -> Text:
     return Text(text="ä" * parameters.left * KIB)
 
 
@@ -68,7 +69,7 @@ def test_a_payload_that_fits_is_accepted() -> None:
 def test_a_parent_of_a_child_that_is_too_large_fails_at_once() -> None:
     site = Site()
 
-    def work(_parameters: Sum, run: Run) -> None:
+    def work(_parameters: Sum, run: AttemptContext) -> None:
         site.client().submit(ECHO, Text(text="x" * 400 * KIB), parent=Parent(run.task.task_id, 1))
 
     behavior = Behavior("PARENT", Sum, work)
@@ -122,7 +123,7 @@ def test_work_whose_write_the_table_refuses_permanently_is_done_once() -> None:
     with moto_task_store() as store:
         site = Site(store=store)  # type: ignore[arg-type]
 
-        def work(_parameters: Sum, run: Run) -> None:
+        def work(_parameters: Sum, run: AttemptContext) -> None:
             done.append(1)
             service = site.service()
             service.writes.change(run.task.task_id, lambda task, _now: too_large(task))
@@ -154,7 +155,7 @@ def test_a_parents_result_too_large_for_the_table_is_kept_while_it_waits() -> No
     with moto_task_store() as store:
         site = Site(store=store, results=MemoryPlanStore())  # type: ignore[arg-type]
 
-        def work(_parameters: Sum, run: Run) -> Text:
+        def work(_parameters: Sum, run: AttemptContext) -> Text:
             site.client().submit(CHILD, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
             return Text(text="x" * 500 * KIB)
 

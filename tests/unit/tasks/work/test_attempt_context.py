@@ -39,7 +39,7 @@ class Held:
     def poll(self, seconds: int, *, moved: bool) -> None:
         for _ in range(seconds):
             self.clock.advance(SECOND)
-            self.run.checkpoint(moved=moved)
+            self.run.look(moved=moved)
 
 
 def test_a_driver_that_polls_hanging_work_writes_no_progress() -> None:

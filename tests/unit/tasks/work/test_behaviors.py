@@ -11,7 +11,8 @@ from delegation.tasks.errors import AwaitedTaskFailed, LeaseLost
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.submit import Submitted
 from delegation.tasks.work.worker import Worker, lease_next_available_task
 from tests.kit.tasks.builders import HOUR, MINUTE
@@ -148,7 +149,7 @@ def test_a_lost_attempt_is_a_failure_if_the_behavior_declares_so(site: Site) -> 
 def test_retryable_error(site: Site) -> None:
     tries = []
 
-    def flaky(parameters: Sum, run: Run) -> Total:
+    def flaky(parameters: Sum, run: AttemptContext) -> Total:
         tries.append(run.task.attempt_count)
         if len(tries) < 3:
             raise Transient("not yet")
@@ -166,7 +167,7 @@ def test_retryable_error(site: Site) -> None:
 
 
 def test_attempts_exhausted_end_in_failure_with_their_history(site: Site) -> None:
-    def raising(_parameters: Sum, _run: Run) -> Total:
+    def raising(_parameters: Sum, _run: AttemptContext) -> Total:
         raise Transient("never")
 
     behavior = Behavior("ADD", Sum, raising, result=Total, identify=identity)
@@ -185,7 +186,7 @@ def test_attempts_exhausted_end_in_failure_with_their_history(site: Site) -> Non
 
 
 def test_a_permanent_error_is_not_retried(site: Site) -> None:
-    def raising(_parameters: Sum, _run: Run) -> Total:
+    def raising(_parameters: Sum, _run: AttemptContext) -> Total:
         raise Permanent("no use")
 
     behavior = Behavior("ADD", Sum, raising, result=Total)
@@ -195,7 +196,7 @@ def test_a_permanent_error_is_not_retried(site: Site) -> None:
 
 
 def test_an_unexpected_exception_is_retried_and_its_text_recorded_without_secrets(site: Site) -> None:
-    def raising(_parameters: Sum, _run: Run) -> Total:
+    def raising(_parameters: Sum, _run: AttemptContext) -> Total:
         raise ZeroDivisionError("no divisor, token=hunter2")
 
     behavior = Behavior("ADD", Sum, raising, result=Total)
@@ -261,7 +262,7 @@ def test_recurring_task(site: Site) -> None:
 
 
 def test_a_recurring_task_recurs_after_a_failure_too(site: Site) -> None:
-    def raising(_parameters: Sum, _run: Run) -> Total:
+    def raising(_parameters: Sum, _run: AttemptContext) -> Total:
         raise Permanent("this time")
 
     behavior = Behavior("ADD", Sum, raising, result=Total, every=HOUR)
@@ -275,7 +276,7 @@ def test_a_recurring_task_recurs_after_a_failure_too(site: Site) -> None:
 def test_work_that_outlives_its_lease_stops_at_the_next_checkpoint(site: Site) -> None:
     reached = []
 
-    def slow(_parameters: Sum, run: Run) -> Total:
+    def slow(_parameters: Sum, run: AttemptContext) -> Total:
         run.checkpoint()
         site.clock.advance(timedelta(minutes=59, seconds=56))
         run.checkpoint()
@@ -290,7 +291,7 @@ def test_work_that_outlives_its_lease_stops_at_the_next_checkpoint(site: Site) -
 
 
 def test_a_stopped_worker_hands_its_task_over(site: Site) -> None:
-    def stopped_meanwhile(parameters: Sum, run: Run) -> Total:
+    def stopped_meanwhile(parameters: Sum, run: AttemptContext) -> Total:
         worker.stop()
         run.checkpoint()
         return Total(total=parameters.left)

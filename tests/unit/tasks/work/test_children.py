@@ -9,7 +9,8 @@ from delegation.errors import RunCancelled
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import after_loss
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
 from polaris_common.errors import DelegationError
@@ -29,7 +30,7 @@ class Family(BaseModel):
 
 
 def family(site: Site, **child_fields: bool) -> Behavior[Family, Total]:
-    def parent(parameters: Family, run: Run) -> Total:
+    def parent(parameters: Family, run: AttemptContext) -> Total:
         for n in range(2):
             child = Sum(left=n, right=-1 if parameters.fails else n)
             site.client().submit(ADD_OR_FAIL, child, parent=Parent(run.task.task_id, run.task.attempt_count))
@@ -38,7 +39,7 @@ def family(site: Site, **child_fields: bool) -> Behavior[Family, Total]:
     return Behavior("FAMILY", Family, parent, result=Total)
 
 
-def add_or_fail(parameters: Sum, run: Run) -> Total:
+def add_or_fail(parameters: Sum, run: AttemptContext) -> Total:
     if parameters.right < 0:
         raise Permanent("negative")
     return add(parameters, run)
@@ -95,7 +96,7 @@ def test_cancelling_a_parent_cancels_its_children_and_it_ends_after_them(site: S
 
 
 def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site) -> None:
-    def interrupted(_parameters: Family, run: Run) -> Total:
+    def interrupted(_parameters: Family, run: AttemptContext) -> Total:
         site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         site.service().operators.cancel(run.task.task_id)
         site.clock.advance(2 * SECOND)
@@ -155,7 +156,7 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
     site = Site()
     service = site.service()
 
-    def work(_parameters: Family, run: Run) -> Total:
+    def work(_parameters: Family, run: AttemptContext) -> Total:
         site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         service.operators.cancel(run.task.task_id)
         site.clock.advance(10 * MINUTE)
@@ -171,7 +172,7 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
 
 
 def failing_parent(site: Site, runs: list[str]) -> Behavior[Family, Total]:
-    def work(_parameters: Family, run: Run) -> Total:
+    def work(_parameters: Family, run: AttemptContext) -> Total:
         runs.append(run.task.task_id)
         site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         raise Permanent("the work cannot be done")
@@ -218,7 +219,7 @@ def test_checks_of_children_become_rarer_and_leave_the_error_history_alone(site:
     """Every check is an attempt with four rows: five seconds apart they would fill the history."""
     tries: list[int] = []
 
-    def parent(_parameters: Family, run: Run) -> Total:
+    def parent(_parameters: Family, run: AttemptContext) -> Total:
         tries.append(1)
         if len(tries) == 1:
             raise Transient("try again")

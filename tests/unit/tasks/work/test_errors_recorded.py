@@ -12,13 +12,14 @@ from delegation.tasks.life.declared import Retry
 from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.submission.handles import Parent
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
 from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import HOUR
 from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total
 
 
-def broken(_parameters: Sum, _run: Run) -> Total:
+def broken(_parameters: Sum, _run: AttemptContext) -> Total:
     raise ValueError("no such account; client_secret=hunter2")
 
 
@@ -64,11 +65,11 @@ def test_a_worker_logs_begin_takeover_and_end(caplog: pytest.LogCaptureFixture) 
     assert said == ["attempt taken over", "attempt ended", "attempt began", "attempt ended"]
 
 
-def exits(_parameters: Sum, _run: Run) -> Total:
+def exits(_parameters: Sum, _run: AttemptContext) -> Total:
     sys.exit("out of licences")
 
 
-async def exits_later(_parameters: Sum, _run: Run) -> Total:
+async def exits_later(_parameters: Sum, _run: AttemptContext) -> Total:
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(0)).add_done_callback(lambda _done: sys.exit(3))
         await asyncio.sleep(60)
@@ -90,10 +91,10 @@ def test_work_that_exits_fails_its_attempt_and_the_worker_lives(work: Any) -> No
 def test_an_error_text_of_any_kind_is_recorded_within_bounds(
     text: str, kind: type[Exception], has_children: bool
 ) -> None:
-    def fails(_parameters: Sum, _run: Run) -> Total:
+    def fails(_parameters: Sum, _run: AttemptContext) -> Total:
         raise kind(text)
 
-    def with_child(parameters: Sum, run: Run) -> Total:
+    def with_child(parameters: Sum, run: AttemptContext) -> Total:
         client = site.client()
         client.submit(ADD, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         return fails(parameters, run)

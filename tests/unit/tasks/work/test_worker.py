@@ -15,8 +15,8 @@ from delegation.tasks.life.policy import LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.codec import due_bucket
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.attempt_context import WorkOutlivedLease, renew_every
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext, WorkOutlivedLease, renew_every
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.submit import Tasks
@@ -214,7 +214,7 @@ class Harness:
         self.worker = worker_of(self.tasks, FunctionBehavior(self.tasks, behavior))
         self.task_id = Tasks(self.tasks).submit(behavior, Nothing()).task_id
 
-    def work(self, _parameters: Nothing, _run: Run) -> None:
+    def work(self, _parameters: Nothing, _run: AttemptContext) -> None:
         self.begun.set()
         self.gate.wait(AT_MOST)
 
@@ -254,7 +254,7 @@ def test_work_that_progresses_keeps_a_lease_much_shorter_than_itself() -> None:
     tasks = service(store, {"delegation.task.lease.lost-timeout-duration": "1m"}, clock=time.clock)
     leases: set[datetime | None] = set()
 
-    def work(_parameters: Nothing, run: Run) -> None:
+    def work(_parameters: Nothing, run: AttemptContext) -> None:
         for _ in range(600):
             time.wait(1)
             run.checkpoint()

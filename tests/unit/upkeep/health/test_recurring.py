@@ -9,7 +9,7 @@ from delegation.errors import RunHandedOver
 from delegation.references.recurring import RecurringCatalog, ensure_submitted
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing.harness import TaskHarness
-from delegation.tasks.work.behaviors import Run
+from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.upkeep.errors import HealthUnavailable
 from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from tests.unit.upkeep.health.test_refresh import RefreshedCatalog, world_of
@@ -21,7 +21,7 @@ def test_a_run_of_many_hand_overs_reads_every_table_once() -> None:
     """Each attempt has time for one table."""
     world = world_of(*(f"t{n}" for n in range(TABLES)))
 
-    def refresher(run: Run) -> HealthRefresher:
+    def refresher(run: AttemptContext) -> HealthRefresher:
         left = iter([True])
 
         def checkpoint() -> None:

@@ -2,7 +2,8 @@
 
 from pydantic import BaseModel
 
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run, TaskBehavior
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
 from delegation.wiring.deployment import DeployedTasks
 from tests.unit.wiring.table_touch.task_type import NAME
 
@@ -24,7 +25,7 @@ class Touched(BaseModel):
     levels: int
 
 
-def touch(wanted: Touch, run: Run) -> Touched:
+def touch(wanted: Touch, run: AttemptContext) -> Touched:
     levels = 2 if wanted.depth == "manifests" else 1
     for level in range(levels):
         run.checkpoint()

@@ -11,7 +11,8 @@ from delegation.errors import RunCancelled, RunHandedOver
 from delegation.tasks.errors import (
     LeaseLost,
 )
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from polaris_persistence.maintenance.sweep import RealmMaintenance
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def persistence_maintenance(
     that ends early leaves its progress in the store, and the next attempt continues. A catalog left as it is does not
     fail the task; the report has it, and a warning is logged."""
 
-    def work(_parameters: Sweep, run: Run) -> SweepReport:
+    def work(_parameters: Sweep, run: AttemptContext) -> SweepReport:
         ended: list[LeaseLost | RunCancelled | RunHandedOver] = []
 
         def stop() -> bool:

@@ -13,7 +13,7 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, Run
+from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
 from delegation.tasks.work.service import TaskService
 from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.kit.tasks.harness import RacedService, an_hour
@@ -91,7 +91,7 @@ def test_a_function_of_a_former_life_records_no_outcome() -> None:
     site = Site()
     service = site.service()
 
-    def slow(parameters: Sum, _run: Run) -> Total:
+    def slow(parameters: Sum, _run: AttemptContext) -> Total:
         service.operators.cancel(task_id)
         assert service.writes.remove(service.leases.end_attempt(task_id, 1, BROKEN))
         site.clock.advance(MINUTE)

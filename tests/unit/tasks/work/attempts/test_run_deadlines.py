@@ -9,7 +9,7 @@ from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.behaviors import Behavior
 from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.kit.tasks.sites import ONE, Site, Sum, Total, identity
 
@@ -20,7 +20,7 @@ def site() -> Site:
 
 
 def slow(site: Site) -> Behavior:
-    def work(parameters: Sum, run: Run) -> Total:
+    def work(parameters: Sum, run: AttemptContext) -> Total:
         for _ in range(20):
             site.clock.advance(MINUTE)
             run.checkpoint()

@@ -13,7 +13,8 @@ from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.behaviors import Behavior, Run
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, store_maintenance
 from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
@@ -29,11 +30,11 @@ CHILD = Behavior("CHILD", Sum, add, result=Total, identify=identity)
 NAMELESS = Behavior("NAMELESS", Sum, add, result=Total)
 
 
-def parent_of(run: Run) -> Parent:
+def parent_of(run: AttemptContext) -> Parent:
     return Parent(run.task.task_id, run.task.attempt_count)
 
 
-def parents(kind: str, work: Callable[[Named, Run], None]) -> Behavior[Named, BaseModel]:
+def parents(kind: str, work: Callable[[Named, AttemptContext], None]) -> Behavior[Named, BaseModel]:
     return Behavior(kind, Named, work, identify=lambda parameters: parameters.name)
 
 
@@ -50,7 +51,7 @@ def settle(site: Site, worker: Worker, turns: int = 20) -> None:
 def test_a_task_that_submits_itself_is_refused() -> None:
     site = Site()
 
-    def work(parameters: Named, run: Run) -> None:
+    def work(parameters: Named, run: AttemptContext) -> None:
         site.client().submit(behavior, parameters, parent=parent_of(run))
 
     behavior = parents("SELF", work)
@@ -67,7 +68,7 @@ def test_a_task_that_submits_an_ancestor_is_refused(levels: int) -> None:
     """The ancestors get CHILD_FAILED and end."""
     site = Site()
 
-    def work(parameters: Named, run: Run) -> None:
+    def work(parameters: Named, run: AttemptContext) -> None:
         level = int(parameters.name)
         following = Named(name=str((level + 1) % (levels + 1)))
         site.client().submit(behavior, following, parent=parent_of(run))
@@ -97,7 +98,7 @@ def test_two_tasks_that_submit_each_other_at_the_same_moment_do_not_wait_for_eve
     store = Meeting()
     site = Site(store=store)
 
-    def work(parameters: Named, run: Run) -> None:
+    def work(parameters: Named, run: AttemptContext) -> None:
         other = "b" if parameters.name == "a" else "a"
         site.client().submit(behavior, Named(name=other), parent=parent_of(run))
 
@@ -128,7 +129,7 @@ def test_a_child_that_the_last_attempt_adopted_and_that_is_absent_is_created_aga
     store = Losing()
     site = Site(store=store)
 
-    def work(_parameters: Named, run: Run) -> None:
+    def work(_parameters: Named, run: AttemptContext) -> None:
         with pytest.raises(StoreUnavailable):
             site.client().submit(CHILD, ONE, parent=parent_of(run))
 
@@ -148,7 +149,7 @@ def test_a_child_that_the_last_attempt_adopted_and_that_is_absent_is_created_aga
 def test_a_child_that_only_an_earlier_attempt_adopted_and_that_is_absent_is_ignored() -> None:
     site = Site(store=Losing())
 
-    def work(_parameters: Named, run: Run) -> None:
+    def work(_parameters: Named, run: AttemptContext) -> None:
         if run.task.attempt_count == 1:
             site.client().submit(CHILD, ONE, parent=parent_of(run))
 
@@ -164,7 +165,7 @@ def test_a_child_that_only_an_earlier_attempt_adopted_and_that_is_absent_is_igno
 def two_parents(site: Site) -> tuple[Behavior[Named, BaseModel], list[str], Worker]:
     """Two parents of one child, all waiting."""
 
-    def work(_parameters: Named, run: Run) -> None:
+    def work(_parameters: Named, run: AttemptContext) -> None:
         site.client().submit(CHILD, ONE, parent=parent_of(run))
 
     behavior = parents("PARENT", work)
@@ -204,8 +205,10 @@ def test_cancelling_both_parents_cancels_the_child() -> None:
 # ---- children without an identity
 
 
-def nameless_parent(site: Site, fails: Callable[[Run], bool], **more: timedelta) -> Behavior[Named, BaseModel]:
-    def work(_parameters: Named, run: Run) -> None:
+def nameless_parent(
+    site: Site, fails: Callable[[AttemptContext], bool], **more: timedelta
+) -> Behavior[Named, BaseModel]:
+    def work(_parameters: Named, run: AttemptContext) -> None:
         for _ in range(3):
             site.client().submit(NAMELESS, ONE, parent=parent_of(run))
         if fails(run):
@@ -277,7 +280,7 @@ def test_adopting_a_thousand_children_is_linear() -> None:
 
     site = Site(store=Counting())
 
-    def work(_parameters: Named, run: Run) -> None:
+    def work(_parameters: Named, run: AttemptContext) -> None:
         for number in range(1_000):
             site.client().submit(CHILD, Sum(left=number, right=0), parent=parent_of(run))
 
@@ -292,7 +295,7 @@ def test_adopting_a_thousand_children_is_linear() -> None:
 def test_an_older_release_listed_the_children_in_the_head() -> None:
     site = Site()
 
-    def work(_parameters: Named, run: Run) -> None:
+    def work(_parameters: Named, run: AttemptContext) -> None:
         service = site.service()
         child, _ = service.submission.create(
             service.submission.first(task_id=CHILD.task_id(ONE), task_type="CHILD", payload=ONE.model_dump_json())
@@ -362,7 +365,7 @@ def test_a_retried_parent_does_not_await_what_it_did_not_adopt() -> None:
     site = Site()
     child = [ONE]
 
-    def work(_parameters: Named, run: Run) -> None:
+    def work(_parameters: Named, run: AttemptContext) -> None:
         site.client().submit(CHILD, child[0], parent=parent_of(run))
 
     behavior = parents("PARENT", work)
