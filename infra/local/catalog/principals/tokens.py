@@ -7,6 +7,7 @@ import hmac
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import jwt
@@ -28,7 +29,7 @@ class TokenBroker:
         self._access = access
         self._clock = clock
         self._lifetime = lifetime
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.replace_key()
 
     def public_key_pem(self) -> str:
         """Return the public key, with which an authorizer verifies the tokens: Polaris publishes no JWKS."""
@@ -38,6 +39,7 @@ class TokenBroker:
     def replace_key(self) -> None:
         """Invalidate every token, as a restart of Polaris with a new key pair does."""
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self._claims = lru_cache(maxsize=1_000)(self._verified)
 
     def token(self, form: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
         """Return (status, body) for a request to the token endpoint (RFC 6749, Sections 4.4 and 5.2)."""
@@ -78,14 +80,7 @@ class TokenBroker:
         Polaris issues a token for any role and refuses it only when it is used.
         """
         try:
-            # The clock of the tests decides on the expiry, not the machine's.
-            claims = jwt.decode(
-                token,
-                self._key.public_key(),
-                algorithms=["RS256"],
-                issuer=ISSUER,
-                options={"verify_exp": False, "verify_iat": False, "require": ["exp", "sub", "scope"]},
-            )
+            claims = self._claims(token)
         except jwt.InvalidTokenError:
             return None
         if claims["exp"] <= self._clock().timestamp() or claims.get("active") is not True:
@@ -95,6 +90,17 @@ class TokenBroker:
         held, scopes = self._access.held(claims["sub"]), str(claims["scope"]).split(" ")
         asked = held if ALL_ROLES in scopes else {each.removeprefix(ROLE_PREFIX) for each in scopes}
         return CatalogCaller(claims["sub"], frozenset(asked)) if asked <= held else None
+
+    def _verified(self, token: str) -> dict[str, Any]:
+        # The clock of the tests decides on the expiry, not the machine's.
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            self._key.public_key(),
+            algorithms=["RS256"],
+            issuer=ISSUER,
+            options={"verify_exp": False, "verify_iat": False, "require": ["exp", "sub", "scope"]},
+        )
+        return claims
 
 
 def _refused(error: str, description: str) -> tuple[int, dict[str, Any]]:
