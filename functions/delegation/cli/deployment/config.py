@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -179,13 +179,13 @@ def show_command(
     described = {group: [_described(each) for each in found] for group, found in groups.items()}
     call.output.result({**_place(settings), "settings": shown, **described}, _place_text(settings))
     if call.output.width < _WIDE:
-        call.output.show(LabelledLines(_own_rows(settings)))
+        call.output.show(lambda: LabelledLines(_own_rows(settings)))
         call.output.say("Its variable is a setting's name in upper case after DELEGATION_.", dim=True)
     else:
-        call.output.show(_own_table(settings))
+        call.output.show(lambda: _own_table(settings))
     for title, found in groups.items():
         call.output.say(f"\n{_TITLES[title]}")
-        call.output.show(_table(found))
+        call.output.show(partial(_table, found))
 
 
 def _own_table(settings: CallerSettings) -> Rows:

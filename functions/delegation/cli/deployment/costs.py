@@ -297,7 +297,7 @@ def estimate_command(
         lines = monthly(work, known)
         place = {"prices_region": known.region, "prices_as_of": known.as_of, "currency": known.currency}
         document = {"total": round(total(lines), 2), **place, "lines": [line._asdict() for line in lines]}
-        call.output.result(document, *monthly_screens(work, known, lines))
+        call.output.result(document, monthly_screens(work, known, lines))
         return
     try:
         found = call.connection.operator_client().estimate(task_id)
@@ -305,7 +305,7 @@ def estimate_command(
         if error.error_code == "TASK_NOT_FOUND":
             raise task_unknown(task_id) from error
         raise
-    call.output.result(found.model_dump(mode="json"), estimate_screen(found))
+    call.output.result(found.model_dump(mode="json"), lambda: estimate_screen(found))
 
 
 def estimate_screen(found: Estimate) -> LabelledLines:
