@@ -1,11 +1,14 @@
-"""The schemas of the API's document, made from the models of delegation.wire and the task types.
+"""The schemas of the API's document, docs/openapi.yaml, made from the models of delegation.wire and the task types.
 
-Paths, parameters and answers of docs/openapi.yaml stay written by hand: no code holds what they say, because one
-function answers all paths, and a framework's guess would list neither the statuses nor their reasons.
+What is served is made from the document when the package is built (package/description.py). Its paths, parameters and
+answers stay written by hand: no code holds what they say, because one function answers all paths, and a framework's
+guess would list neither the statuses nor their reasons.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -28,6 +31,7 @@ from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 from delegation.wire.tombstones import RestoreRequest, TombstoneList
 from delegation.wiring.types import TYPES
+from infra.package.description import SOURCE
 
 Schema = dict[str, Any]
 REQUESTS: Final[tuple[type[BaseModel], ...]] = (PlanApproval, RestoreRequest, PauseRequest, ResumeRequest)
@@ -66,6 +70,7 @@ _FORMS: Final = (
     "IdentifiedTableOperationParameters",
 )
 _SPELLINGS: Final = {"metadata_location": "metadata-location"}
+_SECTION: Final = re.compile(r"(.*\n  schemas:\n).*?(  responses:\n.*)", re.DOTALL)
 _FIRST: Final = ("type", "description", "format", "required")
 _BEYOND_32_BITS: Final = 2**31
 _PREFIX: Final = "#/components/schemas/"
@@ -87,9 +92,17 @@ def schemas() -> dict[str, Schema]:
     return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in found.items()}
 
 
-def section() -> str:
-    text = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
-    return "".join(f"    {line}\n" for line in text.splitlines())
+def files() -> dict[Path, str]:
+    return {SOURCE: with_schemas(SOURCE.read_text(encoding="utf-8"))}
+
+
+def with_schemas(text: str) -> str:
+    """Return the text of docs/openapi.yaml with its schemas made again from the models."""
+    found = _SECTION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{SOURCE} needs `  schemas:` before `  responses:` among its components; restore both lines")
+    made = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
+    return found[1] + "".join(f"    {line}\n" for line in made.splitlines()) + found[2]
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types

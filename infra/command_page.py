@@ -1,4 +1,4 @@
-"""The commands in docs/command.md, from the help of each: `python -m infra.command_page` writes them.
+"""The commands in docs/command.md, from the help of each: `make regenerate` writes them.
 
 What stands above the heading "Commands" is written by hand.
 """
@@ -129,8 +129,3 @@ def commands() -> str:
 def files() -> dict[Path, str]:
     introduction = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
     return {PAGE: re.sub(r"\n{3,}", "\n\n", f"{introduction}{HEADING}\n{commands()}")}
-
-
-if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")

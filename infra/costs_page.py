@@ -93,8 +93,3 @@ def _cost(work: Workload, prices: MonthlyPrices) -> str:
 
 def files() -> dict[Path, str]:
     return {PAGE: with_section(PAGE.read_text(encoding="utf-8"), prices_of(None))}
-
-
-if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")

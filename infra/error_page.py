@@ -43,8 +43,3 @@ def page() -> str:
 
 def files() -> dict[Path, str]:
     return {PAGE: page()}
-
-
-if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")

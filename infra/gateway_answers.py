@@ -34,6 +34,10 @@ class GatewayAnswer:
             headers["WWW-Authenticate"] = "Bearer"
         return headers
 
+    def body(self, quoted_message: str) -> str:
+        """Return the body with the message, which is quoted as JSON already."""
+        return f'{{"error_code":"{self.error_code}","message":{quoted_message},"type":"{self.type}"}}'
+
 
 ANSWERS: Final[dict[str, GatewayAnswer]] = {
     "ACCESS_DENIED": GatewayAnswer("FORBIDDEN", 403),

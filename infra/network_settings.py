@@ -4,8 +4,9 @@ import ipaddress
 from enum import StrEnum
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from delegation.edge.trust.settings import separated_by
 from delegation.edge.trust.tokens import public_key
 
 _EXAMPLES: Final = tuple(ipaddress.IPv4Network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"))
@@ -14,16 +15,12 @@ _WIDEST: Final = 8
 """The prefix of the widest private network, 10.0.0.0/8 (RFC 1918, Section 3)."""
 
 
-def split_commas(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-CommaSeparated = Annotated[tuple[str, ...], BeforeValidator(split_commas)]
+CommaSeparated = Annotated[tuple[str, ...], separated_by(",")]
 """A list, or text with commas, because context given on the command line is text."""
 
 
 FormerApplications = Annotated[
-    tuple[Annotated[str, Field(pattern=r"^[0-9a-z]{1,64}$")], ...], BeforeValidator(split_commas), Field(max_length=4)
+    tuple[Annotated[str, Field(pattern=r"^[0-9a-z]{1,64}$")], ...], separated_by(","), Field(max_length=4)
 ]
 """Ids of EMR Serverless applications (API Reference, GetApplication)."""
 
@@ -88,13 +85,13 @@ class NetworkSettings(BaseModel):
     network: NetworkProfile = NetworkProfile.PRIVATE
     vpc_id: str | None = Field(None, pattern=r"^vpc-[0-9a-f]+$")
     vpc_cidr: _Range = "10.64.0.0/20"
-    subnet_ids: Annotated[tuple[_Subnet, ...], BeforeValidator(split_commas)] = ()
-    route_table_ids: Annotated[tuple[_RouteTable, ...], BeforeValidator(split_commas)] = ()
+    subnet_ids: Annotated[tuple[_Subnet, ...], separated_by(",")] = ()
+    route_table_ids: Annotated[tuple[_RouteTable, ...], separated_by(",")] = ()
     aws_endpoints: AwsEndpoints | None = None
     nat_gateways: int = Field(0, ge=0, le=3)
     vpc_layout: VpcLayout = VpcLayout.ROOM_FOR_PUBLIC
-    caller_security_group_ids: Annotated[tuple[_Group, ...], BeforeValidator(split_commas)] = ()
-    caller_cidrs: Annotated[tuple[_Range, ...], BeforeValidator(split_commas)] = ()
+    caller_security_group_ids: Annotated[tuple[_Group, ...], separated_by(",")] = ()
+    caller_cidrs: Annotated[tuple[_Range, ...], separated_by(",")] = ()
     functions_in_vpc: CommaSeparated = ("authorizer",)
     certificate_arn: str | None = Field(None, pattern=r"^arn:[^:]+:acm:")
     certificate_authority_arn: str | None = Field(None, pattern=r"^arn:[^:]+:acm-pca:")
@@ -102,7 +99,7 @@ class NetworkSettings(BaseModel):
     hosted_zone_id: str | None = Field(None, pattern=r"^Z[A-Z0-9]+$")
     rate_limit: int = Field(30_000, ge=10, le=2_000_000_000)
     kms_key_arn: str | None = Field(None, pattern=r"^arn:[^:]+:kms:[^:]+:\d{12}:key/[\w-]+$")
-    customer_key_for: Annotated[tuple[CustomerKeyUse, ...], BeforeValidator(split_commas)] = ()
+    customer_key_for: Annotated[tuple[CustomerKeyUse, ...], separated_by(",")] = ()
     bootstrap_key_arn: str | None = Field(None, pattern=r"^arn:[^:]+:kms:[^:]+:\d{12}:key/[\w-]+$")
     account_log_role: str = Field("create", pattern=r"^(create|existing)$")
 

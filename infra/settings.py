@@ -3,14 +3,14 @@
 import ipaddress
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from delegation.edge.trust.certificates import parse_name, parse_serials
-from delegation.edge.trust.settings import AuthorizerSettings
+from delegation.edge.trust.settings import AuthorizerSettings, readable_by, separated_by
 from delegation.edge.trust.tokens import public_key
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
@@ -28,7 +28,6 @@ from infra.network_settings import (
     GradualDeployment,
     NetworkSettings,
     is_an_example,
-    split_commas,
 )
 from infra.package.parts import PYTHON_VERSION, Processor
 
@@ -80,20 +79,6 @@ def _is_private(host: str) -> bool:
         return host.endswith(_PRIVATE_NAMES)
 
 
-def _split_names(value: object) -> object:
-    return [part.strip() for part in value.split(";") if part.strip()] if isinstance(value, str) else value
-
-
-def _checked(check: Callable[[str], object]) -> AfterValidator:
-    """Return a validator that keeps a text which `check` accepts."""
-
-    def kept(value: str) -> str:
-        check(value)
-        return value
-
-    return AfterValidator(kept)
-
-
 def _read_authorities(text: str) -> None:
     try:
         tls(text)
@@ -101,12 +86,12 @@ def _read_authorities(text: str) -> None:
         raise ValueError("must be the certificates of authorities in PEM") from None
 
 
-Name = Annotated[str, _checked(parse_name)]
-Names = Annotated[tuple[Name, ...], BeforeValidator(_split_names)]
+Name = Annotated[str, readable_by(parse_name)]
+Names = Annotated[tuple[Name, ...], separated_by(";")]
 """Distinguished names: a list, or text with semicolons, because a name has commas."""
-Serials = Annotated[tuple[Annotated[str, _checked(parse_serials)], ...], BeforeValidator(split_commas)]
-PublicKey = Annotated[str, _checked(public_key)]
-Authorities = Annotated[str, _checked(_read_authorities)]
+Serials = Annotated[tuple[Annotated[str, readable_by(parse_serials)], ...], separated_by(",")]
+PublicKey = Annotated[str, readable_by(public_key)]
+Authorities = Annotated[str, readable_by(_read_authorities)]
 
 
 class Settings(NetworkSettings, GatewayDeploymentSettings):

@@ -76,8 +76,3 @@ def _code(default: str | None) -> str:
 def files() -> dict[Path, str]:
     document = with_defaults(json.loads(DESCRIBED.read_text(encoding="utf-8")))
     return {DESCRIBED: json.dumps(document, indent=1, ensure_ascii=False) + "\n", PAGE: page(document)}
-
-
-if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
 """The REST APIs: the service's own, private or Regional, and the private one before the gateway with its rule."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 from aws_cdk import CfnOutput, Duration, RemovalPolicy
 from aws_cdk import aws_apigateway as apigateway
@@ -14,7 +14,14 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping
-from infra.constructs.network.domains import PrivateFront, PrivateNetwork, RegionalFront, only_through
+from infra.constructs.network.domains import (
+    PrivateFront,
+    PrivateNetwork,
+    RegionalFront,
+    endpoint_targets,
+    only_through,
+    private_domain,
+)
 from infra.constructs.network.vpc import HTTPS
 from infra.constructs.security.nag import acknowledge, acknowledge_finding
 from infra.constructs.stores import Buckets
@@ -23,16 +30,15 @@ from infra.gateway_answers import ANSWERS, CATALOG_ANSWERS, CatalogErrorAnswer, 
 from infra.rule.conditions import with_base
 from infra.settings import Settings
 
-A = TypeVar("A", GatewayAnswer, CatalogErrorAnswer)
+
+def template(answer: GatewayAnswer | CatalogErrorAnswer) -> str:
+    """Return a mapping template for an answer; messageString is API Gateway's text, quoted as JSON."""
+    return answer.body("$context.error.messageString" if answer.message is None else json.dumps(answer.message))
 
 
-def error_template(answer: GatewayAnswer) -> str:
-    """Return a mapping template for an ErrorResponse; messageString is API Gateway's text, quoted as JSON."""
-    message = "$context.error.messageString" if answer.message is None else json.dumps(answer.message)
-    return f'{{"error_code":"{answer.error_code}","message":{message},"type":"{answer.type}"}}'
-
-
-def add_responses(api: apigateway.RestApi, answers: Mapping[str, A], template: Callable[[A], str]) -> None:
+def add_responses(
+    api: apigateway.RestApi, answers: Mapping[str, GatewayAnswer] | Mapping[str, CatalogErrorAnswer]
+) -> None:
     """Set every answer that the gateway may return without invoking the function."""
     for name, answer in answers.items():
         api.add_gateway_response(
@@ -103,7 +109,7 @@ class EdgeApi(Construct):
         self.access_log = keeping.group(self, "AccessLog")
         self.rest_api = self._build_rest_api(settings, network)
         self._keep_execution_log(keeping)
-        add_responses(self.rest_api, ANSWERS, error_template)
+        add_responses(self.rest_api, ANSWERS)
         self._build_routes(function, authorizer, private=network is not None)
         self.front = self._build_front(settings, buckets, network)
         CfnOutput(self, "Url", value=f"https://{settings.domain_name}/{BASE_PATH}")
@@ -234,9 +240,15 @@ class CatalogApi(Construct):
         self._endpoint = str(settings.gateway_vpc_endpoint)
         self.access_log = keeping.group(self, "AccessLog")
         self.rest_api = self._build_rest_api()
-        add_responses(self.rest_api, CATALOG_ANSWERS, catalog_template)
+        add_responses(self.rest_api, CATALOG_ANSWERS)
         self._build_routes(function)
-        self.domain = self._build_domain(settings)
+        self.domain, _ = private_domain(
+            self,
+            name=str(settings.gateway_domain_name),
+            certificate_arn=str(settings.gateway_certificate_arn),
+            api=self.rest_api,
+            endpoint_id=self._endpoint,
+        )
         if settings.gateway_listener_arn:
             self.rules = self._build_rule(settings)
         CfnOutput(self, "ApiId", value=self.rest_api.rest_api_id)
@@ -273,51 +285,10 @@ class CatalogApi(Construct):
             reason = "Callers authenticate to the catalog with their own tokens, and the gateway forwards those."
             acknowledge(method, APIG4=reason, COG4=reason)
 
-    def _build_domain(self, settings: Settings) -> apigateway.CfnDomainNameV2:
-        """Build the private domain by which API Gateway finds the API from the header `Host` (no path is removed)."""
-        domain = apigateway.CfnDomainNameV2(
-            self,
-            "Domain",
-            domain_name=settings.gateway_domain_name,
-            certificate_arn=settings.gateway_certificate_arn,
-            endpoint_configuration=apigateway.CfnDomainNameV2.EndpointConfigurationProperty(types=["PRIVATE"]),
-            security_policy="TLS_1_2",
-            policy=only_through(self._endpoint).to_json(),
-        )
-        apigateway.CfnBasePathMappingV2(
-            self,
-            "Mapping",
-            domain_name_arn=domain.attr_domain_name_arn,
-            rest_api_id=self.rest_api.rest_api_id,
-            stage=self.rest_api.deployment_stage.stage_name,
-        )
-        apigateway.CfnDomainNameAccessAssociation(
-            self,
-            "Access",
-            domain_name_arn=domain.attr_domain_name_arn,
-            access_association_source=self._endpoint,
-            access_association_source_type="VPCE",
-        )
-        return domain
-
     def _build_rule(self, settings: Settings) -> list[elb.CfnListenerRule]:
         """Build the target group with the VPC endpoint's addresses, and the listener's rules that lead there."""
-        group = elb.CfnTargetGroup(
-            self,
-            "Endpoint",
-            target_type="ip",
-            protocol="HTTPS",
-            port=443,
-            vpc_id=settings.gateway_vpc_id,
-            targets=[
-                elb.CfnTargetGroup.TargetDescriptionProperty(id=address, port=443)
-                for address in settings.gateway_endpoint_addresses
-            ],
-            # The check has no host name, so API Gateway refuses it: an answer is all that it can show.
-            health_check_path="/",
-            health_check_protocol="HTTPS",
-            matcher=elb.CfnTargetGroup.MatcherProperty(http_code="200-499"),
-        )
+        # The check has no host name, so API Gateway refuses it: an answer is all that it can show.
+        group = endpoint_targets(self, settings.gateway_vpc_id, settings.gateway_endpoint_addresses, healthy="200-499")
         forward = elb.CfnListenerRule.ActionProperty(type="forward", target_group_arn=group.ref)
         built = []
         for number, rule in enumerate(with_base(settings.gateway_base_path)):
@@ -332,8 +303,3 @@ class CatalogApi(Construct):
             resource.add_property_override("Conditions", rule["Conditions"])
             built.append(resource)
         return built
-
-
-def catalog_template(answer: CatalogErrorAnswer) -> str:
-    """Return a mapping template for Iceberg's error; messageString is API Gateway's text, quoted as JSON."""
-    return answer.body("$context.error.messageString" if answer.message is None else json.dumps(answer.message))

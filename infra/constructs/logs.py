@@ -8,6 +8,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.settings import LOG_RETENTION_DAYS
+
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 """A resource outlives its stack, but a first deployment that fails leaves nothing behind."""
 
@@ -36,25 +38,18 @@ def unique_to_the_stack() -> str:
     return Fn.select(2, Fn.split("/", Aws.STACK_ID))
 
 
-OFFERED: Final = {
-    1: logs.RetentionDays.ONE_DAY,
-    3: logs.RetentionDays.THREE_DAYS,
-    5: logs.RetentionDays.FIVE_DAYS,
-    7: logs.RetentionDays.ONE_WEEK,
-    14: logs.RetentionDays.TWO_WEEKS,
-    30: logs.RetentionDays.ONE_MONTH,
-    60: logs.RetentionDays.TWO_MONTHS,
-    90: logs.RetentionDays.THREE_MONTHS,
-    120: logs.RetentionDays.FOUR_MONTHS,
-    150: logs.RetentionDays.FIVE_MONTHS,
-    180: logs.RetentionDays.SIX_MONTHS,
-    365: logs.RetentionDays.ONE_YEAR,
-    400: logs.RetentionDays.THIRTEEN_MONTHS,
-    545: logs.RetentionDays.EIGHTEEN_MONTHS,
-    731: logs.RetentionDays.TWO_YEARS,
-    1827: logs.RetentionDays.FIVE_YEARS,
-    3653: logs.RetentionDays.TEN_YEARS,
-}
+_OF = logs.RetentionDays
+OFFERED: Final = dict(
+    zip(
+        LOG_RETENTION_DAYS,
+        (
+            *(_OF.ONE_DAY, _OF.THREE_DAYS, _OF.FIVE_DAYS, _OF.ONE_WEEK, _OF.TWO_WEEKS, _OF.ONE_MONTH, _OF.TWO_MONTHS),
+            *(_OF.THREE_MONTHS, _OF.FOUR_MONTHS, _OF.FIVE_MONTHS, _OF.SIX_MONTHS, _OF.ONE_YEAR, _OF.THIRTEEN_MONTHS),
+            *(_OF.EIGHTEEN_MONTHS, _OF.TWO_YEARS, _OF.FIVE_YEARS, _OF.TEN_YEARS),
+        ),
+        strict=True,
+    )
+)
 
 
 def retention(days: int) -> logs.RetentionDays:

@@ -57,9 +57,9 @@ class AlarmRule:
     """
 
     name: str
-    concern: Concern
     source: Metric | AwsSource
     text: str
+    concern: Concern = Concern.MACHINE
     statistic: str = "Sum"
     threshold: float = 1
     period: timedelta = timedelta(minutes=5)
@@ -81,7 +81,7 @@ class AlarmRule:
 _QUARTER: Final = timedelta(minutes=15)
 _HOUR: Final = 3600
 _OF_NEW_CODE: Final = frozenset({"DispatchErrors", "ExecutionsFailed", "SweeperErrors"})
-_WORK, _MACHINE = Concern.WORK, Concern.MACHINE
+_WORK = Concern.WORK
 
 _LONGEST_RUN: Final = timedelta(hours=12)
 """EMR Serverless ends a job run then: executionTimeoutMinutes of JobConfiguration."""
@@ -92,7 +92,6 @@ def lease_age(queue: timedelta) -> AlarmRule:
     threshold = queue + _LONGEST_RUN + timedelta(hours=1)
     return AlarmRule(
         "LeaseAge",
-        _MACHINE,
         m.OLDEST_LEASE_SECONDS,
         f"An attempt has been held for {threshold.total_seconds() / _HOUR:g} hours, longer than a Spark job may wait "
         "for its start and run.",
@@ -104,67 +103,65 @@ def lease_age(queue: timedelta) -> AlarmRule:
 WORK_ALARMS: Final = (
     AlarmRule(
         "TasksFailed",
-        _WORK,
         m.TASKS_ENDED_IN_FAILURE,
         "A task ended in FAILURE: the work was refused, or failed beyond its retries. The machinery is well.",
+        concern=_WORK,
     ),
     AlarmRule(
         "TablesPartlyDeleted",
-        _WORK,
         m.TABLES_PARTLY_DELETED,
         "A purge failed after its first delete, so its table is half deleted and cannot be restored.",
+        concern=_WORK,
     ),
     AlarmRule(
         "PurgesHeld",
-        _WORK,
         m.PURGES_HELD,
         "Purges wait because a table that may share their files cannot be read; the log line and "
         "`delegation references blocking CATALOG` name the table.",
         period=timedelta(hours=1),
+        concern=_WORK,
     ),
     AlarmRule(
         "TombstonesFailed",
-        _WORK,
         m.TOMBSTONES_FAILED,
         "The purge of a table that was dropped through the gateway was refused or failed. Its files are still there.",
+        concern=_WORK,
     ),
     AlarmRule(
         "TombstonesStuck",
-        _WORK,
         m.TOMBSTONES_STUCK,
         "A table that was dropped through the gateway could not be settled three times in a row.",
         statistic="Maximum",
         period=_QUARTER,
+        concern=_WORK,
     ),
     AlarmRule(
         "PoliciesInvalid",
-        _WORK,
         m.POLICIES_INVALID,
         "A policy that applies to tables cannot be executed, or not be read; the log line of the metric names it.",
         statistic="Maximum",
         period=timedelta(hours=1),
+        concern=_WORK,
     ),
     AlarmRule(
         "UpkeepBehind",
-        _WORK,
         m.UPKEEP_WAIT_SECONDS,
         "A table has waited eight days for a run that a policy asks for; the log line of the metric names it.",
         statistic="Maximum",
         threshold=8 * 24 * _HOUR,
         period=timedelta(hours=1),
+        concern=_WORK,
     ),
 )
 DISPATCH_ALARMS: Final = (
     AlarmRule(
         "DeadLetters",
-        _MACHINE,
         AwsSource.DISPATCH_DEAD_LETTERS,
         "The dispatcher failed five times to start an execution for a message.",
         statistic="Maximum",
     ),
     AlarmRule(
         "DispatchQueueAge",
-        _MACHINE,
         AwsSource.DISPATCH_QUEUE_AGE,
         "A dispatch has been waiting in the queue for ten minutes: the dispatcher does not take messages.",
         statistic="Maximum",
@@ -172,21 +169,18 @@ DISPATCH_ALARMS: Final = (
     ),
     AlarmRule(
         "DispatchErrors",
-        _MACHINE,
         m.DISPATCH_ERRORS,
         "The dispatcher started no execution for five or more messages within five minutes.",
         threshold=5,
     ),
     AlarmRule(
         "DispatchesUnanswered",
-        _MACHINE,
         m.DISPATCHES_UNANSWERED,
         "Three or more dispatches within five minutes started no attempt: the dispatcher or the state machine is down.",
         threshold=3,
     ),
     AlarmRule(
         "DispatchFailed",
-        _MACHINE,
         m.DISPATCHES_FAILED,
         "A task ended in FAILURE (DISPATCH_FAILED), because twenty dispatches started no attempt.",
     ),
@@ -194,13 +188,11 @@ DISPATCH_ALARMS: Final = (
 RUN_ALARMS: Final = (
     AlarmRule(
         "ExecutionsFailed",
-        _MACHINE,
         AwsSource.EXECUTIONS_FAILED,
         "An execution of the state machine failed, timed out or was aborted. A task's FAILURE fails no execution.",
     ),
     AlarmRule(
         "TasksLost",
-        _MACHINE,
         m.TASKS_LOST,
         "Three or more attempts within 15 minutes ended without an outcome: their processes died or hung.",
         threshold=3,
@@ -209,20 +201,17 @@ RUN_ALARMS: Final = (
     lease_age(timedelta(hours=6)),
     AlarmRule(
         "WorkerErrors",
-        _MACHINE,
         m.WORKER_ERRORS,
         "A worker could not lease or run anything five times or more within five minutes.",
         threshold=5,
     ),
     AlarmRule(
         "ChangesUnreadable",
-        _MACHINE,
         m.CHANGES_UNREADABLE,
         "A change that waits on a reference of the persistence does not decode: its own process commits or drops it.",
     ),
     AlarmRule(
         "Throttled",
-        _MACHINE,
         m.ATTEMPTS_THROTTLED,
         "Ten or more attempts within 15 minutes ended because S3 throttled their deletes.",
         threshold=10,
@@ -232,7 +221,6 @@ RUN_ALARMS: Final = (
 WAITING_ALARMS: Final = (
     AlarmRule(
         "UnfinishedTasks",
-        _MACHINE,
         m.OLDEST_UNFINISHED_SECONDS,
         "A task has had no outcome for 24 hours.",
         statistic="Maximum",
@@ -240,7 +228,6 @@ WAITING_ALARMS: Final = (
     ),
     AlarmRule(
         "WaitingTasks",
-        _MACHINE,
         m.OLDEST_WAITING_SECONDS,
         "A task has been waiting for a free place for four hours.",
         statistic="Maximum",
@@ -249,22 +236,20 @@ WAITING_ALARMS: Final = (
 )
 PAUSED: Final = AlarmRule(
     "Paused",
-    Concern.SETTING,
     m.PAUSED,
     "Work is paused (`delegation pause`): nothing starts, nothing fails, leases are kept.",
+    concern=Concern.SETTING,
     statistic="Maximum",
 )
 SWEEPER_ALARMS: Final = (
     AlarmRule(
         "SweeperErrors",
-        _MACHINE,
         AwsSource.SWEEPER_ERRORS,
         "The sweeper fails, so retries, lost attempts and lost dispatches wait.",
         threshold=2,
     ),
     AlarmRule(
         "SweeperSilent",
-        _MACHINE,
         AwsSource.SWEEPER_INVOCATIONS,
         "The sweeper did not run for five minutes.",
         threshold=0,
@@ -273,7 +258,6 @@ SWEEPER_ALARMS: Final = (
     ),
     AlarmRule(
         "SweepErrors",
-        _MACHINE,
         m.SWEEP_ERRORS,
         "Sweeps failed for some tasks in each of three periods of five minutes.",
         threshold=5,
@@ -282,7 +266,6 @@ SWEEPER_ALARMS: Final = (
     *WAITING_ALARMS,
     AlarmRule(
         "ItemsSetAside",
-        _MACHINE,
         m.ITEMS_SET_ASIDE,
         "Each try with a table, task, policy or record has failed for more than a day; the log line names it.",
         statistic="Maximum",
@@ -290,7 +273,6 @@ SWEEPER_ALARMS: Final = (
     ),
     AlarmRule(
         "MaintenanceAge",
-        _MACHINE,
         m.MAINTENANCE_AGE_SECONDS,
         "The maintenance of the tables has not ended well for a day, so old tasks and keys are not deleted.",
         statistic="Maximum",
@@ -300,7 +282,6 @@ SWEEPER_ALARMS: Final = (
 )
 API_SERVER_ERRORS: Final = AlarmRule(
     "ApiServerErrors",
-    _MACHINE,
     AwsSource.API_SERVER_ERRORS,
     "Callers got five or more answers of 5XX: 502 if Polaris or the storage failed, 500 if the service did.",
     threshold=5,
@@ -308,7 +289,6 @@ API_SERVER_ERRORS: Final = AlarmRule(
 FRONT_ALARMS: Final = (
     AlarmRule(
         "TargetsUnhealthy",
-        _MACHINE,
         AwsSource.UNHEALTHY_TARGETS,
         "A target of the load balancer, an address of the API's VPC endpoint, failed its health check for ten minutes.",
         statistic="Maximum",
@@ -316,14 +296,12 @@ FRONT_ALARMS: Final = (
     ),
     AlarmRule(
         "FrontErrors",
-        _MACHINE,
         AwsSource.FRONT_ERRORS,
         "The load balancer itself answered five or more requests with 5XX: no target took them, or none answered.",
         threshold=5,
     ),
     AlarmRule(
         "TlsFailures",
-        _MACHINE,
         AwsSource.TLS_FAILURES,
         "Ten or more TLS handshakes with the load balancer failed within five minutes: a certificate is refused.",
         threshold=10,
@@ -332,7 +310,6 @@ FRONT_ALARMS: Final = (
 """Only in the private profile, which has a load balancer."""
 PROBE_FAILED: Final = AlarmRule(
     "ProbeFailed",
-    _MACHINE,
     m.PROBES_SUCCEEDED,
     "No probe through the front was answered for five minutes: callers cannot reach the service either.",
     threshold=0,
@@ -342,7 +319,6 @@ PROBE_FAILED: Final = AlarmRule(
 """Only where the settings give the probe a certificate."""
 CERTIFICATE_EXPIRES: Final = AlarmRule(
     "CertificateExpires",
-    _MACHINE,
     m.CERTIFICATE_DAYS_LEFT,
     "A client certificate with which the service is called expires within 30 days.",
     statistic="Minimum",
@@ -354,13 +330,11 @@ CERTIFICATE_EXPIRES: Final = AlarmRule(
 NOTIFICATION_ALARMS: Final = (
     AlarmRule(
         "NotificationsDead",
-        _MACHINE,
         m.NOTIFICATIONS_DEAD,
         "An event or a callback was tried as often as delegation.notifications.max-attempts allows.",
     ),
     AlarmRule(
         "NotificationsFailing",
-        _MACHINE,
         m.NOTIFICATIONS_FAILED,
         "Ten or more deliveries of events and callbacks within 15 minutes failed; they are repeated.",
         threshold=10,
@@ -368,7 +342,6 @@ NOTIFICATION_ALARMS: Final = (
     ),
     AlarmRule(
         "NotificationDeadLetters",
-        _MACHINE,
         AwsSource.NOTIFICATION_DEAD_LETTERS,
         "The notifier failed five times to read or write a notification.",
         statistic="Maximum",
@@ -377,13 +350,11 @@ NOTIFICATION_ALARMS: Final = (
 """Only where ends of tasks are notified."""
 GATEWAY_ERRORS: Final = AlarmRule(
     "GatewayErrors",
-    _MACHINE,
     AwsSource.GATEWAY_ERRORS,
     "The gateway in front of the catalog failed or timed out: clients got 502 or 504 for a drop or a keyed mutation.",
 )
 KEYS_UNAVAILABLE: Final = AlarmRule(
     "KeysUnavailable",
-    _MACHINE,
     m.KEYS_UNAVAILABLE,
     "The table of idempotency keys does not answer the gateway: mutations with a key get 504 and nothing is done.",
 )
@@ -391,7 +362,6 @@ GATEWAY_ALARMS: Final = (GATEWAY_ERRORS, KEYS_UNAVAILABLE)
 """In the gateway's own stack."""
 SECRET_ROTATION: Final = AlarmRule(
     "SecretRotation",
-    _MACHINE,
     AwsSource.ROTATION_ERRORS,
     "The secret of the service's principal in Polaris was not rotated; the stored one still works.",
 )

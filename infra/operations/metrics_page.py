@@ -38,8 +38,3 @@ def _alarms(metric: Metric) -> str:
 
 def files() -> dict[Path, str]:
     return {PAGE: page()}
-
-
-if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")

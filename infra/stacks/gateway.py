@@ -7,7 +7,7 @@ from constructs import Construct
 
 from infra.constructs.api import CatalogApi
 from infra.constructs.code import Code, StoredSettings
-from infra.constructs.functions import DeployedFunction, FunctionNetwork, FunctionParts
+from infra.constructs.functions import DeployedFunction, FunctionNetwork
 from infra.constructs.logs import LogKeeping
 from infra.constructs.monitoring import watch_errors
 from infra.constructs.security.nag import acknowledge_below
@@ -36,15 +36,8 @@ class GatewayStack(Stack):
         resources = gateway_resources(service.resources, settings)
         stored = StoredSettings(self, "Settings", variables=stored_settings(resources))
         network = FunctionNetwork(settings.gateway_subnet_ids, settings.gateway_security_group_ids)
-        parts = FunctionParts(
-            code=Code(self, "Code", package=settings.package, processor=settings.architecture).functions,
-            processor=settings.architecture,
-            resources=resources,
-            grants=service.grants,
-            keeping=keeping,
-            stored=stored,
-            bootstrap_key_arn=settings.bootstrap_key_arn,
-        )
+        code = Code(self, "Code", package=settings.package, processor=settings.architecture).functions
+        parts = replace(service.parts, code=code, resources=resources, stored=stored)
         built = DeployedFunction(self, "Gateway", GATEWAY, parts, network=network if network.subnet_ids else None)
         self.function, self.role = built.function, built.role
         bucket = "The service's own bucket; keys begin with a task id, which is unknown at deployment."

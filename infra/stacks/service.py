@@ -97,7 +97,7 @@ class ServiceStack(Stack):
             (settings.probe_secret_arn,) if settings.probe_secret_arn else (),
             quarantine_roles(settings),
         )
-        parts = FunctionParts(
+        parts = self.parts = FunctionParts(
             code=code.functions,
             processor=settings.architecture,
             resources=self.resources,

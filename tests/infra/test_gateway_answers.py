@@ -22,7 +22,7 @@ def test_every_response_type_of_api_gateway_has_an_answer(node: str) -> None:
 def test_api_gateways_own_answer_is_an_error_response_with_a_described_code(
     node: str, name: str, answer: GatewayAnswer
 ) -> None:
-    from infra.constructs.api import error_template as template
+    from infra.constructs.api import template
 
     body: dict[str, Any] = json.loads(template(answer).replace("$context.error.messageString", '"said by API Gateway"'))
     assert body["error_code"] in {code for chapter in codes().values() for code in chapter}, name

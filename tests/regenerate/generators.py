@@ -39,11 +39,12 @@ class Generator:
     @property
     def command(self) -> str:
         """How a person runs this one alone."""
-        return " ".join(("PYTHONPATH=functions:. python -m", self.module, *self.arguments))
+        module = "tests.regenerate " + self.module if self.compared_by is None else self.module
+        return " ".join(("PYTHONPATH=functions:. python -m", module, *self.arguments))
 
 
 GENERATORS: Final = (
-    Generator("infra.api_page", ("docs/openapi.yaml",)),
+    Generator("infra.api_schemas", ("docs/openapi.yaml",)),
     Generator("tests.conformance.differences", ("docs/extensions.md",)),
     Generator("infra.settings_page", ("docs/settings.md", "functions/delegation/cli/deployment/service.json")),
     Generator("infra.error_page", ("docs/errors.md",)),
@@ -169,9 +170,16 @@ def written(generator: Generator) -> dict[Path, bytes]:
 def run(generator: Generator) -> list[str]:
     """Run a generator and return the files that it changed; raises CalledProcessError if it fails."""
     before = written(generator)
+    if generator.compared_by is None:
+        for path, text in made(generator).items():
+            path.write_text(text, encoding="utf-8")
+        return _changed(before, written(generator))
     command = [sys.executable, "-m", generator.module, *generator.arguments]
     # The counts depend on the order of sets.
     environment = {"PYTHONHASHSEED": "0", "PYTHONPATH": "functions:."}
     subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL)
-    after = written(generator)
+    return _changed(before, written(generator))
+
+
+def _changed(before: Mapping[Path, bytes], after: Mapping[Path, bytes]) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in sorted({*before, *after}) if before.get(path) != after.get(path)]

@@ -1,6 +1,7 @@
 """The fronts of the API: a Regional domain with mutual TLS, and a private domain behind a load balancer."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -139,20 +140,7 @@ class MutualTlsLoadBalancer(Construct):
 
     def _forward(self, settings: Settings, network: ServiceVpc, endpoint: ApiEndpoint, base_path: str) -> str:
         """Return the target group's name as CloudWatch has it."""
-        targets = elb.CfnTargetGroup(
-            self,
-            "Endpoint",
-            vpc_id=network.vpc_id,
-            target_type="ip",
-            protocol="HTTPS",
-            port=HTTPS,
-            targets=[
-                elb.CfnTargetGroup.TargetDescriptionProperty(id=address, port=HTTPS) for address in endpoint.addresses
-            ],
-            health_check_protocol="HTTPS",
-            health_check_path="/",
-            matcher=elb.CfnTargetGroup.MatcherProperty(http_code=_HEALTHY),
-        )
+        targets = endpoint_targets(self, network.vpc_id, endpoint.addresses, healthy=_HEALTHY)
         elb.CfnListenerRule(
             self,
             "Rule",
@@ -293,7 +281,14 @@ class PrivateFront(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         certificate = server_certificate(self, settings)
-        self._build_domain(settings, api, network.endpoint.id, certificate.certificate_arn)
+        _, mapping = private_domain(
+            self,
+            name=settings.domain_name,
+            certificate_arn=certificate.certificate_arn,
+            api=api,
+            endpoint_id=network.endpoint.id,
+        )
+        mapping.node.add_dependency(api.deployment_stage)
         if network.groups.load_balancer is None:
             raise ValueError("the private front needs the network of the private profile")
         balancer = MutualTlsLoadBalancer(
@@ -314,34 +309,54 @@ class PrivateFront(Construct):
         alias(self, settings, balancer.dns_name, balancer.hosted_zone_id)
         CfnOutput(self, "Target", value=balancer.dns_name)
 
-    def _build_domain(
-        self, settings: Settings, api: apigateway.RestApi, endpoint_id: str, certificate_arn: str
-    ) -> None:
-        domain = apigateway.CfnDomainNameV2(
-            self,
-            "Domain",
-            domain_name=settings.domain_name,
-            certificate_arn=certificate_arn,
-            endpoint_configuration=apigateway.CfnDomainNameV2.EndpointConfigurationProperty(types=["PRIVATE"]),
-            security_policy="TLS_1_2",
-            policy=only_through(endpoint_id),
-        )
-        apigateway.CfnDomainNameAccessAssociation(
-            self,
-            "Access",
-            domain_name_arn=domain.attr_domain_name_arn,
-            access_association_source=endpoint_id,
-            access_association_source_type="VPCE",
-        )
-        # At the root: a private domain takes no base path with a slash, so the API itself has the prefix in its paths.
-        mapping = apigateway.CfnBasePathMappingV2(
-            self,
-            "Mapping",
-            domain_name_arn=domain.attr_domain_name_arn,
-            rest_api_id=api.rest_api_id,
-            stage=api.deployment_stage.stage_name,
-        )
-        mapping.node.add_dependency(api.deployment_stage)
+
+def private_domain(
+    scope: Construct, *, name: str, certificate_arn: str, api: apigateway.RestApi, endpoint_id: str
+) -> tuple[apigateway.CfnDomainNameV2, apigateway.CfnBasePathMappingV2]:
+    """Return a private domain by which API Gateway finds an API from the header `Host`, and its mapping at the root: a
+    private domain takes no base path with a slash, so the API itself has the prefix in its paths."""
+    domain = apigateway.CfnDomainNameV2(
+        scope,
+        "Domain",
+        domain_name=name,
+        certificate_arn=certificate_arn,
+        endpoint_configuration=apigateway.CfnDomainNameV2.EndpointConfigurationProperty(types=["PRIVATE"]),
+        security_policy="TLS_1_2",
+        policy=only_through(endpoint_id),
+    )
+    apigateway.CfnDomainNameAccessAssociation(
+        scope,
+        "Access",
+        domain_name_arn=domain.attr_domain_name_arn,
+        access_association_source=endpoint_id,
+        access_association_source_type="VPCE",
+    )
+    mapping = apigateway.CfnBasePathMappingV2(
+        scope,
+        "Mapping",
+        domain_name_arn=domain.attr_domain_name_arn,
+        rest_api_id=api.rest_api_id,
+        stage=api.deployment_stage.stage_name,
+    )
+    return domain, mapping
+
+
+def endpoint_targets(
+    scope: Construct, vpc_id: str | None, addresses: Sequence[str], *, healthy: str
+) -> elb.CfnTargetGroup:
+    """Return a target group of a VPC endpoint's addresses; `healthy` are the statuses that pass its check."""
+    return elb.CfnTargetGroup(
+        scope,
+        "Endpoint",
+        vpc_id=vpc_id,
+        target_type="ip",
+        protocol="HTTPS",
+        port=HTTPS,
+        targets=[elb.CfnTargetGroup.TargetDescriptionProperty(id=address, port=HTTPS) for address in addresses],
+        health_check_protocol="HTTPS",
+        health_check_path="/",
+        matcher=elb.CfnTargetGroup.MatcherProperty(http_code=healthy),
+    )
 
 
 def only_through(endpoint_id: str) -> iam.PolicyDocument:

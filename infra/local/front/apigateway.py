@@ -223,9 +223,10 @@ def integration_response(error: str | None, payload: bytes, request_id: str) -> 
 def gateway_response(kind: str, status: int, error_type: str, message: str) -> Response:
     """Return API Gateway's answer of a response type; `status` and `message` are API Gateway's defaults."""
     answer = ANSWERS[kind]
-    body = {"error_code": answer.error_code, "message": answer.message or message, "type": answer.type}
     headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error_type, **answer.headers}
-    return Response(answer.status or status, tuple(headers.items()), json.dumps(body, separators=(",", ":")).encode())
+    return Response(
+        answer.status or status, tuple(headers.items()), answer.body(json.dumps(answer.message or message)).encode()
+    )
 
 
 def bad_request(message: str) -> Response:

@@ -16,7 +16,7 @@ _ENDPOINT: Final = re.compile(r"vpce-[0-9a-z]+", re.ASCII)
 _ANY_PRINCIPAL: Final = "PRINCIPAL_ROLE:"
 
 
-def _readable_by(parse: Callable[[str], object]) -> AfterValidator:
+def readable_by(parse: Callable[[str], object]) -> AfterValidator:
     """Return a validator that keeps the text if `parse` accepts it; `parse` raises ValueError otherwise."""
 
     def check(text: str) -> str:
@@ -26,7 +26,7 @@ def _readable_by(parse: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _separated_by(separator: str) -> BeforeValidator:
+def separated_by(separator: str) -> BeforeValidator:
     def split(value: object) -> object:
         if not isinstance(value, str):
             return value
@@ -63,9 +63,9 @@ def _endpoint(text: str) -> None:
         raise ValueError("VPC endpoints have ids such as vpce-0a1b2c3d4e5f")
 
 
-_Name = Annotated[str, _readable_by(parse_name)]
-_Serials = Annotated[str, _readable_by(parse_serials)]
-_Key = Annotated[str, _readable_by(public_key)]
+_Name = Annotated[str, readable_by(parse_name)]
+_Serials = Annotated[str, readable_by(parse_serials)]
+_Key = Annotated[str, readable_by(public_key)]
 
 
 class CertificateSettings(EnvironmentSettings):
@@ -87,20 +87,18 @@ class CertificateSettings(EnvironmentSettings):
     client_certificate_source: CertificateSource = Field(
         CertificateSource.APIGATEWAY, alias="DELEGATION_CLIENT_CERTIFICATE_SOURCE"
     )
-    client_vpc_endpoints: Annotated[tuple[Annotated[str, _readable_by(_endpoint)], ...], _separated_by(",")] = Field(
+    client_vpc_endpoints: Annotated[tuple[Annotated[str, readable_by(_endpoint)], ...], separated_by(",")] = Field(
         (), alias="DELEGATION_CLIENT_VPC_ENDPOINTS"
     )
-    client_ca: Annotated[str, _readable_by(load_authorities)] | None = Field(None, alias="DELEGATION_CLIENT_CA")
+    client_ca: Annotated[str, readable_by(load_authorities)] | None = Field(None, alias="DELEGATION_CLIENT_CA")
     client_crl: str | None = Field(None, alias="DELEGATION_CLIENT_CRL")
-    revocation_lists: Annotated[tuple[Annotated[str, _readable_by(s3_object)], ...], _separated_by(",")] = Field(
+    revocation_lists: Annotated[tuple[Annotated[str, readable_by(s3_object)], ...], separated_by(",")] = Field(
         (), alias="DELEGATION_REVOCATION_LISTS"
     )
     revocation_outdated: OutdatedList = Field(OutdatedList.REFUSE, alias="DELEGATION_REVOCATION_OUTDATED")
     revocation_refresh_seconds: int = Field(300, alias="DELEGATION_REVOCATION_REFRESH_SECONDS", ge=1, le=86_400)
     revocation_max_age_seconds: int = Field(3600, alias="DELEGATION_REVOCATION_MAX_AGE_SECONDS", ge=1, le=604_800)
-    operator_subjects: Annotated[tuple[_Name, ...], _separated_by(";")] = Field(
-        (), alias="DELEGATION_OPERATOR_SUBJECTS"
-    )
+    operator_subjects: Annotated[tuple[_Name, ...], separated_by(";")] = Field((), alias="DELEGATION_OPERATOR_SUBJECTS")
     operator_issuer: _Name | None = Field(None, alias="DELEGATION_OPERATOR_ISSUER")
     operator_next_issuer: _Name | None = Field(None, alias="DELEGATION_OPERATOR_NEXT_ISSUER")
 
@@ -180,7 +178,7 @@ class TokenSettings(EnvironmentSettings):
     token_leeway_seconds: int = Field(30, alias="DELEGATION_TOKEN_LEEWAY_SECONDS", ge=0, le=300)
     jwks_timeout_seconds: float = Field(3.0, alias="DELEGATION_TOKEN_JWKS_TIMEOUT_SECONDS", gt=0, le=8)
     operator_scope: str = Field("manage_tasks", alias="DELEGATION_OPERATOR_SCOPE", pattern=_SCOPE)
-    operator_client_ids: Annotated[tuple[str, ...], _separated_by(",")] = Field(
+    operator_client_ids: Annotated[tuple[str, ...], separated_by(",")] = Field(
         (), alias="DELEGATION_OPERATOR_CLIENT_IDS"
     )
     operators_may_submit: bool = Field(False, alias="DELEGATION_OPERATORS_MAY_SUBMIT")

@@ -167,7 +167,7 @@ CHANGES: Final[Mapping[str, ForeseenChange]] = {
                 ),
             ),
         },
-        generators=("infra.api_page",),
+        generators=("infra.api_schemas",),
         most=5,
         check=field_is_stored_and_shown,
     ),
@@ -196,7 +196,7 @@ CHANGES: Final[Mapping[str, ForeseenChange]] = {
             ),
             "docs/architecture/guards.md": (("# Guards\n", f"# Guards\n\n`{OPTION}` …\n"),),
         },
-        generators=("infra.api_page", "infra.settings_page"),
+        generators=("infra.api_schemas", "infra.settings_page"),
         most=7,
         check=option_is_taken_and_obeyed,
     ),
@@ -220,7 +220,7 @@ def changed(change: ForeseenChange, tree: Path) -> list[str]:
         (tree / name).write_text(text, encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": f"{tree / 'functions'}{os.pathsep}{tree}"}
     (name,) = (name for name, one in CHANGES.items() if one is change)
-    for words in (*((module,) for module in change.generators), (__name__, name)):
+    for words in (("tests.regenerate", *change.generators), (__name__, name)):
         subprocess.run([sys.executable, "-W", "ignore", "-m", *words], cwd=tree, env=env, check=True)
     return sorted(
         str(path.relative_to(tree))
