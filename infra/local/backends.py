@@ -20,10 +20,11 @@ from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws, ObjectAges
 from infra.local.catalog.layout import PURGE_VIEWS
 from infra.local.catalog.persisted import PersistedState
-from infra.local.catalog.principals.access import ROOT_PRINCIPAL
+from infra.local.catalog.principals.access import ROOT_PRINCIPAL, LocalPrincipal
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.state import CatalogState, MemoryState
 from infra.local.errors import CannotStartError, UnavailableError
+from infra.local.given_polaris import GivenPrincipal
 from infra.local.identities import Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
@@ -239,20 +240,9 @@ def _start_polaris(
 ) -> Polaris:
     given = options.given_polaris()
     if given is not None:
-        owner, service = (
-            (each.client_id, each.client_secret.get_secret_value()) for each in (given.owner, given.service)
-        )
         scopes = (given.owner.scope, given.service.scope)
-        return Polaris(
-            given.url,
-            given.warehouse,
-            owner,
-            service,
-            given.realm,
-            *scopes,
-            "given",
-            public_key=options.public_key(),
-        )
+        place, principals = (given.url, given.warehouse), (_credential(given.owner), _credential(given.service))
+        return Polaris(*place, *principals, given.realm, *scopes, "given", public_key=options.public_key())
     catalog = LocalCatalog(
         name=options.warehouse,
         location=f"s3://{WAREHOUSE_BUCKET}/{options.warehouse}",
@@ -268,15 +258,11 @@ def _start_polaris(
         state=state,
     ).start()
     cleanup.callback(catalog.stop)
-    owner, service = (
-        (principal.client_id, principal.client_secret.get_secret_value())
-        for principal in (identities.owner, identities.service)
-    )
     return Polaris(
         catalog.url,
         options.warehouse,
-        owner,
-        service,
+        _credential(identities.owner),
+        _credential(identities.service),
         options.polaris_realm,
         DEFAULT_SCOPE,
         DEFAULT_SCOPE,
@@ -284,6 +270,10 @@ def _start_polaris(
         root=(ROOT_PRINCIPAL, identities.root.get_secret_value()),
         public_key=catalog.tokens.public_key_pem(),
     )
+
+
+def _credential(principal: GivenPrincipal | LocalPrincipal) -> tuple[str, str]:
+    return principal.client_id, principal.client_secret.get_secret_value()
 
 
 _EXISTS = 409

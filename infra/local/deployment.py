@@ -32,7 +32,7 @@ from infra.local.backends import Backends, Endpoints, client
 from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import LocalSparkJobs
 from infra.local.identities import TOKEN_AUDIENCE, Identities
-from infra.local.lambdas.functions import FunctionSpec, LambdaPool
+from infra.local.lambdas.functions import FunctionSpec, LambdaPool, LocalFunction
 from infra.local.options import StackOptions
 from infra.package.parts import ARCHIVES, SPARK
 from infra.package.trees import add_sources, write_tar
@@ -119,12 +119,18 @@ def deploy(
     notifications = _create_notification_queues(options, sqs)
     if notifications:
         described = _notifying(options, described, backends, identities, notifications)
-    _add_functions(lambdas, described, endpoints)
+    for function in deployed_functions(described.properties).values():
+        _add_function(lambdas, function, described, endpoints)
     if options.gateway:
         _add_gateway(lambdas, described, backends, endpoints)
     for each in notifications:
-        _start_notifier(sqs, each, lambdas, cleanup)
-    _start_triggers(options, sqs, queue, lambdas, cleanup)
+        _start_poller(sqs, each, lambdas.function("notifier"), NOTIFICATION_BATCH_SIZE, cleanup)
+    _start_poller(sqs, queue, lambdas.function("dispatcher"), DISPATCH_BATCH_SIZE, cleanup)
+    clock = Clock(lambdas.function("sweeper"), interval_seconds=options.sweep_seconds, region=REGION, account=ACCOUNT)
+    # `cleanup` runs in reverse: it ends the functions first, so that poller and clock wait for no answer.
+    cleanup.callback(clock.stop)
+    cleanup.callback(lambdas.stop)
+    clock.start()
     for name in _WARM:
         lambdas.function(name).warm()
     return LocalDeployment(endpoints, queue, machine)
@@ -157,22 +163,13 @@ def _notifying(
     )
 
 
-def _start_notifier(sqs: Any, queue: resources.Queue, lambdas: LambdaPool, cleanup: contextlib.ExitStack) -> None:
-    mapping = Mapping(
-        queue.url,
-        queue.arn,
-        REGION,
-        batch_size=NOTIFICATION_BATCH_SIZE,
-        maximum_concurrency=DISPATCH_MAX_CONCURRENCY,
-    )
-    poller = Poller(sqs, mapping, lambdas.function("notifier"))
+def _start_poller(
+    sqs: Any, queue: resources.Queue, function: LocalFunction, batch_size: int, cleanup: contextlib.ExitStack
+) -> None:
+    mapping = Mapping(queue.url, queue.arn, REGION, batch_size=batch_size, maximum_concurrency=DISPATCH_MAX_CONCURRENCY)
+    poller = Poller(sqs, mapping, function)
     cleanup.callback(poller.stop)
     poller.start()
-
-
-def _add_functions(lambdas: LambdaPool, described: Resources, endpoints: Endpoints) -> None:
-    for function in deployed_functions(described.properties).values():
-        _add_function(lambdas, function, described, endpoints)
 
 
 def _add_gateway(lambdas: LambdaPool, described: Resources, backends: Backends, endpoints: Endpoints) -> None:
@@ -200,27 +197,6 @@ def _add_function(lambdas: LambdaPool, function: Function, described: Resources,
             concurrency=function.reserved_concurrency or _CONCURRENCY.get(function.name, _DEFAULT_CONCURRENCY),
         )
     )
-
-
-def _start_triggers(
-    options: StackOptions, sqs: Any, queue: resources.Queue, lambdas: LambdaPool, cleanup: contextlib.ExitStack
-) -> None:
-    """Start what calls functions: the queue's poller and the sweeper's schedule."""
-    mapping = Mapping(
-        queue.url,
-        queue.arn,
-        REGION,
-        batch_size=DISPATCH_BATCH_SIZE,
-        maximum_concurrency=DISPATCH_MAX_CONCURRENCY,
-    )
-    poller = Poller(sqs, mapping, lambdas.function("dispatcher"))
-    clock = Clock(lambdas.function("sweeper"), interval_seconds=options.sweep_seconds, region=REGION, account=ACCOUNT)
-    # `cleanup` runs in reverse: it ends the functions first, so that poller and clock wait for no answer.
-    cleanup.callback(poller.stop)
-    cleanup.callback(clock.stop)
-    cleanup.callback(lambdas.stop)
-    poller.start()
-    clock.start()
 
 
 def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) -> EmrServerlessEndpoint:

@@ -74,13 +74,12 @@ class CatalogEntities:
 
     @atomic
     def path(
-        self, records: Records, namespace: Namespace, table: str | None = None, *, is_view: bool = False
+        self, records: Records, namespace: Namespace, table: str | None = None, *, kind: str = TABLE
     ) -> tuple[int, ...]:
         """Return the ids from the root to a namespace, a table or a view; raise 404 for an unknown one."""
         last: tuple[int, ...] = ()
         if table is not None:
-            found = (_require_view if is_view else _require_table)(records, (namespace, table))
-            last = (found.id,)
+            last = (_require(records, (namespace, table), kind).id,)
         levels = [_require_namespace(records, namespace[:depth]).id for depth in range(1, len(namespace) + 1)]
         return (ROOT_ID, CATALOG_ID, *levels, *last)
 
@@ -139,9 +138,9 @@ class CatalogEntities:
         records.remove(_of_namespace(namespace))
 
     @atomic
-    def list_tables(self, records: Records, namespace: Namespace) -> list[str]:
+    def names(self, records: Records, namespace: Namespace, kind: str = TABLE) -> list[str]:
         _require_namespace(records, namespace)
-        return _names(records, TABLE, namespace)
+        return _names(records, kind, namespace)
 
     @atomic
     def locations(self, records: Records, namespace: Namespace) -> list[tuple[str, str]]:
@@ -176,23 +175,20 @@ class CatalogEntities:
             records.put(in_namespace(TABLE, *name), new.model_copy(update={"id": old.id}))
 
     @atomic
-    def rename(self, records: Records, source: TableKey, destination: TableKey) -> None:
-        _rename(records, source, destination, is_view=False)
+    def rename(self, records: Records, source: TableKey, destination: TableKey, kind: str = TABLE) -> None:
+        found = _check_rename(records, source, destination, kind)
+        records.remove(in_namespace(kind, *source))
+        records.put(in_namespace(kind, *destination), found)
 
     @atomic
-    def check_rename(self, records: Records, source: TableKey, destination: TableKey, *, is_view: bool = False) -> None:
-        """Raise what `rename` or `rename_view` would raise."""
-        _check_rename(records, source, destination, is_view=is_view)
+    def check_rename(self, records: Records, source: TableKey, destination: TableKey, kind: str = TABLE) -> None:
+        """Raise what `rename` would raise."""
+        _check_rename(records, source, destination, kind)
 
     @atomic
-    def drop(self, records: Records, name: TableKey) -> None:
-        _require_table(records, name)
-        records.remove(in_namespace(TABLE, *name))
-
-    @atomic
-    def list_views(self, records: Records, namespace: Namespace) -> list[str]:
-        _require_namespace(records, namespace)
-        return _names(records, VIEW, namespace)
+    def drop(self, records: Records, name: TableKey, kind: str = TABLE) -> None:
+        _require(records, name, kind)
+        records.remove(in_namespace(kind, *name))
 
     @atomic
     def view(self, records: Records, name: TableKey) -> str:
@@ -217,29 +213,15 @@ class CatalogEntities:
             raise commit_failed(f"The view changed during the commit: {dotted(*name)}")
         records.put(in_namespace(VIEW, *name), found.model_copy(update={"metadata_location": new}))
 
-    @atomic
-    def rename_view(self, records: Records, source: TableKey, destination: TableKey) -> None:
-        _rename(records, source, destination, is_view=True)
 
-    @atomic
-    def drop_view(self, records: Records, name: TableKey) -> None:
-        _require_view(records, name)
-        records.remove(in_namespace(VIEW, *name))
-
-
-def _rename(records: Records, source: TableKey, destination: TableKey, *, is_view: bool) -> None:
-    found = _check_rename(records, source, destination, is_view=is_view)
-    kind = VIEW if is_view else TABLE
-    records.remove(in_namespace(kind, *source))
-    records.put(in_namespace(kind, *destination), found)
-
-
-def _check_rename(
-    records: Records, source: TableKey, destination: TableKey, *, is_view: bool
-) -> CatalogEntry | CatalogView:
-    found = (_require_view if is_view else _require_table)(records, source)
+def _check_rename(records: Records, source: TableKey, destination: TableKey, kind: str) -> CatalogEntry | CatalogView:
+    found = _require(records, source, kind)
     _require_place(records, destination)
     return found
+
+
+def _require(records: Records, name: TableKey, kind: str) -> CatalogEntry | CatalogView:
+    return (_require_view if kind == VIEW else _require_table)(records, name)
 
 
 def _require_place(records: Records, name: TableKey) -> None:

@@ -107,35 +107,42 @@ class ManagementApi:
         self._allow(who, "DELETE_CATALOG")
         raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
 
-    def _named(self, who: CatalogCaller, request: Request, rest: list[str], kind: str) -> Response:
-        principals = kind == "PRINCIPAL"
-        known = self._access.principals if principals else self._access.principal_roles
-        show = _principal if principals else _principal_role
+    def _named(
+        self, who: CatalogCaller, request: Request, rest: list[str], kind: str, path: tuple[int, ...] = _ROOT
+    ) -> Response:
+        known, part, show, drop = {
+            "PRINCIPAL": (self._access.principals, "principal", _principal, self._access.drop_principal),
+            "PRINCIPAL_ROLE": (
+                self._access.principal_roles,
+                "principalRole",
+                _principal_role,
+                self._access.drop_principal_role,
+            ),
+            "CATALOG_ROLE": (self._access.catalog_roles, "catalogRole", Entity.body, self._access.drop_catalog_role),
+        }[kind]
         match (request.method, rest):
             case ("GET", []):
-                self._allow(who, f"LIST_{kind}S")
-                return json_answer(200, {"principals" if principals else "roles": [show(e) for e in known.entries()]})
+                self._allow(who, f"LIST_{kind}S", path)
+                listed = "principals" if part == "principal" else "roles"
+                return json_answer(200, {listed: [show(each) for each in known.entries()]})
             case ("POST", []):
-                wanted = _part(body_of(request), "principal" if principals else "principalRole")
-                self._allow(who, f"CREATE_{kind}")
-                return json_answer(201, self._create(wanted, principal=principals))
+                wanted = _part(body_of(request), part)
+                self._allow(who, f"CREATE_{kind}", path)
+                name, properties = wanted.get("name", ""), wanted.get("properties") or {}
+                if part == "principal":
+                    return json_answer(201, _with_credentials(self._access.create_principal(name, properties)))
+                return json_answer(201, show(known.create(name, properties)))
             case ("GET" | "PUT" | "DELETE" as method, [name]):
                 entity = self._existing(known, kind, name)
-                self._allow(who, {"GET": "GET", "PUT": "UPDATE", "DELETE": "DELETE"}[method] + f"_{kind}")
+                self._allow(who, {"GET": "GET", "PUT": "UPDATE", "DELETE": "DELETE"}[method] + f"_{kind}", path)
                 if method == "DELETE":
-                    (self._access.drop_principal if principals else self._access.drop_principal_role)(name)
+                    drop(name)
                     return empty(204)
                 return json_answer(200, show(entity if method == "GET" else _updated(known, name, body_of(request))))
             case (_, [] | [_]):
                 return method_not_allowed()
             case _:
                 return no_such_route(request.path)
-
-    def _create(self, wanted: Mapping[str, Any], *, principal: bool) -> dict[str, Any]:
-        name, properties = wanted.get("name", ""), wanted.get("properties") or {}
-        if principal:
-            return _with_credentials(self._access.create_principal(name, properties))
-        return _principal_role(self._access.principal_roles.create(name, properties))
 
     def _new_secret(self, who: CatalogCaller, request: Request, name: str, action: str) -> Response:
         """Rotate, which only the principal itself may, or reset, which only root may."""
@@ -193,25 +200,11 @@ class ManagementApi:
                 return method_not_allowed()
 
     def _catalog_roles(self, who: CatalogCaller, request: Request, rest: list[str]) -> Response:
-        roles = self._access.catalog_roles
         match (request.method, rest):
-            case ("GET", []):
-                self._allow(who, "LIST_CATALOG_ROLES", _CATALOG)
-                return json_answer(200, {"roles": [role.body() for role in roles.entries()]})
-            case ("POST", []):
-                wanted = _part(body_of(request), "catalogRole")
-                self._allow(who, "CREATE_CATALOG_ROLE", _CATALOG)
-                return json_answer(201, roles.create(wanted.get("name", ""), wanted.get("properties") or {}).body())
-            case ("GET" | "PUT" | "DELETE" as method, [name]):
-                role = self._catalog_role(name)
-                verb = {"GET": "GET", "PUT": "UPDATE", "DELETE": "DELETE"}[method]
-                self._allow(who, f"{verb}_CATALOG_ROLE", _CATALOG)
-                if method == "DELETE":
-                    self._access.drop_catalog_role(name)
-                    return empty(204)
-                return json_answer(200, (role if method == "GET" else _updated(roles, name, body_of(request))).body())
+            case (_, [] | [_]):
+                return self._named(who, request, rest, "CATALOG_ROLE", _CATALOG)
             case ("GET", [name, "principal-roles"]):
-                self._catalog_role(name)
+                self._existing(self._access.catalog_roles, "CATALOG_ROLE", name)
                 self._allow(who, "LIST_ASSIGNEE_PRINCIPAL_ROLES_FOR_CATALOG_ROLE", _CATALOG)
                 users = [e for e in self._access.principal_roles.entries() if name in self._access.used(e.name)]
                 return json_answer(200, {"roles": [_principal_role(role) for role in users]})
@@ -220,15 +213,9 @@ class ManagementApi:
             case _:
                 return method_not_allowed()
 
-    def _catalog_role(self, name: str) -> Entity:
-        try:
-            return self._access.catalog_roles.get(name)
-        except RestError:
-            raise not_found(f"CatalogRole does not exist: {name}") from None
-
     def _grants(self, who: CatalogCaller, request: Request, role: str) -> Response:
         if request.method == "GET":
-            self._catalog_role(role)
+            self._existing(self._access.catalog_roles, "CATALOG_ROLE", role)
             self._allow(who, "LIST_GRANTS_FOR_CATALOG_ROLE", _CATALOG)
             shown = [self._shown(grant.securable, grant.privilege) for grant in self._access.grants(role)]
             known = [grant for grant in shown if grant is not None]
@@ -281,7 +268,8 @@ class ManagementApi:
         try:
             return known.get(name)
         except RestError:
-            raise not_found(f"TopLevelEntity of type {kind} does not exist: {name}") from None
+            what = "CatalogRole" if kind == "CATALOG_ROLE" else f"TopLevelEntity of type {kind}"
+            raise not_found(f"{what} does not exist: {name}") from None
 
 
 def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -148,6 +148,15 @@ class MetadataFiles:
         suffix = _ZIPPED if properties.get("write.metadata.compression-codec") == "gzip" else ".metadata.json"
         return f"{folder.rstrip('/')}/{version:05d}-{uuid.uuid4()}{suffix}"
 
+    def write_for(self, step: Callable[[], None], metadata: JsonObject, location: str) -> None:
+        """Write a file for a step that gives an entity this metadata; delete it if the step is refused."""
+        self.write(metadata, location)
+        try:
+            step()
+        except RestError:
+            self.delete(location)
+            raise
+
     def write(self, metadata: JsonObject, location: str) -> None:
         content = json.dumps(metadata).encode()
         bucket, key = split_uri(location)

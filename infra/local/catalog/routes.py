@@ -122,13 +122,9 @@ class CatalogRoutes:
                 if key is not None and request.method == "POST" and rest[:1] == ["tables"] and len(rest) < 3:
                     return self._keyed(who, request, levels, rest, key)
                 return self._in_namespace(who, request, levels, rest) if rest else self._namespace(who, request, levels)
-            case ["tables", "rename"] if request.method == "POST":
+            case ["tables" | "views" as kind, "rename"] if request.method == "POST":
                 source, destination = (_identifier(body_of(request)[end]) for end in ("source", "destination"))
-                self._tables.rename(who, source, destination)
-                return empty(204)
-            case ["views", "rename"] if request.method == "POST":
-                source, destination = (_identifier(body_of(request)[end]) for end in ("source", "destination"))
-                self._views.rename(who, source, destination)
+                (self._tables if kind == "tables" else self._views).rename(who, source, destination)
                 return empty(204)
             case ["transactions", "commit"] if request.method == "POST":
                 self._tables.commit_all(who, body_of(request)["table-changes"])
@@ -211,7 +207,7 @@ class CatalogRoutes:
                 return self._update_properties(who, namespace, body_of(request))
             case ("GET", ["tables"]):
                 self._access.require(who, "LIST_TABLES", self._entities.path(namespace))
-                names = self._entities.list_tables(namespace)
+                names = self._entities.names(namespace)
                 return json_answer(200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]})
             case ("POST", ["tables"]):
                 body = body_of(request)

@@ -78,7 +78,6 @@ class LocalTables:
         self.layout.check_new(name, metadata, metadata_location)
         if staged:
             return self._load_result(name, None, metadata, writable=vend or None)
-        self._files.write(metadata, metadata_location)
         self._add(name, metadata, metadata_location)
         return self._load_result(name, metadata_location, metadata, writable=vend or None)
 
@@ -164,12 +163,8 @@ class LocalTables:
             return {"metadata-location": entry.metadata_location, "metadata": base}
         written = self._files.next(metadata, version_of(entry.metadata_location) + 1)
         self.layout.check_commit(name, base, metadata, written)
-        self._files.write(metadata, written)
-        try:
-            self._entities.swap(name, entry, _entry(metadata, written))
-        except RestError:
-            self._files.delete(written)
-            raise
+        new = _entry(metadata, written)
+        self._files.write_for(lambda: self._entities.swap(name, entry, new), metadata, written)
         if self.unknown_commits:
             self.unknown_commits -= 1
             raise outcome_unknown("no answer in time", newer=self._warehouse.newer)
@@ -227,16 +222,11 @@ class LocalTables:
         metadata = committed(None, requirements, [place, *updates], now_ms=self._warehouse.now_ms())
         written = self._files.next(metadata, 0)
         self.layout.check_new(name, metadata, written)
-        self._files.write(metadata, written)
         self._add(name, metadata, written)
         return {"metadata-location": written, "metadata": metadata}
 
     def _add(self, name: TableKey, metadata: JsonObject, written: str) -> None:
-        try:
-            self._entities.add(name, _entry(metadata, written))
-        except RestError:
-            self._files.delete(written)
-            raise
+        self._files.write_for(lambda: self._entities.add(name, _entry(metadata, written)), metadata, written)
 
     def drop(self, who: CatalogCaller, name: TableKey, *, purge: bool) -> None:
         """Remove the table's name; its files too with `purge`, if the catalog's flag allows that."""

@@ -1,10 +1,10 @@
 """The catalog's views (Iceberg View Spec; Iceberg REST specification, ViewUpdate)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from infra.local.catalog.entities import CatalogEntities, Namespace, TableKey, dotted
-from infra.local.catalog.errors import RestError, already_exists, purge_not_enabled
+from infra.local.catalog.entities import VIEW, CatalogEntities, Namespace, TableKey, dotted
+from infra.local.catalog.errors import already_exists, purge_not_enabled
 from infra.local.catalog.layout import ALLOW_PURGE, PURGE_VIEWS, TableLayout, Warehouse, check_names
 from infra.local.catalog.metadata import JsonObject, MetadataFiles, committed_view, version_of
 from infra.local.catalog.principals.access import AccessControl, CatalogCaller
@@ -32,7 +32,7 @@ class LocalViews:
 
     def list(self, who: CatalogCaller, namespace: Namespace) -> list[str]:
         self._access.require(who, "LIST_VIEWS", self._entities.path(namespace))
-        return self._entities.list_views(namespace)
+        return self._entities.names(namespace, VIEW)
 
     def create(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """Return LoadViewResult of a new view."""
@@ -59,23 +59,22 @@ class LocalViews:
             now_ms=now_ms,
         )
         written = self._files.next(metadata, 0)
-        self._files.write(metadata, written)
-        self._undone_unless(written, lambda: self._entities.add_view(name, written))
+        self._files.write_for(lambda: self._entities.add_view(name, written), metadata, written)
         return _load_result(metadata, written)
 
     def load(self, who: CatalogCaller, name: TableKey) -> JsonObject:
         location = self._entities.view(name)
-        self._access.require(who, "LOAD_VIEW", self._entities.path(*name, is_view=True))
+        self._access.require(who, "LOAD_VIEW", self._entities.path(*name, kind=VIEW))
         return _load_result(self._files.read(location), location)
 
     def exists(self, who: CatalogCaller, name: TableKey) -> None:
         self._entities.view(name)
-        self._access.require(who, "VIEW_EXISTS", self._entities.path(*name, is_view=True))
+        self._access.require(who, "VIEW_EXISTS", self._entities.path(*name, kind=VIEW))
 
     def replace(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any]) -> JsonObject:
         """Return LoadViewResult after a commit; a concurrent one causes 409 CommitFailedException."""
         location = self._entities.view(name)
-        self._access.require(who, "REPLACE_VIEW", self._entities.path(*name, is_view=True))
+        self._access.require(who, "REPLACE_VIEW", self._entities.path(*name, kind=VIEW))
         base = self._files.read(location)
         metadata = committed_view(
             base,
@@ -86,31 +85,23 @@ class LocalViews:
         if metadata == base:
             return _load_result(base, location)
         written = self._files.next(metadata, version_of(location) + 1)
-        self._files.write(metadata, written)
-        self._undone_unless(written, lambda: self._entities.swap_view(name, location, written))
+        self._files.write_for(lambda: self._entities.swap_view(name, location, written), metadata, written)
         return _load_result(metadata, written)
 
     def drop(self, who: CatalogCaller, name: TableKey) -> None:
         """Remove a view; like Polaris, refuse it where its metadata would have to be deleted and may not."""
         self._entities.view(name)
-        self._access.require(who, "DROP_VIEW", self._entities.path(*name, is_view=True))
+        self._access.require(who, "DROP_VIEW", self._entities.path(*name, kind=VIEW))
         if self._warehouse.flag(PURGE_VIEWS, default=True) and not self._warehouse.flag(ALLOW_PURGE):
             raise purge_not_enabled(name[1])
-        self._entities.drop_view(name)
+        self._entities.drop(name, VIEW)
 
     def rename(self, who: CatalogCaller, source: TableKey, destination: TableKey) -> None:
         check_names(*destination[0], destination[1])
-        self._entities.check_rename(source, destination, is_view=True)
-        path = self._entities.path(*source, is_view=True)
+        self._entities.check_rename(source, destination, VIEW)
+        path = self._entities.path(*source, kind=VIEW)
         self._access.require(who, "RENAME_VIEW", path, self._entities.path(destination[0]))
-        self._entities.rename_view(source, destination)
-
-    def _undone_unless(self, written: str, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except RestError:
-            self._files.delete(written)
-            raise
+        self._entities.rename(source, destination, VIEW)
 
 
 def _load_result(metadata: JsonObject, location: str) -> JsonObject:

@@ -8,7 +8,6 @@ import re
 import socket
 import socketserver
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,7 @@ import h11
 from infra.local.errors import LocalStackError
 from infra.local.front import apigateway
 from infra.local.front.apigateway import TOO_LARGE, ApiRequest, Response
-from infra.local.processes.loopback import LoopbackServer
-from infra.local.processes.programs import LOOPBACK
+from infra.local.processes.loopback import ConnectionsServer, LoopbackServer
 
 # API Gateway developer guide, "Quotas": payload size.
 REQUEST_LIMIT_BYTES = 10 * 1024 * 1024
@@ -91,7 +89,9 @@ class HttpHandler(socketserver.BaseRequestHandler):
             return self._refuse(str(exc))
         except h11.RemoteProtocolError as exc:
             if exc.error_status_hint == http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-                self._drop_rest()
+                # Its client may read no answer before all is sent.
+                with contextlib.suppress(OSError):
+                    _read_on(self.request)
             return self._refuse(str(exc).partition(":")[0])  # h11 quotes the request after the colon
         except TimeoutError:
             # Nobody waits on a connection without the beginning of a request.
@@ -156,14 +156,6 @@ class HttpHandler(socketserver.BaseRequestHandler):
                 received += data
             self._http.receive_data(data)
 
-    def _drop_rest(self) -> None:
-        """Read on a little in a request that is too long: its client may read no answer before all is sent."""
-        self.request.settimeout(_LINGER_SECONDS)
-        with contextlib.suppress(OSError):
-            for _ in range(_LINGER_READS):
-                if not self.request.recv(_READ_BYTES):
-                    break
-
     def _refuse(self, message: str) -> bool:
         """Answer 400 and end the connection, reading on a little: unread bytes would reset it before the answer."""
         self._send(apigateway.bad_request(message), close=True)
@@ -171,9 +163,7 @@ class HttpHandler(socketserver.BaseRequestHandler):
             self.request.settimeout(_LINGER_SECONDS)
             plain = self.plain_connection()
             plain.shutdown(socket.SHUT_WR)
-            for _ in range(_LINGER_READS):
-                if not plain.recv(65536):
-                    break
+            _read_on(plain)
         return False
 
     def _send(self, response: Response, *, close: bool) -> bool:
@@ -200,6 +190,14 @@ class HttpHandler(socketserver.BaseRequestHandler):
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
 
+def _read_on(connection: socket.socket) -> None:
+    """Read and drop a little of what still comes."""
+    connection.settimeout(_LINGER_SECONDS)
+    for _ in range(_LINGER_READS):
+        if not connection.recv(_READ_BYTES):
+            break
+
+
 def _check(head: h11.Request, received: bytes) -> None:
     """Refuse what h11 accepts: other versions, a folded header, and a length beside a transfer coding.
 
@@ -213,21 +211,15 @@ def _check(head: h11.Request, received: bytes) -> None:
         raise _BadRequestError("the request has both Content-Length and Transfer-Encoding")
 
 
-class ConnectionServer(socketserver.ThreadingTCPServer):
-    """One thread per connection; a subclass may make another connection of an accepted socket, as TLS does."""
+class ConnectionServer(ConnectionsServer):
+    """Answers requests; a subclass may make another connection of an accepted socket, as TLS does."""
 
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
     handler: type[HttpHandler] = HttpHandler
 
     def __init__(self, port: int, answer: Callable[[ApiRequest], Response], *, too_large: Response = TOO_LARGE) -> None:
         self.answer = answer
         self.too_large = too_large
-        self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
-        super().__init__((LOOPBACK, port), self.handler)
+        super().__init__(port, self.handler)
 
     def connected(self, accepted: socket.socket) -> socket.socket | None:
         """Return the connection to read requests from, None if it was refused; runs in the connection's thread."""
@@ -237,24 +229,12 @@ class ConnectionServer(socketserver.ThreadingTCPServer):
         connection = self.connected(request)
         if connection is None:
             return
-        with self._lock:
-            self._open.add(connection)
         try:
-            with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
+            with self.opened(connection), contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):
                 self.handler(connection, client_address, self)
         finally:
-            with self._lock:
-                self._open.discard(connection)
             if connection is not request:  # an accepted socket is closed by socketserver
                 connection.close()
-
-    def server_close(self) -> None:
-        """Close the listening port, and shut down open connections so that their threads end."""
-        super().server_close()
-        with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
 
 
 class ServedFront(LoopbackServer):

@@ -1,7 +1,10 @@
 """HTTP servers on loopback ports that run in threads of this process."""
 
+import contextlib
+import socket
 import socketserver
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -10,6 +13,38 @@ from infra.local.processes.programs import LOOPBACK
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
+
+
+class ConnectionsServer(socketserver.ThreadingTCPServer):
+    """One thread per connection; closing it shuts down the open ones, so that their threads end."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, port: int, handler: type[socketserver.BaseRequestHandler]) -> None:
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        super().__init__((LOOPBACK, port), handler)
+
+    @contextlib.contextmanager
+    def opened(self, connection: socket.socket) -> Iterator[None]:
+        """Count a connection as open in this block."""
+        with self._lock:
+            self._open.add(connection)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+
+    def server_close(self) -> None:
+        super().server_close()
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 class LoopbackServer:

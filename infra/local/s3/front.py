@@ -7,19 +7,16 @@ for each request, because moto closes its connections anyway.
 
 import contextlib
 import http.client
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from io import BufferedIOBase
 from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from delegation.timestamps import utc_now
-from infra.local.processes.loopback import LoopbackServer
-from infra.local.processes.programs import LOOPBACK
+from infra.local.processes.loopback import ConnectionsServer, LoopbackServer
 from infra.local.s3.requests import (
     ACCESS_DENIED,
     MALFORMED,
@@ -50,33 +47,19 @@ class S3Front(LoopbackServer):
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """Bind the port; `upstream` is the store's endpoint URL, `keys` the registry that the catalog fills."""
-        self._front = _Server((LOOPBACK, port), upstream, keys, clock)
-        super().__init__(self._front)
-
-    def stop(self) -> None:
-        """Stop serving, end open connections and close the port; may be called again."""
-        super().stop()
-        self._front.close_connections()
+        super().__init__(_Server(port, upstream, keys, clock))
 
 
 class _StoreUnavailable(Exception):
     """The store did not answer; nothing has been sent to the client yet."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
-    def __init__(
-        self, address: tuple[str, int], upstream: str, keys: VendedKeys, clock: Callable[[], datetime]
-    ) -> None:
-        super().__init__(address, _S3Handler)
+class _Server(ConnectionsServer):
+    def __init__(self, port: int, upstream: str, keys: VendedKeys, clock: Callable[[], datetime]) -> None:
+        super().__init__(port, _S3Handler)
         self.upstream = urlsplit(upstream)
         self.keys = keys
         self.clock = clock
-        self._connections: set[socket.socket] = set()
-        self._lock = threading.Lock()
 
     def connect(self) -> http.client.HTTPConnection:
         secure = self.upstream.scheme == "https"
@@ -84,20 +67,8 @@ class _Server(ThreadingHTTPServer):
         return kind(self.upstream.netloc, timeout=_UPSTREAM_TIMEOUT_SECONDS)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            self._connections.add(request)
-        try:
+        with self.opened(request):
             super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._connections.discard(request)
-
-    def close_connections(self) -> None:
-        """Shut down kept-alive connections, so that the threads that wait for a next request end."""
-        with self._lock:
-            for connection in self._connections:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore errors, because they are clients that close the connection during an answer."""
