@@ -164,17 +164,17 @@ class ManagementApi:
             case ("GET", []):
                 self._existing(self._access.principals, "PRINCIPAL", principal)
                 self._allow(who, "LIST_PRINCIPAL_ROLES_ASSIGNED")
-                held = self._access.held(principal)
+                held = self._access.held.of(principal)
                 roles = [role for role in self._access.principal_roles.entries() if role.name in held]
                 return json_answer(200, {"roles": [_principal_role(role) for role in roles]})
             case ("PUT", []):
                 role = _part(body_of(request), "principalRole").get("name", "")
                 self._allow(who, "ASSIGN_PRINCIPAL_ROLE")
-                self._access.assign(principal, role)
+                self._access.held.add(principal, role)
                 return empty(201)
             case ("DELETE", [role]):
                 self._allow(who, "REVOKE_PRINCIPAL_ROLE")
-                self._access.unassign(principal, role)
+                self._access.held.remove(principal, role)
                 return empty(204)
             case _:
                 return method_not_allowed()
@@ -184,17 +184,17 @@ class ManagementApi:
             case ("GET", []):
                 self._allow(who, "LIST_CATALOG_ROLES_FOR_PRINCIPAL_ROLE")
                 self._access.principal_roles.get(principal_role)
-                used = self._access.used(principal_role)
+                used = self._access.used.of(principal_role)
                 roles = [role for role in self._access.catalog_roles.entries() if role.name in used]
                 return json_answer(200, {"roles": [role.body() for role in roles]})
             case ("PUT", []):
                 role = _part(body_of(request), "catalogRole").get("name", "")
                 self._allow(who, "ASSIGN_CATALOG_ROLE_TO_PRINCIPAL_ROLE", _CATALOG)
-                self._access.use(principal_role, role)
+                self._access.used.add(principal_role, role)
                 return empty(201)
             case ("DELETE", [role]):
                 self._allow(who, "REVOKE_CATALOG_ROLE_FROM_PRINCIPAL_ROLE", _CATALOG)
-                self._access.unuse(principal_role, role)
+                self._access.used.remove(principal_role, role)
                 return empty(204)
             case _:
                 return method_not_allowed()
@@ -206,7 +206,7 @@ class ManagementApi:
             case ("GET", [name, "principal-roles"]):
                 self._existing(self._access.catalog_roles, "CATALOG_ROLE", name)
                 self._allow(who, "LIST_ASSIGNEE_PRINCIPAL_ROLES_FOR_CATALOG_ROLE", _CATALOG)
-                users = [e for e in self._access.principal_roles.entries() if name in self._access.used(e.name)]
+                users = [e for e in self._access.principal_roles.entries() if name in self._access.used.of(e.name)]
                 return json_answer(200, {"roles": [_principal_role(role) for role in users]})
             case (_, [name, "grants"]):
                 return self._grants(who, request, name)

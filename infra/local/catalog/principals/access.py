@@ -133,6 +133,46 @@ def check_name(name: object) -> None:
         raise invalid_value(r'name: must match "^(?!\s*[sS][yY][sS][tT][eE][mM]\$).*$"')
 
 
+class Assignments:
+    """Which roles each principal, or each principal role, was given, by name; what drops names expects the lock."""
+
+    def __init__(self, lock: threading.RLock, holders: Entities, roles: Entities) -> None:
+        self._lock = lock
+        self._kinds = (holders, roles)
+        self._given: dict[str, set[str]] = {}
+
+    def of(self, holder: str) -> set[str]:
+        with self._lock:
+            return set(self._given.get(holder, ()))
+
+    def add(self, holder: str, role: str) -> None:
+        with self._lock:
+            self._require(holder, role)
+            self._given.setdefault(holder, set()).add(role)
+
+    def remove(self, holder: str, role: str) -> None:
+        """Take the role from its holder; raises RestError 404, 400 if it does not have it."""
+        with self._lock:
+            self._require(holder, role)
+            if role not in self.of(holder):
+                raise grant_not_found()
+            self._given[holder].discard(role)
+
+    def drop_holder(self, holder: str) -> None:
+        self._given.pop(holder, None)
+
+    def drop_role(self, role: str) -> None:
+        for given in self._given.values():
+            given.discard(role)
+
+    def _require(self, holder: str, role: str) -> None:
+        for entities, name in zip(self._kinds, (holder, role), strict=True):
+            try:
+                entities.get(name)
+            except RestError:
+                raise not_found(f"Entity {name} not found when trying to assign {role} to {holder}") from None
+
+
 class AccessControl:
     """Who may do what; every method is atomic and may raise RestError. A revoked grant applies at the next request."""
 
@@ -142,16 +182,16 @@ class AccessControl:
         self.principals = Entities("Principal", ids, clock, ROOT_PRINCIPAL)
         self.principal_roles = Entities("PrincipalRole", ids, clock, SERVICE_ADMIN)
         self.catalog_roles = Entities("CatalogRole", ids, clock, CATALOG_ADMIN)
-        self._held: dict[str, set[str]] = {}
-        self._used: dict[str, set[str]] = {}
+        self.held = Assignments(self.lock, self.principals, self.principal_roles)
+        self.used = Assignments(self.lock, self.principal_roles, self.catalog_roles)
         self._grants: dict[str, dict[Grant, None]] = {}
         self._bootstrap(root)
         for principal in principals:
             self.create_principal(principal.name, {}, (principal.client_id, principal.client_secret))
             self.principal_roles.create(principal.name, {})
             self.catalog_roles.create(principal.name, {})
-            self.assign(principal.name, principal.name)
-            self.use(principal.name, principal.name)
+            self.held.add(principal.name, principal.name)
+            self.used.add(principal.name, principal.name)
             for privilege in sorted(principal.privileges, key=lambda each: each.name):
                 self.grant(principal.name, privilege)
 
@@ -159,8 +199,8 @@ class AccessControl:
         self.create_principal(ROOT_PRINCIPAL, {}, (ROOT_PRINCIPAL, root))
         self.principal_roles.create(SERVICE_ADMIN, {})
         self.catalog_roles.create(CATALOG_ADMIN, {})
-        self.assign(ROOT_PRINCIPAL, SERVICE_ADMIN)
-        self.use(SERVICE_ADMIN, CATALOG_ADMIN)
+        self.held.add(ROOT_PRINCIPAL, SERVICE_ADMIN)
+        self.used.add(SERVICE_ADMIN, CATALOG_ADMIN)
         self.grant(CATALOG_ADMIN, Privilege.CATALOG_MANAGE_ACCESS)
         self.grant(CATALOG_ADMIN, Privilege.CATALOG_MANAGE_METADATA)
 
@@ -200,63 +240,23 @@ class AccessControl:
     def drop_principal(self, name: str) -> None:
         with self.lock:
             self.principals.delete(name)
-            self._held.pop(name, None)
+            self.held.drop_holder(name)
 
     def drop_principal_role(self, name: str) -> None:
         with self.lock:
             self.principal_roles.delete(name)
-            self._used.pop(name, None)
-            for held in self._held.values():
-                held.discard(name)
+            self.used.drop_holder(name)
+            self.held.drop_role(name)
 
     def drop_catalog_role(self, name: str) -> None:
         with self.lock:
             self.catalog_roles.delete(name)
             self._grants.pop(name, None)
-            for used in self._used.values():
-                used.discard(name)
-
-    def assign(self, principal: str, role: str) -> None:
-        with self.lock:
-            self._require(self.principals, principal, f"assign {role} to {principal}")
-            self._require(self.principal_roles, role, f"assign {role} to {principal}")
-            self._held.setdefault(principal, set()).add(role)
-
-    def unassign(self, principal: str, role: str) -> None:
-        """Take the principal role from `principal`; raises RestError 404, 400 if it does not hold it."""
-        with self.lock:
-            self._require(self.principals, principal, f"assign {role} to {principal}")
-            self._require(self.principal_roles, role, f"assign {role} to {principal}")
-            if role not in self.held(principal):
-                raise grant_not_found()
-            self._held[principal].discard(role)
-
-    def held(self, principal: str) -> set[str]:
-        with self.lock:
-            return set(self._held.get(principal, ()))
+            self.used.drop_role(name)
 
     def holders(self, role: str) -> list[Entity]:
         with self.lock:
-            return [each for each in self.principals.entries() if role in self.held(each.name)]
-
-    def use(self, principal_role: str, catalog_role: str) -> None:
-        with self.lock:
-            self._require(self.principal_roles, principal_role, f"assign {catalog_role} to {principal_role}")
-            self._require(self.catalog_roles, catalog_role, f"assign {catalog_role} to {principal_role}")
-            self._used.setdefault(principal_role, set()).add(catalog_role)
-
-    def unuse(self, principal_role: str, catalog_role: str) -> None:
-        """Take the catalog role from the principal role; raises RestError 404, 400 if it does not have it."""
-        with self.lock:
-            self._require(self.principal_roles, principal_role, f"assign {catalog_role} to {principal_role}")
-            self._require(self.catalog_roles, catalog_role, f"assign {catalog_role} to {principal_role}")
-            if catalog_role not in self.used(principal_role):
-                raise grant_not_found()
-            self._used[principal_role].discard(catalog_role)
-
-    def used(self, principal_role: str) -> set[str]:
-        with self.lock:
-            return set(self._used.get(principal_role, ()))
+            return [each for each in self.principals.entries() if role in self.held.of(each.name)]
 
     def grant(self, catalog_role: str, privilege: Privilege, securable: int = CATALOG_ID) -> None:
         """Grant a privilege to the catalog role, by default on the catalog; a repeat changes nothing."""
@@ -280,7 +280,7 @@ class AccessControl:
         with self.lock:
             if Privilege.SERVICE_MANAGE_ACCESS in enough and SERVICE_ADMIN in who.roles:
                 return True
-            roles = set().union(*(self.used(role) for role in who.roles))
+            roles = set().union(*(self.used.of(role) for role in who.roles))
             found = (grant for role in roles for grant in self.grants(role))
             return any(grant.securable in where and grant.privilege in enough for grant in found)
 
@@ -295,15 +295,8 @@ class AccessControl:
         """Raise RestError 403 unless `allows`."""
         if not self.allows(who, operation, path, other):
             with self.lock:
-                grants_by = who.roles.union(*(self.used(role) for role in who.roles))
+                grants_by = who.roles.union(*(self.used.of(role) for role in who.roles))
             raise forbidden(who.name, sorted(who.roles), sorted(grants_by), operation)
-
-    @staticmethod
-    def _require(entities: Entities, name: str, action: str) -> None:
-        try:
-            entities.get(name)
-        except RestError:
-            raise not_found(f"Entity {name} not found when trying to {action}") from None
 
 
 def grant_not_found() -> RestError:

@@ -87,7 +87,7 @@ class TokenBroker:
             return None
         if all(each.name != claims["sub"] for each in self._access.principals.entries()):
             return None
-        held, scopes = self._access.held(claims["sub"]), str(claims["scope"]).split(" ")
+        held, scopes = self._access.held.of(claims["sub"]), str(claims["scope"]).split(" ")
         asked = held if ALL_ROLES in scopes else {each.removeprefix(ROLE_PREFIX) for each in scopes}
         return CatalogCaller(claims["sub"], frozenset(asked)) if asked <= held else None
 
