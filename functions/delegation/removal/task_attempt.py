@@ -209,7 +209,7 @@ def error_class(error: Exception) -> ErrorClass:
 
 
 def forecast_of(
-    task: Task, details: type[PlanDetails], plans: PlanStore, settings: RemovalSettings, *, is_dry_run: bool
+    task: Task, plans: PlanStore, settings: RemovalSettings, *, is_dry_run: bool
 ) -> Forecast | None:
     """Return the forecast of a task's plan or of a dry run; None without a plan, and once it was deleted.
 
@@ -219,7 +219,7 @@ def forecast_of(
     """
     if is_dry_run and task.status is Status.SUCCESS and task.result_extended is not None:
         return Forecast.model_validate_json(task.result_extended)
-    segments = details.of(task).plan_segments
+    segments = PlanDetails.of(task).plan_segments
     if not segments:
         return None
     try:

@@ -29,7 +29,7 @@ from delegation.removal.orphans.task_type import TASK_TYPES as REMOVALS
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits, ReferenceSettings
 from delegation.removal.purge.options import PurgeSettings
-from delegation.removal.purge.task_type import PLAN_TASK_TYPE
+from delegation.removal.purge.task_type import PLAN_TASK_TYPE as PURGE_PLAN
 from delegation.removal.requests import foreign_locations
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
@@ -142,13 +142,12 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
     return drop_behaviors(deployed.tasks, *shared_access(deployed.tasks))
 
 
-def purge_forecast(task: Task) -> Mapping[str, Any] | None:
-    """Return the forecast of a purge's plan or of a dry run as JSON has it, None without a plan."""
-    from delegation.removal.purge.task_type import PurgeDetails  # noqa: PLC0415
+def forecast(task: Task) -> Mapping[str, Any] | None:
+    """Return the forecast of the plan of a purge, an expiry or a dry run as JSON has it, None without a plan."""
     from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
 
-    is_dry_run = task.task_type == PLAN_TASK_TYPE
-    found = forecast_of(task, PurgeDetails, plan_store(), purge_settings(), is_dry_run=is_dry_run)
+    is_dry_run = task.task_type in (PURGE_PLAN, EXPIRY_PLAN)
+    found = forecast_of(task, plan_store(), purge_settings(), is_dry_run=is_dry_run)
     return None if found is None else found.model_dump(mode="json")
 
 
@@ -186,17 +185,6 @@ def expiries(deployed: DeployedTasks) -> list[TaskBehavior]:
         return expiry_behavior(deployed.tasks)
 
     return [BehaviorWhenNeeded(EXPIRIES, make, BY_POLICY)]
-
-
-def expiry_forecast(task: Task) -> Mapping[str, Any] | None:
-    """Return the forecast of an expiry's plan or of a dry run as JSON has it, None without a plan."""
-    from delegation.removal.expiry.task_type import ExpiryDetails  # noqa: PLC0415
-    from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
-    from delegation.wiring.removals import expiry_settings  # noqa: PLC0415
-
-    is_dry_run = task.task_type == EXPIRY_PLAN
-    found = forecast_of(task, ExpiryDetails, plan_store(), expiry_settings(), is_dry_run=is_dry_run)
-    return None if found is None else found.model_dump(mode="json")
 
 
 def removals(deployed: DeployedTasks) -> list[TaskBehavior]:

@@ -1,9 +1,9 @@
 """The driver and the executors of a Spark job."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
@@ -31,9 +31,9 @@ from delegation.wiring.types import TYPES
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.behavior import DropBehavior
-    from delegation.removal.expiry.behavior import ExpiryBehavior, ExpiryFunction
+    from delegation.removal.expiry.behavior import ExpiryBehavior
     from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
-    from delegation.removal.orphans.behavior import OrphansBehavior, OrphansFunction
+    from delegation.removal.orphans.behavior import OrphansBehavior
     from delegation.removal.orphans.context import OrphanContext, OrphanResult
 
 
@@ -81,27 +81,19 @@ def job_resources() -> JobResources:
 
 @dataclass(frozen=True, slots=True)
 class JobBehaviors:
-    """Runs what a job was started for: a purge, a tombstone's drop, an expiry of snapshots, a removal of orphan files.
-    `drops`, `expiries` and `removals` make the behaviors of the last three, `expire` and `remove` run the last two with
-    Spark."""
+    """Runs what a job was started for: a purge, or by `others` the work of another task type. Each has what makes its
+    behavior, and what runs it with Spark, None for the engine of purges."""
 
     tasks: TaskService
     purges: PurgeBehavior
-    drops: Callable[[], "DropBehavior"]
-    expiries: Callable[[], "ExpiryBehavior"]
-    expire: "ExpiryFunction"
-    removals: Callable[[], "OrphansBehavior"]
-    remove: "OrphansFunction"
+    others: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any] | None]]
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """Run a purge or drop with `engine`, any other task with its own; see PurgeBehavior.run_job."""
         task_type = self.tasks.reads.get(task_id).task_type
-        if task_type in EXPIRIES:
-            return self.expiries().run_job(self.expire, task_id, attempt)
-        if task_type in REMOVALS:
-            return self.removals().run_job(self.remove, task_id, attempt)
-        behavior = self.drops() if task_type == DROP_TASK_TYPE else self.purges
-        return behavior.run_job(engine, task_id, attempt)
+        made, own = self.others.get(task_type, (lambda: self.purges, None))
+        after: Task = made().run_job(own or engine, task_id, attempt)
+        return after
 
 
 def job_behavior() -> JobBehaviors:
@@ -123,7 +115,9 @@ def job_behavior() -> JobBehaviors:
 
         return orphans_behavior(tasks)
 
-    return JobBehaviors(tasks, purges, drops, expiries, expire, removals, remove)
+    others: dict[str, Any] = {DROP_TASK_TYPE: (drops, None)}
+    others |= dict.fromkeys(EXPIRIES, (expiries, expire)) | dict.fromkeys(REMOVALS, (removals, remove))
+    return JobBehaviors(tasks, purges, others)
 
 
 def expire(ctx: "ExpiryContext") -> "ExpiryResult":

@@ -17,8 +17,7 @@ _HEALTH: Final = TaskType(name=CATALOG_HEALTH, is_housekeeping=True, is_own=True
 _UPKEEP: Final = TaskType(name=CATALOG_UPKEEP, is_housekeeping=True, is_own=True)
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
-_FORECAST: Final = "delegation.wiring.operations:purge_forecast"
-_EXPIRY_FORECAST: Final = "delegation.wiring.operations:expiry_forecast"
+_FORECAST: Final = "delegation.wiring.operations:forecast"
 _WAITED_FOR: Final = "delegation.wiring.operations:synchronous_behaviors"
 
 TYPES: Final = TaskTypes(
@@ -27,8 +26,8 @@ TYPES: Final = TaskTypes(
         PURGE_PLAN.forecast_by(_FORECAST),
         DROP.run_by("delegation.wiring.operations:drops").forecast_by(_FORECAST),
         TOMBSTONE_UPKEEP,
-        EXPIRY.run_by("delegation.wiring.operations:expiries").forecast_by(_EXPIRY_FORECAST),
-        EXPIRY_PLAN.forecast_by(_EXPIRY_FORECAST),
+        EXPIRY.run_by("delegation.wiring.operations:expiries").forecast_by(_FORECAST),
+        EXPIRY_PLAN.forecast_by(_FORECAST),
         ORPHANS.run_by("delegation.wiring.operations:removals"),
         ORPHANS_PLAN,
         _REFERENCES.run_by("delegation.wiring.operations:indexing"),

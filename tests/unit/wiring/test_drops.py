@@ -97,7 +97,10 @@ def test_a_spark_job_runs_what_its_task_is(monkeypatch):
     expiries = lambda: expiry_behavior(deployed.tasks)  # noqa: E731
     removals = lambda: orphans_behavior(deployed.tasks)  # noqa: E731
     drops = lambda: drop_behavior(deployed.tasks, purges)  # noqa: E731
-    jobs = JobBehaviors(tasks, purges, drops, expiries, expire, removals, remove)
+    others: dict[str, Any] = {DROP_TASK_TYPE: (drops, None)}
+    others |= dict.fromkeys((TASK_TYPE, PLAN_TASK_TYPE), (expiries, expire))
+    others |= dict.fromkeys(orphans.TASK_TYPES, (removals, remove))
+    jobs = JobBehaviors(tasks, purges, others)
     found = [jobs.run_job(lambda _ctx: None, task_id, 1) for task_id in types]
     assert found == ["purged", "dropped", expire, expire, remove, remove]
 

@@ -227,50 +227,34 @@ def delete_command(
     call.output.result({"policy": str(identifier), "deleted": True}, f"Deleted the policy {identifier}.")
 
 
-@command(app, "attach")
-def attach_command(
-    call: Call,
-    name: PolicyArgument,
-    *,
-    table: TableOption = None,
-    namespace: NamespaceOption = None,
-    catalog: CatalogOption = None,
-) -> None:
-    """Attach a policy to a table, a namespace or a catalog; of one type, the nearest policy applies, whole.
+def _add(name: str, does: str, then: str, joined: str) -> None:
+    """Add the command that attaches policies, or the one that detaches them."""
 
-    Needs POLICY_ATTACH on the policy, and TABLE_ATTACH_POLICY, NAMESPACE_ATTACH_POLICY
-    or CATALOG_ATTACH_POLICY on what it is attached to.
+    def run(
+        call: Call,
+        name: PolicyArgument,
+        *,
+        table: TableOption = None,
+        namespace: NamespaceOption = None,
+        catalog: CatalogOption = None,
+    ) -> None:
+        identifier = parse_policy(name)
+        target = parse_target(table, namespace, catalog, identifier)
+        policies, attached = _policies(call), joined == "to"
+        (policies.attach if attached else policies.detach)(identifier, target)
+        document = {"policy": str(identifier), "target": str(target), "attached": attached}
+        call.output.result(document, f"{does}ed the policy {identifier} {joined} {target}.")
+
+    run.__doc__ = f"""{does} a policy {joined} a table, a namespace or a catalog{then}
+
+    Needs POLICY_{does.upper()} on the policy, and TABLE_{does.upper()}_POLICY, NAMESPACE_{does.upper()}_POLICY
+    or CATALOG_{does.upper()}_POLICY on what it is attached to.
     """
-    _attach(call, name, (table, namespace, catalog), attached=True)
+    command(app, name)(run)
 
 
-@command(app, "detach")
-def detach_command(
-    call: Call,
-    name: PolicyArgument,
-    *,
-    table: TableOption = None,
-    namespace: NamespaceOption = None,
-    catalog: CatalogOption = None,
-) -> None:
-    """Detach a policy from a table, a namespace or a catalog: nothing more of it begins there.
-
-    Needs POLICY_DETACH on the policy, and TABLE_DETACH_POLICY, NAMESPACE_DETACH_POLICY
-    or CATALOG_DETACH_POLICY on what it is attached to.
-    """
-    _attach(call, name, (table, namespace, catalog), attached=False)
-
-
-def _attach(call: Call, name: str, places: tuple[str | None, str | None, str | None], *, attached: bool) -> None:
-    identifier = parse_policy(name)
-    target = parse_target(*places, identifier)
-    if attached:
-        _policies(call).attach(identifier, target)
-    else:
-        _policies(call).detach(identifier, target)
-    word = f"Attached the policy {identifier} to" if attached else f"Detached the policy {identifier} from"
-    document = {"policy": str(identifier), "target": str(target), "attached": attached}
-    call.output.result(document, f"{word} {target}.")
+_add("attach", "Attach", "; of one type, the nearest policy applies, whole.", "to")
+_add("detach", "Detach", ": nothing more of it begins there.", "from")
 
 
 @command(app, "list")

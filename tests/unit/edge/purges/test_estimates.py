@@ -29,7 +29,7 @@ def world() -> World:
 def estimate(world: World, task: Task) -> dict[str, Any] | None:
     """Return the answer of `GET /v1/tasks/{taskId}/estimate`, which has to be as described."""
     found = forecast_of(
-        task, PurgeDetails, world.plans, world.behavior.settings, is_dry_run=task.task_type == PLAN_TASK_TYPE
+        task, world.plans, world.behavior.settings, is_dry_run=task.task_type == PLAN_TASK_TYPE
     )
     if found is None:
         return None
@@ -123,7 +123,7 @@ def test_the_deployed_api_estimates_every_type_that_has_a_plan(
     monkeypatch.setattr("delegation.wiring.operations.plan_store", lambda: world.plans)
     monkeypatch.setattr("delegation.wiring.operations.purge_settings", lambda: world.behavior.settings)
     purge = ended(world)
-    expected = forecast_of(purge, PurgeDetails, world.plans, world.behavior.settings, is_dry_run=False)
+    expected = forecast_of(purge, world.plans, world.behavior.settings, is_dry_run=False)
     assert expected is not None
     assert types.forecast_of(purge.evolve(task_type=kind, result_extended=None)) == expected.model_dump(mode="json")
     assert types.forecast_of(submitted(task_type="acme.report")) is None

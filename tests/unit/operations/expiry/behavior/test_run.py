@@ -99,7 +99,7 @@ def test_a_dry_run_changes_nothing_and_its_plan_is_executed_by_its_id(world: Exp
 def test_a_dry_run_says_what_deleting_its_files_takes_and_costs(world: ExpiringWorld) -> None:
     dry = world.expire("t", **{"dry-run": "true"})
     [segment] = ExpiryDetails.of(dry).plan_segments
-    found = forecast_of(dry, ExpiryDetails, world.plans, SMALL, is_dry_run=True)
+    found = forecast_of(dry, world.plans, SMALL, is_dry_run=True)
     assert found is not None
     stored = json.loads(world.plans.get(f"{segment.id}/estimate.json"))
     assert {**stored, "findings": []} == {**found.model_dump(mode="json"), "findings": []}
@@ -116,9 +116,9 @@ def test_the_plan_of_an_expiry_is_forecast_as_long_as_it_is_kept(
     world: ExpiringWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("delegation.wiring.operations.plan_store", lambda: world.plans)
-    monkeypatch.setattr("delegation.wiring.removals.expiry_settings", lambda: SMALL)
+    monkeypatch.setattr("delegation.wiring.operations.purge_settings", lambda: SMALL)
     task = world.expire("t")
-    found = forecast_of(task, ExpiryDetails, world.plans, SMALL, is_dry_run=False)
+    found = forecast_of(task, world.plans, SMALL, is_dry_run=False)
     assert found is not None
     assert found.files == ExpiryDetails.of(task).files_deleted
     assert deployed_forecast(task) == found.model_dump(mode="json")
@@ -127,7 +127,7 @@ def test_the_plan_of_an_expiry_is_forecast_as_long_as_it_is_kept(
     plan = f"{ExpiryDetails.of(task).plan_segments[-1].id}/"
     for key in [key for key in world.plans.objects if key.startswith(plan)]:
         del world.plans.objects[key]
-    assert forecast_of(task, ExpiryDetails, world.plans, SMALL, is_dry_run=False) is None
+    assert forecast_of(task, world.plans, SMALL, is_dry_run=False) is None
 
 
 def test_a_second_expiry_has_nothing_to_do_and_makes_no_commit(world: ExpiringWorld) -> None:
