@@ -208,9 +208,7 @@ def error_class(error: Exception) -> ErrorClass:
             raise error
 
 
-def forecast_of(
-    task: Task, plans: PlanStore, settings: RemovalSettings, *, is_dry_run: bool
-) -> Forecast | None:
+def forecast_of(task: Task, plans: PlanStore, settings: RemovalSettings, *, is_dry_run: bool) -> Forecast | None:
     """Return the forecast of a task's plan or of a dry run; None without a plan, and once it was deleted.
 
     That of a dry run that ended is in its record, without sample paths, and outlives the plan. Any other is made from

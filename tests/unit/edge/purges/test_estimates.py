@@ -28,9 +28,7 @@ def world() -> World:
 
 def estimate(world: World, task: Task) -> dict[str, Any] | None:
     """Return the answer of `GET /v1/tasks/{taskId}/estimate`, which has to be as described."""
-    found = forecast_of(
-        task, world.plans, world.behavior.settings, is_dry_run=task.task_type == PLAN_TASK_TYPE
-    )
+    found = forecast_of(task, world.plans, world.behavior.settings, is_dry_run=task.task_type == PLAN_TASK_TYPE)
     if found is None:
         return None
     answer = estimate_of(task, found.model_dump(mode="json"), world.clock(), TYPES)
