@@ -24,8 +24,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.claim import DueHints, lease_next_available_task

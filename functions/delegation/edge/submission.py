@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delegation.edge import answers
 from delegation.idempotency.canonical import Scope, payload_hashes
-from delegation.idempotency.errors import RequestInProgress
+from delegation.idempotency.keys import RequestInProgress
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
 from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import LeaseLost, TaskError
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.submission.form import RequestForm, RequestSources
 from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.parts.submission import RequestedTask

@@ -9,7 +9,7 @@ from aws_lambda_powertools import Logger
 from delegation.edge import headers
 from delegation.edge.answers import Problem
 from delegation.edge.submission import SubmissionAnswer
-from delegation.idempotency.errors import KeyConflict, RequestInProgress, ResubmittedTooSoon
+from delegation.idempotency.keys import KeyConflict, RequestInProgress, ResubmittedTooSoon
 from delegation.metrics import (
     KEY_CONFLICTS,
     REQUESTS_ATTACHED,

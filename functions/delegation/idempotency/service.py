@@ -6,14 +6,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from delegation.idempotency.canonical import RULE, Scope
-from delegation.idempotency.errors import (
+from delegation.idempotency.keys import (
     KeyConflict,
+    KeyState,
     RequestInProgress,
     ResubmitsExhausted,
     ResubmittedTooSoon,
+    State,
     task_conflict,
 )
-from delegation.idempotency.keys import KeyState, State
 from delegation.idempotency.store import (
     IdempotencyStore,
     Record,

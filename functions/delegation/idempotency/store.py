@@ -5,8 +5,7 @@ from typing import Final, Protocol
 
 from pydantic import Field
 
-from delegation.idempotency.errors import IdempotencyError
-from delegation.idempotency.keys import KeyRecord, State
+from delegation.idempotency.keys import IdempotencyError, KeyRecord, State
 from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Task

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final, Protocol
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.items import each_item
 from delegation.metrics import NOTIFICATIONS_DEAD, NOTIFICATIONS_DELIVERED, NOTIFICATIONS_FAILED, Metric
-from delegation.notifications.events import EventBus
-from delegation.notifications.https import CallbackKeysUnavailable, CallbackUnknown, NotificationError, Post
-from delegation.notifications.keys import Keys
+from delegation.notifications.https import (
+    CallbackKeysUnavailable,
+    CallbackUnknown,
+    Keys,
+    NotificationError,
+    Post,
+    event_not_accepted,
+)
 from delegation.notifications.queue import Message, NotificationQueue, Pool, pool_of
 from delegation.tasks.life import notifications as owing
 from delegation.tasks.life.notifications import (
@@ -27,6 +34,44 @@ from delegation.tasks.life.notifications import (
 )
 from delegation.tasks.stores.notifications import NotificationStore
 from delegation.wire.signatures import KEY_HEADER, SIGNATURE_HEADER, signature
+
+SOURCE: Final = "polaris.delegation"
+DETAIL_TYPE: Final = "Task Ended"
+
+
+class EventBus(Protocol):
+    """Where the event of a task's end is put; its detail is the body that callbacks have."""
+
+    def put(self, owed: Notification) -> None:
+        """Put one event; raises NotificationError (EVENT_NOT_ACCEPTED)."""
+
+
+class EventBridge:
+    """EventBus over a boto3 EventBridge client; consumers recognize a repeated event by `detail.notification_id`."""
+
+    def __init__(self, client: Any, bus: str) -> None:
+        """`bus` is the name or the ARN of the event bus."""
+        self._client = client
+        self._bus = bus
+
+    def put(self, owed: Notification) -> None:
+        entry = {
+            "EventBusName": self._bus,
+            "Source": SOURCE,
+            "DetailType": DETAIL_TYPE,
+            "Time": owed.created_ts,
+            "Detail": owed.body,
+        }
+        try:
+            answer = self._client.put_events(Entries=[entry])
+        except ClientError as error:
+            raise event_not_accepted(f"EventBridge answered {error.response['Error']['Code']}") from None
+        except BotoCoreError as error:
+            raise event_not_accepted(f"EventBridge was not reached: {type(error).__name__}") from None
+        if answer.get("FailedEntryCount"):
+            code = answer["Entries"][0].get("ErrorCode", "no code")
+            raise event_not_accepted(f"EventBridge refused the event: {code}")
+
 
 _ACCEPTED: Final = range(200, 300)
 ROOM: Final = 1_000

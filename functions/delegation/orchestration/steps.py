@@ -20,7 +20,6 @@ from delegation.tasks.errors import (
     LeaseLost,
     TaskNotFound,
 )
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import (
     JOB_NOT_STARTED,
@@ -30,6 +29,7 @@ from delegation.tasks.life.outcomes import (
     has_begun,
     past_deadline,
 )
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.pauses import PAUSED, PAUSED_WAIT

@@ -9,8 +9,7 @@ from typing import Any, Final
 import pytest
 
 from delegation.idempotency.canonical import Scope
-from delegation.idempotency.errors import IdempotencyError
-from delegation.idempotency.keys import State
+from delegation.idempotency.keys import IdempotencyError, State
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationConflict, ReservationStore

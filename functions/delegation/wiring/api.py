@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.pauses import PauseControl
-    from delegation.tasks.waiting import QueuePlace
+    from delegation.tasks.stores.admission import QueuePlace
     from delegation.tasks.work.behaviors import TaskBehavior
     from delegation.wire.tables import PlanApproval
 
@@ -131,7 +131,7 @@ def receipt(task: Task) -> bytes | None:
 
 
 def waiting(store: DynamoDbTaskStore, task: Task) -> "QueuePlace | None":
-    from delegation.tasks.waiting import waiting_of  # noqa: PLC0415 - few requests ask
+    from delegation.tasks.stores.admission import waiting_of  # noqa: PLC0415 - few requests ask
 
     return waiting_of(store, task, LimitSettings.read().limits(), utc_now())
 

@@ -16,14 +16,13 @@ from delegation.notifications.delivery import (
     COUNTED,
     Delivered,
     DeliveryOutcome,
+    EventBridge,
     Notifier,
     deliver_apart,
     deliver_due,
     send_due,
 )
-from delegation.notifications.events import EventBridge
-from delegation.notifications.https import HttpsPost, tls
-from delegation.notifications.keys import SigningKeys, reader
+from delegation.notifications.https import HttpsPost, SigningKeys, reader, tls
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.settings import NotifierSettings, TaskSettings

@@ -13,8 +13,7 @@ from typing import Any
 
 from delegation.orchestration.dispatch import Admission
 from delegation.tasks.life.lanes import Caps, Traits
-from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.work.parts.hooks import TaskHooks

@@ -17,7 +17,6 @@ from delegation.notifications.queue import Message
 from delegation.tasks.errors import RevisionConflict
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lanes import Caps, Lane, Traits
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import AdoptedChildren, Labels, Status, Task
 from delegation.tasks.life.notifications import (
     Notification,
@@ -29,7 +28,7 @@ from delegation.tasks.life.notifications import (
     sent_again,
 )
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore

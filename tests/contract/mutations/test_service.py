@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyConflict
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.reservation import LARGEST_BODY, MemoryReservationStore, MutationInProgress
 from delegation.idempotency.mutations.service import AnswerSource, MutationAttempt

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyConflict
 from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress
 from delegation.idempotency.mutations.service import AnswerSource
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, Outcome, crash, fail

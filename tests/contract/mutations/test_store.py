@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import IdempotencyError
 from delegation.idempotency.mutations.reservation import BreakingStore, MemoryReservationStore, ReservationStore
 from delegation.testing.reservations import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.mutations.broken import BROKEN, Broken

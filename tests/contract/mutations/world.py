@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from delegation.idempotency.canonical import Scope
-from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyConflict
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.reservation import (
     KeyPolicy,

@@ -8,7 +8,7 @@ import pytest
 from delegation.edge.answers import problem_of
 from delegation.edge.errors import BadRequest
 from delegation.errors import GuardRefused
-from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import IdempotencyError
 from delegation.removal.expiry import task_type as expiries
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import EXPIRY

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from pyiceberg.table import Table
 
-from delegation.idempotency.errors import ResubmittedTooSoon
+from delegation.idempotency.keys import ResubmittedTooSoon
 from delegation.identifiers import TableIdentifier
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.answers import NoSuchTable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel
 
 from delegation.idempotency.canonical import Scope
-from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
+from delegation.idempotency.keys import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
 from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import (

@@ -13,10 +13,9 @@ from delegation.orchestration.job_runs import ExternalJobRuns, JobService
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.errors import LeaseLost, OutcomeUnknown, StoreUnavailable, TaskError, TaskNotFound
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import DispatchPolicy, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
+from delegation.tasks.life.policy import DispatchPolicy, Lease, LeasePolicy, MaintenancePolicy, Policies, RetryPolicy
 from delegation.tasks.stores.base import Advance, Create, TaskChange
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior

@@ -14,10 +14,9 @@ from delegation.orchestration.dispatch import Admission, SqsDispatchQueue
 from delegation.removal.purge.task_type import TASK_TYPE
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.life import notifications as owing
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.policy import Lease, Policies
 from delegation.tasks.pauses import PAUSED, PAUSED_WAIT, PauseControl, PauseMode, PauseScope, ReadPauses
 from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
 from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore

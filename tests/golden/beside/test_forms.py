@@ -17,7 +17,7 @@ from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.errors import GuardRefused
 from delegation.gateway.drop import tombstones as drops
 from delegation.gateway.drop.tombstones import ENDED
-from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyConflict
 from delegation.idempotency.mutations.reservation import MutationInProgress
 from delegation.idempotency.mutations.service import AnswerSource
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due

@@ -24,8 +24,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.purge.run import purge_table
 from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.parts.hooks import SPARK
 from delegation.tasks.work.worker import WorkerSettings

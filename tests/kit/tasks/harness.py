@@ -4,10 +4,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, cast
 
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.base import Create, TaskStore
 from delegation.tasks.work.service import TaskService
 from tests.kit.tasks.builders import HOUR, Clock, submitted

@@ -21,9 +21,9 @@ from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits
 from delegation.removal.purge.options import PurgeSettings
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submission.form import RequestSources

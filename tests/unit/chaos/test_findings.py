@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.life import transitions
-from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.policy import Lease
 from tests.chaos.findings import Call, Finding, Found, Observed, ObservedTable, examine
 from tests.chaos.load import Make, TableOfLoad, Way
 from tests.chaos.plants import PLANTS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.submit import Tasks
 from tests.drill.findings import examine

@@ -9,7 +9,7 @@ import pytest
 import rfc8785
 
 from delegation.edge.answers import problem_of
-from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyConflict
 from delegation.removal.purge.requests import options_of
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.storage.base import ObjectStoreUnavailable

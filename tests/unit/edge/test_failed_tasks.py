@@ -9,7 +9,7 @@ import pytest
 
 from delegation.edge.answers import Problem, failure_status, problem_of
 from delegation.edge.submission import SubmissionAnswer
-from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import IdempotencyError
 from delegation.polaris import answers as polaris
 from delegation.references.errors import ReferencesUnavailable
 from delegation.removal.details import purge_id

@@ -7,7 +7,7 @@ import pytest
 
 from delegation.edge.answers import problem_of
 from delegation.edge.errors import BadRequest
-from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyConflict
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES

@@ -14,7 +14,7 @@ from delegation.edge.answers import failure_status, problem_of, retryable, statu
 from delegation.edge.codes import by_code
 from delegation.edge.errors import EdgeError
 from delegation.errors import GuardRefused
-from delegation.idempotency.errors import (
+from delegation.idempotency.keys import (
     KeyConflict,
     RequestInProgress,
     ResubmitsExhausted,

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from delegation.edge.answers import problem_of
-from delegation.idempotency.errors import IdempotencyError, KeyConflict, RequestInProgress
+from delegation.idempotency.keys import IdempotencyError, KeyConflict, RequestInProgress
 from delegation.polaris.answers import NoSuchTable, PolarisError, PolarisUnavailable
 from delegation.removal.details import purge_id
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.removal.requests import check_storage
 from delegation.storage.locations import ObjectLocation, UnsupportedLocation
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.submission.options import InvalidOption
 from tests.kit.errors import coded

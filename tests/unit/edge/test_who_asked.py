@@ -10,8 +10,8 @@ import pytest
 from delegation.metrics import NAMESPACE, TABLES_PARTLY_DELETED
 from delegation.orchestration.failures import Step
 from delegation.removal.purge.run import purge_table
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.wiring.tasks import count_partly_deleted
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World

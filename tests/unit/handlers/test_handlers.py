@@ -17,8 +17,8 @@ from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import TablePurge
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lanes import Lane, Traits
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.maintenance import TaskMaintenance
 from delegation.tasks.work.service import TaskService

@@ -32,8 +32,8 @@ from delegation.removal.purge.indexed import release
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission
 from delegation.tasks.life.lanes import Caps
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.notifications import NotificationPolicy, NotificationState, Receiver
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores import notifications as stored
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.work.claim import DueHints, lease_next_available_task

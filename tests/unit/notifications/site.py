@@ -7,15 +7,13 @@ from datetime import timedelta
 
 from delegation.client.callbacks import CallbackVerifier, EndOfTask
 from delegation.notifications.delivery import Delivered, DeliveryOutcome, Notifier, send_due
-from delegation.notifications.https import HttpsPost, Post, tls
-from delegation.notifications.keys import SigningKeys
+from delegation.notifications.https import HttpsPost, Post, SigningKeys, tls
 from delegation.notifications.queue import Message, Pool, announce, parse
 from delegation.storage.memory import Killed
 from delegation.tasks.errors import LeaseLost, StoreUnavailable
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications import Notification, NotificationPolicy, NotificationState
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
 from tests.kit.tasks.builders import HOUR, MINUTE, Clock, submitted

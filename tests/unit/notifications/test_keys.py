@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from delegation.notifications.https import CallbackKeysUnavailable
-from delegation.notifications.keys import SigningKeys, reader
+from delegation.notifications.https import CallbackKeysUnavailable, SigningKeys, reader
 from tests.kit.tasks.builders import Clock
 
 SECRET = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:callbacks-AbCdEf"

@@ -14,8 +14,8 @@ from delegation.removal.expiry.task_type import TASK_TYPE as EXPIRY
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.run import Execution, InlineEngine
 from delegation.storage.memory import Killed
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Lease
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.expiring import SparkExpiries, expire_in_job
 from tests.kit.worlds.jobs import JobsHere

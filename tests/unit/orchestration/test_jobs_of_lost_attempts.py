@@ -11,8 +11,8 @@ from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import ExternalJobRuns, JobRefused, JobRun, JobServiceUnavailable
 from delegation.orchestration.sweep import Swept, sweep
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.claim import lease_next_available_task
 from delegation.tasks.work.parts.hooks import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs

@@ -6,15 +6,14 @@ from datetime import timedelta
 import pytest
 
 from delegation.errors import RunPaused
-from delegation.idempotency.errors import RequestInProgress
+from delegation.idempotency.keys import RequestInProgress
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.steps import Steps
 from delegation.tasks.life.lanes import Caps, Traits
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Labels, Status
 from delegation.tasks.life.outcomes import ErrorClass
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.pauses import EVERYTHING, MemoryPauseStore, PauseControl, PauseMode, PauseScope, ReadPauses
 from delegation.tasks.stores.memory import MemoryTaskStore

@@ -6,9 +6,8 @@ import pytest
 
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.authoring import behavior
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.base import Revise
 from delegation.tasks.testing import TaskHarness
 from tests.kit.tasks.builders import HOUR, MINUTE

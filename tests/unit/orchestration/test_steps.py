@@ -10,9 +10,9 @@ from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import JobRefused, JobRun
 from delegation.orchestration.steps import MAX_TURNS, Steps, wait_seconds
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.work.behaviors import Behaviors
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded

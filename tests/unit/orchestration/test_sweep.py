@@ -8,8 +8,8 @@ import pytest
 
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from tests.kit.tasks.builders import submitted
 from tests.kit.worlds.service import World

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.lanes import LANES, Caps, Lane, Queued, Traits
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import LanePlace, Status
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.admission import (
     EVERY_LANE,
     Entry,

@@ -15,9 +15,8 @@ from delegation.removal.purge.direct import DirectResources
 from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.locations import ObjectLocation
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import LeasePolicy
+from delegation.tasks.life.policy import Lease, LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.wiring import spark as spark_job
 from delegation.wiring.operations import vended_store

@@ -21,9 +21,8 @@ from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.pauses import PauseControl, PauseMode, PauseRecord, PauseScope
-from delegation.tasks.stores.admission import AdmissionStore
+from delegation.tasks.stores.admission import AdmissionStore, QueuePlace, waiting_of
 from delegation.tasks.stores.base import TaskStore, Unreadable
-from delegation.tasks.waiting import QueuePlace, waiting_of
 from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService

@@ -12,7 +12,7 @@ from delegation.cli.screens import Rows, plain
 from delegation.cli.tasks.filters import EVERY, TaskFilter
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
-from delegation.tasks.waiting import QueuePlace
+from delegation.tasks.stores.admission import QueuePlace
 from delegation.timestamps import isoformat
 from delegation.wire.responses import Receipt
 from delegation.wire.tasks import TaskRecord

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from delegation.cli.screens import asker_text, duration_text, outcome_text, plain, size_text
-from delegation.tasks.waiting import QueuePlace
+from delegation.tasks.stores.admission import QueuePlace
 from delegation.timestamps import isoformat
 from delegation.wire.pauses import ShownPause
 from delegation.wire.tasks import TaskRecord

@@ -30,7 +30,7 @@ from delegation.wire.tasks import shown
 if TYPE_CHECKING:
     from delegation.idempotency.mutations.service import Mutations
     from delegation.tasks.pauses import PauseControl
-    from delegation.tasks.waiting import QueuePlace
+    from delegation.tasks.stores.admission import QueuePlace
     from delegation.wire.tables import PlanApproval
 
 Event = Mapping[str, Any]

@@ -12,8 +12,7 @@ from boto3.dynamodb.types import Binary
 from pydantic import Field
 
 from delegation.idempotency.canonical import RULE, Scope
-from delegation.idempotency.errors import IdempotencyError
-from delegation.idempotency.keys import KeyRecord, State
+from delegation.idempotency.keys import IdempotencyError, KeyRecord, State
 from delegation.idempotency.mutations.answer import MutationAnswer, shortened, storable
 from delegation.stored_items import Items, item_of_model, model_of_item
 from delegation.timestamps import Timestamp

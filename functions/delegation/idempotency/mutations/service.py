@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from delegation.idempotency.canonical import Scope
-from delegation.idempotency.errors import KeyConflict
-from delegation.idempotency.keys import KeyState, State
+from delegation.idempotency.keys import KeyConflict, KeyState, State
 from delegation.idempotency.mutations import reservation as records
 from delegation.idempotency.mutations.answer import MutationAnswer
 from delegation.idempotency.mutations.reservation import (

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import WAITING, Caller, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import DispatchPolicy, Policies
+from delegation.tasks.life.policy import DispatchPolicy, Lease, Policies
 from polaris_common.errors import counted
 
 Decision = Task | tuple[Task, ...]

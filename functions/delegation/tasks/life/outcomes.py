@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from delegation.tasks.errors import redacted
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import HandOvers, KilledAttempts, Status, Task
 from delegation.tasks.life.policy import MAX_EXCUSED, Policies
-from delegation.tasks.life.redaction import redacted
 
 _MOST: Final = 50
 """So many details are compared each by itself, to bound the record."""

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from delegation.tasks.errors import IllegalTransition, LeaseLost
-from delegation.tasks.life.lease import Lease
+from delegation.tasks.errors import IllegalTransition, LeaseLost, redacted
 from delegation.tasks.life.model import (
     HELD,
     AdoptedChildren,
@@ -21,7 +20,7 @@ from delegation.tasks.life.model import (
     Task,
     TaskLease,
 )
-from delegation.tasks.life.redaction import redacted
+from delegation.tasks.life.policy import Lease
 
 S = Status
 ARROWS: Final[dict[Status, frozenset[Status]]] = {

@@ -10,10 +10,9 @@ from typing import Any, Final, Never
 
 from delegation.errors import RunCancelled, RunHandedOver, RunPaused, RunTimedOut
 from delegation.tasks.errors import DeadlineExceeded, LeaseLost, TaskError, TaskNotFound
-from delegation.tasks.life.lease import Lease, is_same_lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import deadline_text, past_deadline
-from delegation.tasks.life.policy import LeasePolicy
+from delegation.tasks.life.policy import Lease, LeasePolicy, is_same_lease
 from delegation.tasks.life.progress import advanced, bad_report, merged
 from delegation.tasks.life.transitions import NOTHING
 from delegation.tasks.work.service import TaskService

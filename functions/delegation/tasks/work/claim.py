@@ -11,8 +11,8 @@ from typing import Final
 
 from delegation.items import RememberedAsides, each_item
 from delegation.tasks.errors import MalformedRecord, TaskNotFound
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import DueEntry

@@ -18,10 +18,10 @@ from delegation.tasks.errors import (
     StoreRefused,
     TaskError,
     TaskNotFound,
+    redacted,
 )
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.redaction import redacted
 from delegation.tasks.life.transitions import NOTHING, held_by
 from delegation.tasks.pauses import PAUSED_WAIT
 from delegation.tasks.work.service import TaskService

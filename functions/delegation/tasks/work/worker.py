@@ -15,9 +15,9 @@ from typing import Protocol
 from delegation.errors import RunHandedOver, RunStopped
 from delegation.items import code_of, each_item
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.task_type import runs
 from delegation.tasks.life.transitions import LOST
 from delegation.tasks.work.attempt_context import DoneWithin, LeaseKeeper, done_within

@@ -5,9 +5,8 @@ import pytest
 from delegation.cli.errors import CommandError
 from delegation.cli.tasks.direct import LeaseRelease
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.policy import Lease, Policies
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wiring.types import default_properties

@@ -10,7 +10,7 @@ import pytest
 
 from delegation.edge.document import MAX_BODY_BYTES
 from delegation.edge.submission import SubmissionAnswer
-from delegation.idempotency.errors import KeyConflict, RequestInProgress
+from delegation.idempotency.keys import KeyConflict, RequestInProgress
 from delegation.polaris.answers import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
 from delegation.wire.tasks import shown

@@ -11,7 +11,7 @@ from delegation.edge.api.endpoints import ENDPOINTS, SUBMIT, Endpoint
 from delegation.edge.trust.permissions import OPEN_METHODS, Permission
 from delegation.tasks.life.model import Caller, Status
 from delegation.tasks.life.transitions import CANCELLED
-from delegation.tasks.waiting import QueuePlace
+from delegation.tasks.stores.admission import QueuePlace
 from tests.kit.tasks.builders import acquired, failed, retried, started, submitted, succeeded
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.api.test_openapi import errors_of

@@ -20,7 +20,7 @@ from delegation.edge.codes import by_code
 from delegation.edge.requests import read_payload
 from delegation.edge.submission import SubmissionAnswer
 from delegation.handlers import api as handler_module
-from delegation.idempotency.errors import KeyConflict, RequestInProgress
+from delegation.idempotency.keys import KeyConflict, RequestInProgress
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.wire.requests import CommonPayload, StorageCredential, TableIdentity, TableMetadata

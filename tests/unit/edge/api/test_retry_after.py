@@ -4,7 +4,7 @@ import pytest
 
 from delegation.edge.errors import KeysUnavailable
 from delegation.edge.submission import SubmissionAnswer
-from delegation.idempotency.errors import RequestInProgress, ResubmitsExhausted, task_conflict
+from delegation.idempotency.keys import RequestInProgress, ResubmitsExhausted, task_conflict
 from delegation.polaris.answers import TableMetadataMissing
 from delegation.tasks.errors import StoreUnavailable
 from infra.gateway_answers import ANSWERS

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from delegation.edge.answers import status_of
-from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import IdempotencyError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import NotificationPolicy
 from delegation.tasks.stores.base import Advance

@@ -38,8 +38,8 @@ from delegation.removal.purge.options import PurgeSettings
 from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.storage.base import ObjectStore
 from delegation.storage.memory import Faults, MemoryPlanStore
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES

@@ -15,7 +15,7 @@ from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.gateway.errors import CatalogOutcomeUnknown, MutationNotVerified
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogRequest
-from delegation.idempotency.errors import KeyConflict
+from delegation.idempotency.keys import KeyConflict
 from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from delegation.storage.memory import Faults, Killed

@@ -11,8 +11,8 @@ from delegation.gateway.drop.submission import RESTORED
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
+from delegation.tasks.life.policy import Lease
 from infra.local.catalog.principals.privileges import Privilege
 from tests.kit.errors import coded
 from tests.unit.gateway.drop.world import HIDDEN

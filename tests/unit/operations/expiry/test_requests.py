@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegation.edge.answers import problem_of
-from delegation.idempotency.errors import IdempotencyError
+from delegation.idempotency.keys import IdempotencyError
 from delegation.removal.details import table_labels
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import (

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from delegation.orchestration.job_runs import EmrServerless, JobConfiguration, JobRefused, JobServiceUnavailable
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.lease import Lease
+from delegation.tasks.life.policy import Lease
 from tests.kit.lakes.lake import filled
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW
 from tests.kit.worlds.service import World

@@ -31,8 +31,8 @@ from delegation.removal.purge.guards import refuse_findings
 from delegation.removal.purge.limits import Limits
 from delegation.removal.purge.requests import options_of
 from delegation.tasks.errors import TaskError
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.transitions import acquire
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore

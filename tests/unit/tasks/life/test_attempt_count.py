@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from delegation.tasks.errors import IllegalTransition, LeaseLost, TaskError
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, Clock, submitted

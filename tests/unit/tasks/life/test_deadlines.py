@@ -6,10 +6,9 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.life import decisions, outcomes
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import InvalidProperty, Policies, RetryPolicy
+from delegation.tasks.life.policy import InvalidProperty, Lease, Policies, RetryPolicy
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
 
 POLICIES = Policies(default=RetryPolicy(), by_type={})

@@ -12,10 +12,9 @@ from itertools import pairwise, product
 import pytest
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost, StoreUnavailable
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.life.transitions import ARROWS, resubmit, transition
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from delegation.tasks.life import outcomes
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, acquired, started, submitted
 
 LATER = NOW + MINUTE

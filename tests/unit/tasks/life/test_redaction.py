@@ -2,11 +2,11 @@
 
 import pytest
 
+from delegation.tasks.errors import redacted
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import AdoptedChildren
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, after_error
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.life.redaction import redacted
 from tests.kit.tasks.builders import MINUTE, NOW, acquired, submitted
 
 KEY = "ASIA" + "ABCDEFGH12345678"

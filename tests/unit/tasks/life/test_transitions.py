@@ -8,9 +8,8 @@ import pytest
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Dispatches, Status, Task, TaskLease
-from delegation.tasks.life.policy import DispatchPolicy
+from delegation.tasks.life.policy import DispatchPolicy, Lease
 from tests.kit.tasks.builders import (
     HOUR,
     MINUTE,

@@ -2,8 +2,8 @@
 
 import json
 
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.transitions import acquire, fail, schedule_retry
 from delegation.tasks.stores import codec
 from tests.kit.tasks.builders import HOUR, NOW, submitted

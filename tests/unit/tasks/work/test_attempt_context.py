@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.lease import Lease
-from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.attempt_context import ALIVE_EVERY, AttemptContext, fence_of

@@ -8,9 +8,8 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.errors import AwaitedTaskFailed, LeaseLost
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.policy import Lease, Policies
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.submit import Submitted

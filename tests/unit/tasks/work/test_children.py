@@ -6,9 +6,9 @@ import pytest
 from pydantic import BaseModel
 
 from delegation.errors import RunCancelled
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import after_loss
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
 from delegation.tasks.work.submit import Parent

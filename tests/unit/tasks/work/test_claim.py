@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Create, DueEntry
 from delegation.tasks.stores.memory import MemoryTaskStore

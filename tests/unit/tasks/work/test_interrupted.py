@@ -9,9 +9,9 @@ from delegation.removal.attempt import PlanSegment
 from delegation.removal.details import published
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskError
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock, submitted

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.service import TaskService
 from tests.kit.tasks.builders import HOUR, Clock, submitted

@@ -7,8 +7,8 @@ import pytest
 
 from delegation.tasks.errors import IllegalTransition, LeaseLost, StoreUnavailable, TaskNotFound
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.work.parts.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND

@@ -9,9 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.policy import LeasePolicy
+from delegation.tasks.life.policy import Lease, LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.codec import due_bucket
 from delegation.tasks.stores.memory import MemoryTaskStore

@@ -13,9 +13,9 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
 from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.storage.memory import Killed
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import UpkeepCounts

@@ -18,8 +18,8 @@ from delegation.polaris.policies import PolicyTarget
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.upkeep.execution.passes import MOST_FAILED_STARTS, run_kinds
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.store import MemoryHealthStore

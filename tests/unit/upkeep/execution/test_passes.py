@@ -18,9 +18,9 @@ from delegation.polaris.policies import PolicyTarget
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.expiry.task_type import PLAN_TASK_TYPE, TASK_TYPE
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.execution.passes import run_kinds

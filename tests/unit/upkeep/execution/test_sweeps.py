@@ -17,8 +17,8 @@ from delegation.removal.orphans.limits import Approvers
 from delegation.removal.orphans.requests import TableOrphans, approve
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.storage.memory import Killed, MemoryPlanStore
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.life.policy import Lease
 from delegation.upkeep.execution.asked import REMOVAL, RemovalPermissions
 from delegation.upkeep.execution.kinds import KeptTables
 from delegation.upkeep.execution.passes import run_kinds

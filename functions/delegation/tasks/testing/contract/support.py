@@ -12,8 +12,8 @@ import pytest
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import PARTS, Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskChange, TaskStore
 

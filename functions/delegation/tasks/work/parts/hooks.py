@@ -8,9 +8,9 @@ from typing import Final, Protocol
 
 from delegation.identifiers import new_nonce
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.lease import execution_of
 from delegation.tasks.life.model import WAITING, Task
 from delegation.tasks.life.notifications import Notification
+from delegation.tasks.life.policy import execution_of
 from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.tasks.pauses import NothingPaused, PauseLookout
 from delegation.tasks.stores.results import ResultStore

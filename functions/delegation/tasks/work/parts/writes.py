@@ -20,10 +20,9 @@ from delegation.tasks.life import decisions, declared, outcomes
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import AWAITS
-from delegation.tasks.life.lease import Lease, is_same_lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError
-from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.policy import Lease, Policies, is_same_lease
 from delegation.tasks.stores import results as kept_results
 from delegation.tasks.stores.base import MOST_AT_ONCE, Adopt, Advance, Child, Revise
 from delegation.tasks.work.parts.hooks import DispatchMessages, TaskHooks, ignored

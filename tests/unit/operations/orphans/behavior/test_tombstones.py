@@ -20,8 +20,8 @@ from delegation.removal.orphans.limits import OrphanLimits
 from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.orphans.task_type import TASK_TYPE
 from delegation.storage.memory import MemoryObjectStore
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.wire.requests import TableState
 from tests.kit.lakes.lake import Lake, rows
 from tests.kit.stories.orphans import SMALL

@@ -8,9 +8,8 @@ import pytest
 from delegation.errors import RunCancelled
 from delegation.removal.task_attempt import watched
 from delegation.tasks.errors import LeaseLost, TaskNotFound
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
+from delegation.tasks.life.policy import Lease, LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from tests.kit.tasks.builders import HOUR, SECOND, Clock, submitted

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.idempotency.errors import RequestInProgress
+from delegation.idempotency.keys import RequestInProgress
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden
 from delegation.references.model import SERVES_FOR, CatalogPass

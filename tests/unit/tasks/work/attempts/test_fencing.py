@@ -8,9 +8,9 @@ import pytest
 from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior

@@ -8,8 +8,8 @@ import pytest
 from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.claim import DueHints, LeftAlone, lease_next_available_task

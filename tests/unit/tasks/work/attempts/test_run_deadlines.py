@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.errors import DeadlineExceeded
-from delegation.tasks.life.lease import Lease
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
