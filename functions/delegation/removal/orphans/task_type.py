@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.removal.details import PlanDetailRules, ShownPlan, table_labels, table_traits
+from delegation.removal.details import PlanDetailRules, PlanDetails, ShownPlan, table_labels, table_traits
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.task_type import TaskType
@@ -13,7 +13,6 @@ from delegation.timestamps import isoformat
 from polaris_common.errors import printable
 
 if TYPE_CHECKING:
-    from delegation.removal.orphans.details import OrphanDetails
     from delegation.tasks.submission.form import RequestForm
 
 TASK_TYPE: Final = "ORPHAN_FILES"
@@ -58,7 +57,7 @@ def _requests() -> "RequestForm":
     return ORPHANS_FORM
 
 
-def _details() -> "type[OrphanDetails]":
+def _details() -> type[PlanDetails]:
     from delegation.removal.orphans.details import OrphanDetails  # noqa: PLC0415 - few processes need it
 
     return OrphanDetails
