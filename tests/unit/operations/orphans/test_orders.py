@@ -217,32 +217,11 @@ def run(world: SweptTables, table: StoryTable, prepare: Callable[[Any], None], *
     return remove_orphan_files(ctx)
 
 
-@pytest.mark.parametrize("when", WHENS)
-def test_a_commit_in_flight_while_it_was_listed(when: Any) -> None:
-    """A job wrote its file four days ago, and commits it only now."""
-    world, table = beach()
-    other = world.orphan("s3://lake/wh/t/data/other.parquet")
-    world.lake.pass_days(4)
-    result = run(world, table, when(world, lambda: table.append(paths=[OLD])))
-    assert OLD in world.lake.uris()
-    assert other not in world.lake.uris()
-    assert (result.files_deleted, kept_all(world)) == (1, True)
-
-
 def test_a_commit_that_takes_all_that_was_planned_leaves_nothing_to_delete() -> None:
     world, table = beach()
     result = run(world, table, before_deleting(world, lambda: table.append(paths=[OLD])))
     assert (result.status, result.files_deleted) == ("SWEPT", 0)
     assert kept_all(world)
-
-
-def test_a_commit_while_files_are_deleted_is_followed() -> None:
-    world, table = beach()
-    more = [world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(9)]
-    world.lake.pass_days(4)
-    result = run(world, table, at_first_delete(world, lambda: table.append(paths=[more[-1]])))
-    assert more[-1] in world.lake.uris()
-    assert (result.files_deleted, kept_all(world)) == (9, True)
 
 
 @pytest.mark.parametrize("when", WHENS)
@@ -251,19 +230,6 @@ def test_another_table_takes_a_file_with_add_files(when: Any) -> None:
     other = world.table("other")
     world.lake.pass_days(4)
     run(world, table, when(world, lambda: other.append(paths=[OLD])))
-    assert OLD in world.lake.uris()
-    assert kept_all(world)
-
-
-@pytest.mark.parametrize("when", WHENS)
-def test_a_new_table_takes_a_file_with_add_files(when: Any) -> None:
-    """The pass that the removal waits for begins after the table was created."""
-    world, table = beach()
-
-    def create() -> None:
-        StoryTable.create(world.lake, "fresh").append(paths=[OLD])
-
-    run(world, table, when(world, create))
     assert OLD in world.lake.uris()
     assert kept_all(world)
 
@@ -359,14 +325,6 @@ def test_an_object_that_is_written_again_under_its_key_stays(again: bytes) -> No
     receipt = json.loads(world.plans.get(result.receipt))
     [changed] = receipt["changed"]
     assert json.loads(world.plans.get(changed)) == OLD
-
-
-def test_an_object_that_somebody_else_deleted_counts_as_absent() -> None:
-    world, table = beach()
-    result = run(
-        world, table, at_first_delete(world, lambda: world.lake.objects.pop(("lake", "wh/t/data/old.parquet")))
-    )
-    assert (result.files_deleted, result.files_absent, result.bytes_deleted) == (1, 1, 0)
 
 
 @pytest.mark.parametrize(
