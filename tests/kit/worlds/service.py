@@ -15,7 +15,7 @@ from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.answers import PolarisError
-from delegation.polaris.model import LoadedTable
+from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.removal.model import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.limits import Limits
@@ -64,6 +64,12 @@ class TablesOfLake:
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         return iter([] if parent else [("ns",)])
+
+    def generic_tables(
+        self, catalog: str, namespace: tuple[str, ...], before: Callable[[], None] = lambda: None
+    ) -> Iterator[GenericTable]:
+        """See PolarisClient.generic_tables: this one has none."""
+        return iter(())
 
 
 class World:
