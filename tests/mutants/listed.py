@@ -166,7 +166,7 @@ CHILDREN: Final = (
     Mutant(
         "two cancelled parents leave their child to each other",
         f"{TASKS}work/parts/reads.py",
-        "    return any(not one.cancel_requested for one in others)",
+        "    return any(not other.cancel_requested for other in others)",
         "    return any(True for one in others)",
         (f"{FAMILIES}::test_cancelling_both_parents_cancels_the_child",),
     ),

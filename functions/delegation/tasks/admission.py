@@ -105,9 +105,11 @@ class Admission:
 
     def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
         """Return the recent admissions without those whose tasks have given their places back, by their heads."""
-        doubtful = [one for one in recent if one.task_id not in known and now - one.at >= _DOUBTED][:_LOOKED_AT]
+        doubtful = [
+            admission for admission in recent if admission.task_id not in known and now - admission.at >= _DOUBTED
+        ][:_LOOKED_AT]
         over = {one.item for one in self._each(doubtful, self._is_over, name="admission.doubted") if one.result}
-        return tuple(one for one in recent if one not in over)
+        return tuple(admission for admission in recent if admission not in over)
 
     def _each(
         self, some: Sequence[Recent], act: Callable[[Recent], bool], *, name: str, asides: Asides[Recent] | None = None
@@ -189,7 +191,7 @@ class Admission:
         for _ in range(_RACES if unused else 0):
             try:
                 register = self._store.register()
-                left = tuple(one for one in register.recent if one not in unused)
+                left = tuple(admission for admission in register.recent if admission not in unused)
                 if left == register.recent or self._store.write_register(
                     replace(register, revision=register.revision + 1, recent=left)
                 ):
@@ -199,14 +201,14 @@ class Admission:
 
 
 def _names(register: Register, ended: Collection[str]) -> bool:
-    return any(one.task_id in ended for one in register.recent)
+    return any(admission.task_id in ended for admission in register.recent)
 
 
 def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Running]:
     return (
-        Running(one.task_id, one.lane, is_held=False, is_begun=one.lane.is_small)
-        for one in recent
-        if one.task_id not in known
+        Running(admission.task_id, admission.lane, is_held=False, is_begun=admission.lane.is_small)
+        for admission in recent
+        if admission.task_id not in known
     )
 
 

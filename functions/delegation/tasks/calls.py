@@ -145,11 +145,11 @@ def _stop_within(error: BaseException) -> BaseException | None:
     if isinstance(error, RunStopped | LeaseLost):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return next((found for one in error.exceptions if (found := _stop_within(one))), None)
+        return next((found for exception in error.exceptions if (found := _stop_within(exception))), None)
     return None
 
 
 def _contains(error: BaseException, kind: type[BaseException]) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return any(_contains(one, kind) for one in error.exceptions)
+        return any(_contains(exception, kind) for exception in error.exceptions)
     return isinstance(error, kind)

@@ -87,17 +87,17 @@ class PauseRecord:
 
     def of(self, labels: Labels) -> WorkPause | None:
         """Return the pause that holds a task with these labels: one that stops it before one that only drains."""
-        found = [one for one in self.pauses if one.scope.covers(labels)]
+        found = [pause for pause in self.pauses if pause.scope.covers(labels)]
         return min(found, key=lambda one: (one.mode is PauseMode.DRAIN, one.since), default=None)
 
     @property
     def of_everything(self) -> WorkPause | None:
         """The pause of all tasks, None without one."""
-        return next((one for one in self.pauses if one.scope == EVERYTHING), None)
+        return next((pause for pause in self.pauses if pause.scope == EVERYTHING), None)
 
     @property
     def is_by_label(self) -> bool:
-        return any(one.scope != EVERYTHING for one in self.pauses)
+        return any(pause.scope != EVERYTHING for pause in self.pauses)
 
     def with_pause(self, pause: WorkPause) -> "PauseRecord":
         """Return the record with a pause added; one of the same scope and mode stays as it was, with its time."""
@@ -109,12 +109,12 @@ class PauseRecord:
 
     def without(self, scope: PauseScope) -> "PauseRecord":
         """Return the record without the pause of a scope; the same record if there is none."""
-        left = tuple(one for one in self.pauses if one.scope != scope)
+        left = tuple(pause for pause in self.pauses if pause.scope != scope)
         return self if len(left) == len(self.pauses) else PauseRecord(self.revision + 1, left)
 
 
 def pauses_item(record: PauseRecord) -> dict[str, Any]:
-    pauses = [{name: value for name, value in one.document().items() if value is not None} for one in record.pauses]
+    pauses = [{name: value for name, value in pause.document().items() if value is not None} for pause in record.pauses]
     return {"format": FORMAT, "revision": record.revision, "pauses": pauses}
 
 

@@ -123,7 +123,7 @@ def first_of_each(entries: Iterable[Queued], each: int) -> Iterator[Queued]:
 
 
 def register_item(register: Register) -> dict[str, Any]:
-    recent = [[one.task_id, one.lane.text, isoformat(one.at)] for one in register.recent]
+    recent = [[admission.task_id, admission.lane.text, isoformat(admission.at)] for admission in register.recent]
     after = {} if register.after is None else {"after": register.after}
     return {"format": FORMAT, "revision": register.revision, "recent": recent, **after}
 
@@ -203,8 +203,8 @@ def behind(lane: str) -> str:
 
 
 def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPage:
-    after = min((one.after for one in shards if one.after is not None), default=None)
-    entries = (entry for one in shards for entry in one.found if after is None or entry[0] < after)
+    after = min((shard.after for shard in shards if shard.after is not None), default=None)
+    entries = (entry for shard in shards for entry in shard.found if after is None or entry[0] < after)
     due = (found for key, task_id in entries if (found := queued_entry(task_id, key)).since <= now)
     return LanesPage(tuple(first_of_each(due, each)), after)
 

@@ -177,12 +177,15 @@ class OptionTable:
     exclusive: tuple[tuple[str, str], ...] = ()
 
     def by(self, by: SetBy) -> Sequence[Option]:
-        return [one for one in self.options if one.by is by]
+        return [option for option in self.options if option.by is by]
 
     def canonical(self, properties: Mapping[str, str]) -> dict[str, str]:
         """Return the properties of a request by the names of the table; raise DelegationError (INVALID_REQUEST)."""
         names = {
-            spelling: one.name for one in self.options if one.by is not SetBy.OPERATOR for spelling in one.spellings
+            spelling: option.name
+            for option in self.options
+            if option.by is not SetBy.OPERATOR
+            for spelling in option.spellings
         }
         found: dict[str, str] = {}
         for given, value in properties.items():

@@ -87,7 +87,7 @@ class TaskHarness:
         due_at_once = replace(policies, dispatch=replace(policies.dispatch, grace=timedelta(0)))
         self.service = TaskService(self.store, due_at_once, NoDispatchQueue(), clock=lambda: self.now)
         self.tasks = Tasks(self.service)
-        runnable = [self._runnable(one) for one in behaviors]
+        runnable = [self._runnable(behavior) for behavior in behaviors]
         task_types.update(task_type for one in runnable for task_type in one.task_types)
         self._behaviors = Behaviors(runnable)
         self._interruptions: dict[str, _Interruption] = {}

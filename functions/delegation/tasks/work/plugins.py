@@ -37,15 +37,17 @@ class Plugins:
     @property
     def fail_when_lost(self) -> frozenset[str]:
         """The task types whose lost attempts are failures."""
-        functions = (one for one in self.declared if isinstance(one, Behavior))
-        return frozenset(one.task_type for one in functions if one.on_lost is OnLost.FAIL)
+        functions = (behavior for behavior in self.declared if isinstance(behavior, Behavior))
+        return frozenset(function.task_type for function in functions if function.on_lost is OnLost.FAIL)
 
     def policies(self, policies: Policies) -> Policies:
         """Return policies with what the behaviors declare; the properties of a task type are stronger."""
-        functions = [one for one in self.declared if isinstance(one, Behavior)]
-        declared = {one.task_type: one.retry.fields() for one in functions if one.retry.fields()}
+        functions = [behavior for behavior in self.declared if isinstance(behavior, Behavior)]
+        declared = {function.task_type: function.retry.fields() for function in functions if function.retry.fields()}
         lost = policies.fail_when_lost | self.fail_when_lost
-        caps = {part(one.task_type): one.concurrency for one in functions if one.concurrency is not None}
+        caps = {
+            part(function.task_type): function.concurrency for function in functions if function.concurrency is not None
+        }
         limits = policies.limits and replace(policies.limits, task_types={**caps, **policies.limits.task_types})
         return replace(
             policies.declaring(declared), fail_when_lost=lost, limits=limits, declared_deadlines=self.deadlines
@@ -54,17 +56,23 @@ class Plugins:
     @property
     def versions(self) -> dict[str, int]:
         """The newest versions of payloads, by task type."""
-        newest = ((one, getattr(one, "version", getattr(one, "payload_version", 1))) for one in self.declared)
+        newest = (
+            (behavior, getattr(behavior, "version", getattr(behavior, "payload_version", 1)))
+            for behavior in self.declared
+        )
         return {task_type: version for one, version in newest for task_type in _task_types(one)}
 
     @property
     def deadlines(self) -> dict[str, timedelta]:
         """The deadlines that behaviors declare, by task type."""
-        functions = (one for one in self.declared if isinstance(one, Behavior))
-        return {one.task_type: one.deadline for one in functions if one.deadline is not None}
+        functions = (behavior for behavior in self.declared if isinstance(behavior, Behavior))
+        return {function.task_type: function.deadline for function in functions if function.deadline is not None}
 
     def behaviors(self, tasks: TaskService) -> tuple[TaskBehavior, ...]:
-        return tuple(FunctionBehavior(tasks, one) if isinstance(one, Behavior) else one for one in self.declared)
+        return tuple(
+            FunctionBehavior(tasks, behavior) if isinstance(behavior, Behavior) else behavior
+            for behavior in self.declared
+        )
 
 
 def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) -> Plugins:

@@ -304,7 +304,7 @@ class PersistenceTaskStore:
         return self._task(IndexKey.of(HEADS, task_id))
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        return {task.task_id: task for task in self._tasks([IndexKey.of(HEADS, one) for one in set(task_ids)])}
+        return {task.task_id: task for task in self._tasks([IndexKey.of(HEADS, task_id) for task_id in set(task_ids)])}
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:

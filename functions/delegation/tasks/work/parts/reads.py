@@ -161,7 +161,7 @@ def _has_result(parent: Task) -> bool:
 
 def _is_awaited_by_others(tasks: TaskReads, child: Task, parent: Task) -> bool:
     others = (one for one in awaiting(tasks, child) if one.task_id != parent.task_id)
-    return any(not one.cancel_requested for one in others)
+    return any(not other.cancel_requested for other in others)
 
 
 def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tuple[Task, ...]:
@@ -213,7 +213,7 @@ def page_of(tasks: Lister, selection: Selection, *, before: str | None, size: in
     is_filtered = bool(selection.statuses) or selection.task_type is not None
     for _ in range(MOST_READS):
         page = tasks.received(selection.which, before=before, limit=AT_ONCE if is_filtered else size - len(found))
-        found += [one for one in page.entries if selection.has(one[1])]
+        found += [entry for entry in page.entries if selection.has(entry[1])]
         before = page.cursor
         if len(found) > size or (len(found) == size and before is not None):
             return ReceivedPage(tuple(found[:size]), found[size - 1][0])
