@@ -129,6 +129,7 @@ class RemovalResult:
     a bucket that keeps versions, where a delete frees nothing. `findings` are the reasons why files were kept.
     """
 
+    status: str
     identifier: TableIdentifier
     table_uuid: str
     plan_ids: tuple[str, ...] = ()

@@ -15,14 +15,15 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from delegation.removal.attempt import receipt_key
 from delegation.removal.chunks import Chunk, Phase
-from delegation.removal.context import RemovalContext
+from delegation.removal.context import RemovalContext, RemovalResult
 from delegation.removal.errors import FilesNotDeleted, PlanLost
-from delegation.removal.index import INDEX, Finding, PlanIndex, ReplacedPlan, planned_lists
+from delegation.removal.index import INDEX, Finding, PlanIndex, ReducedIndex, ReplacedPlan, planned_lists
 from delegation.storage.base import PlanStore
 
 _ROOT_NEXT = "ROOT-NEXT"
@@ -257,25 +258,7 @@ def plan_ids(store: PlanStore, task_id: str) -> list[str]:
     return made + [key.removeprefix(adopted) for key in keys if key.startswith(adopted)]
 
 
-def heading(ctx: RemovalContext, status: str, engine: str | None) -> dict[str, Any]:
-    """Return the first members of a receipt."""
-    return {
-        "format": 1,
-        "task_id": ctx.attempt.task_id,
-        "attempts": ctx.attempt.attempt,
-        "request": dict(ctx.request),
-        **ctx.asked_by(),
-        "status": status,
-        "engine": engine,
-        "identifier": {
-            "catalog": ctx.identifier.catalog,
-            "namespace": list(ctx.identifier.namespace),
-            "name": ctx.identifier.name,
-        },
-    }
-
-
-def failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDeleted | None) -> dict[str, Any]:
+def _failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDeleted | None) -> dict[str, Any]:
     """Return the members about files that could not be deleted: their exact number, a sample, the keys of the lists."""
     if failed is None:
         return {"files_failed": 0, "failures": None}
@@ -294,13 +277,54 @@ def add_findings(plans: PlanStore, receipt: str, found: Iterable[Finding]) -> No
     plans.put(receipt, _written(document))
 
 
-def put_receipt(plans: PlanStore, plan_id: str, receipt: Mapping[str, Any], *, approved: str | None = None) -> None:
-    """Store a receipt beside the plan that was executed last, and beside the `approved` one that was reduced to it.
+def store_receipt(
+    ctx: RemovalContext,
+    result: RemovalResult,
+    indexes: Sequence[PlanIndex],
+    failed: FilesNotDeleted | None,
+    own: Mapping[str, Any],
+    *,
+    approved: str | None = None,
+) -> None:
+    """Write the receipt, with the members of all operations and those of its `own`; a repeat overwrites it.
 
-    The task of the dry run that made that one is asked whether it was executed.
+    It is beside the plan that was executed last, and beside the `approved` one that was reduced to it: the task of the
+    dry run that made that one is asked whether it was executed.
     """
-    for one in dict.fromkeys((approved or plan_id, plan_id)):
-        plans.put(receipt_key(one), _written(receipt))
+    last, identifier = indexes[-1], ctx.identifier
+    receipt = {
+        "format": 1,
+        "task_id": ctx.attempt.task_id,
+        "attempts": ctx.attempt.attempt,
+        "request": dict(ctx.request),
+        **ctx.asked_by(),
+        "status": result.status,
+        "engine": result.engine,
+        "identifier": {
+            "catalog": identifier.catalog,
+            "namespace": list(identifier.namespace),
+            "name": identifier.name,
+        },
+        "table_uuid": result.table_uuid,
+        "metadata_location": last.metadata_location,
+        "planned_at": indexes[0].created_at,
+        "finished_at": ctx.clock().isoformat(),
+        "seconds": round(result.seconds, 3),
+        "files_planned": result.files_planned,
+        "files_deleted": result.files_deleted,
+        "bytes_deleted": result.bytes_deleted,
+        "bytes_freed": result.bytes_freed,
+        **({} if ctx.references is None else {"references": ctx.references.summary()}),
+        "findings": [finding.model_dump() for finding in result.findings],
+        **_failures(ctx.plans, [last] if isinstance(last, ReducedIndex) else indexes, failed),
+        **own,
+    }
+    for plan_id in dict.fromkeys((approved or last.plan_id, last.plan_id)):
+        ctx.plans.put(receipt_key(plan_id), _written(receipt))
+
+
+def seconds_since_planned(ctx: RemovalContext, indexes: Sequence[PlanIndex]) -> float:
+    return round((ctx.clock() - datetime.fromisoformat(indexes[0].created_at)).total_seconds(), 3)
 
 
 def _written(receipt: Mapping[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ deletes, its steps, what it looks at, its result and its receipt.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,16 +14,16 @@ from delegation.errors import RunCancelled, RunStopped
 from delegation.removal.attempt import PlanSegment, collected_seldom
 from delegation.removal.choice import EngineChoice, Forecast, document, forecast
 from delegation.removal.chunks import DeleteStep
-from delegation.removal.context import Ctx, RemovalContext
+from delegation.removal.context import Ctx, RemovalContext, RemovalResult
 from delegation.removal.deletes import Tally, Work, delete_in_lots, delete_or_raise
 from delegation.removal.errors import FilesNotDeleted, PlanLost
 from delegation.removal.index import Finding, PlanIndex, ReducedIndex, ReplacedPlan, load_index_as
-from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan
+from delegation.removal.marks import Deleted, Marks, deleted_by_marks, record_adopted_plan, store_receipt
 from delegation.storage.deleter import AdaptiveRate
 from polaris_common.errors import DelegationError
 
 Index = TypeVar("Index", bound=PlanIndex)
-Result = TypeVar("Result")
+Result = TypeVar("Result", bound=RemovalResult)
 Reported = Callable[[Tally], None]
 """Gets the outcome of one or more chunks at a time."""
 
@@ -196,8 +196,34 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
     @abstractmethod
     def _result(self, status: Any) -> Result: ...
 
+    def _figures(self, indexes: Sequence[Index], deleted: Deleted, *, is_versioned: bool = False) -> dict[str, Any]:
+        """Return the fields that all results have; nothing is freed in a bucket that keeps versions."""
+        ctx = self._ctx
+        versioned = is_versioned or any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
+        return {
+            "identifier": ctx.identifier,
+            "table_uuid": ctx.table_uuid.lower(),
+            "plan_ids": tuple(one.plan_id for one in indexes),
+            "files_deleted": deleted.files,
+            "files_absent": deleted.absent,
+            "bytes_deleted": deleted.bytes,
+            "bytes_freed": None if versioned else deleted.bytes,
+            "seconds": ctx.now() - self._started,
+        }
+
+    def _store_receipt(self, result: Result, failed: FilesNotDeleted | None) -> None:
+        """Store the receipt beside the plan, and beside the one that was approved."""
+        indexes = self._plan.indexes()
+        own = self._own_of_receipt(result, indexes)
+        store_receipt(self._ctx, result, indexes, failed, own, approved=self._approved_plan)
+
+    @property
+    def _approved_plan(self) -> str | None:
+        return self._ctx.options.execute_plan
+
     @abstractmethod
-    def _store_receipt(self, result: Result, failed: FilesNotDeleted | None) -> None: ...
+    def _own_of_receipt(self, result: Result, indexes: Sequence[Index]) -> Mapping[str, Any]:
+        """Return the members of the receipt that operations do not have in common."""
 
     def _store_forecast(self, findings: Sequence[Finding], engine: EngineChoice) -> Forecast:
         """Store beside the plan of a dry run what deleting its files takes, and return that."""

@@ -30,7 +30,7 @@ QUESTIONS = [
     ("Where are orphan files looked for?", "removal/orphans/place.py", "check_alone"),
     ("Which deleted files come back?", "removal/orphans/quarantine.py", "state_of"),
     ("Which spellings protect a file?", "removal/orphans/place.py", "joined"),
-    ("Who writes the receipt?", "removal/purge/context.py", "store_receipt"),
+    ("Who writes the receipt?", "removal/marks.py", "store_receipt"),
     ("Which neighbour tables are read?", "removal/neighbours.py", "neighbours_of"),
     (
         "Which purges does an unreadable table hold back?",

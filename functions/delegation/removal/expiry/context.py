@@ -2,20 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.removal.choice import EngineChoice, Forecast, RemovalSettings, engine_for
-from delegation.removal.chunks import Total
+from delegation.removal.choice import EngineChoice, Forecast, RemovalSettings, by_type, engine_for
 from delegation.removal.context import RemovalContext, RemovalResult
-from delegation.removal.errors import FilesNotDeleted
 from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.retention import Expired, Permission, Retention
 from delegation.removal.lost import LostRefsKeeper
-from delegation.removal.marks import failures, heading, put_receipt
+from delegation.removal.marks import seconds_since_planned
 from delegation.removal.model import LENIENT_PATHS, PathOptions
 
 _MOST_IDS: Final = 1_000
@@ -169,45 +166,19 @@ class ExpiryResult(RemovalResult):
     forecast: Forecast | None = None
 
 
-def store_receipt(
-    ctx: ExpiryContext,
-    result: ExpiryResult,
-    indexes: Sequence[ExpiryIndex],
-    *,
-    failed: FilesNotDeleted | None = None,
-) -> None:
-    """Write the receipt; a repeat after a crash overwrites it with a later time."""
+def own_of_receipt(ctx: ExpiryContext, result: ExpiryResult, indexes: Sequence[ExpiryIndex]) -> dict[str, Any]:
+    """Return the members of the receipt that operations do not have in common."""
     last = indexes[-1]
-    now = ctx.clock()
-    receipt = {
-        **heading(ctx, result.status, result.engine),
-        "table_uuid": result.table_uuid,
-        "metadata_location": result.metadata_location,
+    return {
         "format_version": last.format_version,
         "snapshots_removed": [str(one) for one in result.snapshot_ids],
         "refs_removed": {name: str(last.removal.refs[name]) for name in result.refs},
         "schemas_removed": list(result.schema_ids),
         "partition_specs_removed": list(result.spec_ids),
         "plan": [one.plan_id for one in indexes],
-        "planned_at": indexes[0].created_at,
-        "finished_at": now.isoformat(),
-        "seconds": round(result.seconds, 3),
-        "seconds_since_planned": round((now - datetime.fromisoformat(indexes[0].created_at)).total_seconds(), 3),
-        "files_planned": result.files_planned,
-        "files_deleted": result.files_deleted,
+        "seconds_since_planned": seconds_since_planned(ctx, indexes),
         "files_absent": result.files_absent,
         "files_kept": result.files_kept,
-        "bytes_deleted": result.bytes_deleted,
-        "bytes_freed": result.bytes_freed,
-        "by_type": {name: total.model_dump() for name, total in _by_type(last).items()},
+        "by_type": {name: total.model_dump() for name, total in by_type([last]).items()},
         "neighbours": [one.model_dump() for one in last.neighbours],
-        **({} if ctx.references is None else {"references": ctx.references.summary()}),
-        "findings": [finding.model_dump() for finding in result.findings],
-        **failures(ctx.plans, [last], failed),
     }
-    put_receipt(ctx.plans, last.plan_id, receipt, approved=ctx.options.execute_plan)
-
-
-def _by_type(last: ExpiryIndex) -> dict[str, Total]:
-    """Return the totals by file type of the plan that was executed last."""
-    return dict(sorted(last.counts.items()))

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep
 from delegation.removal.deletes import MOST_SEEN, Work
-from delegation.removal.errors import FilesNotDeleted, PlanLost
+from delegation.removal.errors import PlanLost
 from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLooks
-from delegation.removal.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus, store_receipt
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus, own_of_receipt
 from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
 from delegation.removal.expiry.index import ComparedRefs, ExpiryIndex, Notes, OwnCommit, Removal, SentCommits
 from delegation.removal.expiry.planning import decided, metadata_of, versions_kept
@@ -27,7 +27,6 @@ from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFile
 from delegation.removal.expiry.refs import check_no_ref_lost, gone_of
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.index import Finding, merge_findings
-from delegation.removal.marks import Marks
 from delegation.removal.neighbours import AskedAnew, AskedReferences, look_at_others
 from delegation.removal.run import RemovalInLots, Reported
 from delegation.removal.unlisted import UnlistedTables
@@ -137,8 +136,8 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         self._own_findings += (Finding(code=error.code, count=left, sample=sample),)
         self._end("INCOMPLETE")
 
-    def _store_receipt(self, result: ExpiryResult, failed: FilesNotDeleted | None) -> None:
-        store_receipt(self._ctx, result, self._plan.indexes(), failed=failed)
+    def _own_of_receipt(self, result: ExpiryResult, indexes: Sequence[ExpiryIndex]) -> dict[str, Any]:
+        return own_of_receipt(self._ctx, result, indexes)
 
     def _delete_all(self) -> ExpiryStatus:
         """Compare again, take out of the plan what is needed, and delete the rest step by step.
@@ -266,28 +265,20 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         index = indexes[-1]
         by_marks = status in ("EXPIRED", "STOPPED")
         deleted = self._plan.deleted() if by_marks else self._reported
-        versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         removed = index.removal if status == "PLANNED" else self.removed
         return ExpiryResult(
+            **self._figures(indexes, deleted),
             status=status,
-            identifier=ctx.identifier,
-            table_uuid=index.table_uuid,
             metadata_location=index.metadata_location,
-            plan_ids=tuple(one.plan_id for one in indexes),
             snapshot_ids=removed.snapshot_ids,
             refs=tuple(removed.refs),
             schema_ids=removed.schema_ids,
             spec_ids=removed.spec_ids,
             files_planned=indexes[0].files_planned,
-            files_deleted=deleted.files,
-            files_absent=deleted.absent,
             files_kept=sum(one.files_kept for one in indexes),
             bytes_planned=indexes[0].bytes_planned,
-            bytes_deleted=deleted.bytes,
-            bytes_freed=None if versioned else deleted.bytes,
             findings=(*merge_findings(indexes), *self._beside_plan()),
             receipt=receipt_key(index.plan_id) if status in ("EXPIRED", "INCOMPLETE") or removed != Removal() else None,
-            seconds=ctx.now() - self._started,
             withdrawn=self._looks.withdrawn,
             engine=self._engine.name,
             deletes_with=ctx.settings.engine_for(indexes[0].files_planned, index.engine),

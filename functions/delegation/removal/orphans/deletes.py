@@ -1,4 +1,4 @@
-"""Deleting the chunks of a plan: only objects that are still as they were listed, and the receipt of that.
+"""Deleting the chunks of a plan: only objects that are still as they were listed, and what its receipt has of that.
 
 Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
 somebody wrote them again, and `{plan}/looked/{chunk}-{files}` states how many were deleted after a look alone.
@@ -9,15 +9,13 @@ its files were tagged instead, and `{plan}/untagged/…` has those that have no 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from delegation.removal.deletes import PlanGuard, Tally, Work, in_time
-from delegation.removal.errors import FilesNotDeleted
-from delegation.removal.index import SAMPLE
-from delegation.removal.marks import Absent, Marks, counting, failures, heading, put_receipt
+from delegation.removal.index import SAMPLE, ReplacedPlan
+from delegation.removal.marks import Absent, Marks, counting
 from delegation.removal.orphans.approval import ListedAmount
 from delegation.removal.orphans.context import OrphanContext, OrphanResult
 from delegation.removal.orphans.index import Candidate, ForeignPart, OrphanIndex, read_candidates, record_markers
@@ -33,8 +31,7 @@ _STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
 """Codes of files that stay without a failure, and where they are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrphansDeleted:
+class OrphansDeleted(NamedTuple):
     """What the chunks of a plan that are done came to.
 
     `files` and `bytes` are of deleted files: `bytes` has not those of `absent` ones. `untagged` files stay.
@@ -48,18 +45,6 @@ class OrphansDeleted:
     quarantined: int = 0
     quarantined_bytes: int = 0
     untagged: int = 0
-
-    def __add__(self, other: "OrphansDeleted") -> "OrphansDeleted":
-        return OrphansDeleted(
-            self.files + other.files,
-            self.bytes + other.bytes,
-            self.absent + other.absent,
-            self.changed + other.changed,
-            self.looked_only + other.looked_only,
-            self.quarantined + other.quarantined,
-            self.quarantined_bytes + other.quarantined_bytes,
-            self.untagged + other.untagged,
-        )
 
 
 class ConditionalStore:
@@ -183,35 +168,34 @@ def _record(plans: PlanStore, work: Work, marks: Marks, outcome: Outcome, store:
 
 def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
     """Return what the chunks of plans that are done came to."""
-    total = OrphansDeleted()
-    for index in indexes:
-        marks, chunks = Marks(ctx.plans, index.plan_id), counting(index, indexes[-1].reduces)
-        (done, absents), found = marks.done_and_absent(), marks.deleted(chunks)
-        done &= {chunk.name for chunk in chunks}
-        changed, untagged, tagged, looked = (
-            _figures(ctx, f"{index.plan_id}/{folder}/", done)
-            for folder in ("changed", "untagged", "quarantined", "looked")
-        )
-        stay = [changed, untagged]
-        kept = ListedAmount()
-        for chunk in (one for one in chunks if one.name in tagged):
-            absent = absents.get(chunk.name, Absent())
-            others = sum((one.get(chunk.name, ListedAmount()) for one in stay), ListedAmount())
-            kept += ListedAmount(chunk.count - absent.files - others.files, chunk.bytes - absent.bytes - others.bytes)
-        all_changed, all_untagged, all_looked = (
-            sum(one.values(), ListedAmount()) for one in (changed, untagged, looked)
-        )
-        total += OrphansDeleted(
-            files=found.files - all_changed.files - all_untagged.files - kept.files,
-            bytes=found.bytes - all_changed.bytes - all_untagged.bytes - kept.bytes,
-            absent=found.absent,
-            changed=all_changed.files,
-            looked_only=all_looked.files,
-            quarantined=kept.files,
-            quarantined_bytes=kept.bytes,
-            untagged=all_untagged.files,
-        )
-    return total
+    found = [_swept(ctx, index, indexes[-1].reduces) for index in indexes]
+    return OrphansDeleted(*map(sum, zip(*found, strict=True)))
+
+
+def _swept(ctx: OrphanContext, index: OrphanIndex, replaced: Sequence[ReplacedPlan]) -> OrphansDeleted:
+    marks, chunks = Marks(ctx.plans, index.plan_id), counting(index, replaced)
+    (done, absents), found = marks.done_and_absent(), marks.deleted(chunks)
+    done &= {chunk.name for chunk in chunks}
+    changed, untagged, tagged, looked = (
+        _figures(ctx, f"{index.plan_id}/{folder}/", done) for folder in ("changed", "untagged", "quarantined", "looked")
+    )
+    stay = [changed, untagged]
+    kept = ListedAmount()
+    for chunk in (one for one in chunks if one.name in tagged):
+        absent = absents.get(chunk.name, Absent())
+        others = sum((one.get(chunk.name, ListedAmount()) for one in stay), ListedAmount())
+        kept += ListedAmount(chunk.count - absent.files - others.files, chunk.bytes - absent.bytes - others.bytes)
+    all_changed, all_untagged, all_looked = (sum(one.values(), ListedAmount()) for one in (changed, untagged, looked))
+    return OrphansDeleted(
+        files=found.files - all_changed.files - all_untagged.files - kept.files,
+        bytes=found.bytes - all_changed.bytes - all_untagged.bytes - kept.bytes,
+        absent=found.absent,
+        changed=all_changed.files,
+        looked_only=all_looked.files,
+        quarantined=kept.files,
+        quarantined_bytes=kept.bytes,
+        untagged=all_untagged.files,
+    )
 
 
 def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str, ListedAmount]:
@@ -225,63 +209,32 @@ def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str,
     return found
 
 
-def changed_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
-    """Return the keys of the lists of files that stay because they changed."""
-    return list(ctx.plans.keys(f"{index.plan_id}/changed/"))
-
-
-def untagged_files(ctx: OrphanContext, index: OrphanIndex) -> list[str]:
-    """Return the keys of the lists of files that stay because they have no place for a tag."""
-    return list(ctx.plans.keys(f"{index.plan_id}/untagged/"))
-
-
-def store_receipt(
-    ctx: OrphanContext,
-    result: OrphanResult,
-    indexes: Sequence[OrphanIndex],
-    *,
-    failed: FilesNotDeleted | None = None,
-) -> None:
-    """Write the receipt; a repeat after a crash overwrites it with a later time."""
+def own_of_receipt(ctx: OrphanContext, result: OrphanResult, indexes: Sequence[OrphanIndex]) -> dict[str, Any]:
+    """Return the members of the receipt that operations do not have in common, with the keys of lists of files."""
     last = indexes[-1]
-    receipt = {
-        **heading(ctx, result.status, result.engine),
-        "table_uuid": result.table_uuid,
+    return {
         "location": result.location,
-        "metadata_location": last.metadata_location,
         "plan": [one.plan_id for one in indexes],
         "approved": result.approval is not None,
         "approval": None if result.approval is None else result.approval.model_dump(mode="json"),
         "older_than_seconds": last.age,
         "listed_at": isoformat(datetime.fromtimestamp(last.listed_at, UTC)),
-        "planned_at": indexes[0].created_at,
-        "finished_at": ctx.clock().isoformat(),
-        "seconds": round(result.seconds, 3),
         "files_listed": result.files_listed,
         "bytes_listed": result.bytes_listed,
-        "files_planned": result.files_planned,
-        "files_deleted": result.files_deleted,
         "files_deleted_before": result.deleted_before.files,
         "files_absent": result.files_absent,
         "files_changed": result.files_changed,
-        "changed": [key for one in indexes for key in changed_files(ctx, one)],
+        "changed": [key for one in indexes for key in ctx.plans.keys(f"{one.plan_id}/changed/")],
         "quarantine": "=".join(TAG) if ctx.options.quarantine or last.quarantine else None,
         "files_quarantined": result.files_quarantined,
         "bytes_quarantined": result.bytes_quarantined,
         "files_untagged": result.files_untagged,
-        "untagged": [key for one in indexes for key in untagged_files(ctx, one)],
+        "untagged": [key for one in indexes for key in ctx.plans.keys(f"{one.plan_id}/untagged/")],
         "files_deleted_without_condition": result.files_looked_only,
-        "bytes_deleted": result.bytes_deleted,
-        "bytes_freed": result.bytes_freed,
         "neighbours": [one.model_dump() for one in last.neighbours],
-        "references": ctx.references.summary(),
         "foreign_tables": [_foreign(one) for one in last.foreign_tables],
         "included": [_foreign(one) for index in indexes for one in index.included],
-        "findings": [finding.model_dump() for finding in result.findings],
-        **failures(ctx.plans, [last], failed),
     }
-    approved = ctx.options.execute_plan if result.approval is None else result.approval.plan
-    put_receipt(ctx.plans, last.plan_id, receipt, approved=approved)
 
 
 def _foreign(part: ForeignPart) -> dict[str, Any]:

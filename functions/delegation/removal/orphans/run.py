@@ -28,7 +28,7 @@ from delegation.removal.marks import Deleted, Marks, MarksListedOnce
 from delegation.removal.neighbours import AskedReferences
 from delegation.removal.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.removal.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
-from delegation.removal.orphans.deletes import OrphansDeleted, store_receipt, swept
+from delegation.removal.orphans.deletes import OrphansDeleted, own_of_receipt, swept
 from delegation.removal.orphans.errors import RemovalWithdrawn, location_not_allowed
 from delegation.removal.orphans.index import OrphanIndex, load_plan
 from delegation.removal.orphans.keep import KeepSet, metadata_of
@@ -92,7 +92,14 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
 
     def _store_receipt(self, result: OrphanResult, failed: FilesNotDeleted | None) -> None:
         if result.receipt is not None:
-            store_receipt(self._ctx, result, self._plan.indexes(), failed=failed)
+            super()._store_receipt(result, failed)
+
+    def _own_of_receipt(self, result: OrphanResult, indexes: Sequence[OrphanIndex]) -> dict[str, Any]:
+        return own_of_receipt(self._ctx, result, indexes)
+
+    @property
+    def _approved_plan(self) -> str | None:
+        return super()._approved_plan if self._approval is None else self._approval.plan
 
     def _open(self, segments: Sequence[PlanSegment]) -> None:
         try:
@@ -436,34 +443,26 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         findings = (*others, *foreign_findings(last.foreign_tables))
         deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._plan.began))
         done = swept(ctx, indexes) if deletes else OrphansDeleted()
-        versioned = any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
         return OrphanResult(
+            **self._figures(indexes, Deleted(done.files, done.bytes, done.absent)),
             status=status,
-            identifier=ctx.identifier,
-            table_uuid=last.table_uuid,
             location=last.roots[0],
             waits=self._stopped if status == "WAITING" else "",
-            plan_ids=tuple(one.plan_id for one in indexes),
             files_listed=first.listed.files,
             bytes_listed=first.listed.bytes,
             files_planned=first.files_planned + sum(one.files for one in included),
             bytes_planned=first.bytes_planned + sum(one.bytes for one in included),
-            files_deleted=done.files,
-            files_absent=done.absent,
             files_changed=done.changed,
             files_looked_only=done.looked_only,
             quarantine=ctx.options.quarantine,
             files_quarantined=done.quarantined,
             bytes_quarantined=done.quarantined_bytes,
             files_untagged=done.untagged,
-            bytes_deleted=done.bytes,
-            bytes_freed=None if versioned else done.bytes,
             findings=merged_released(findings, self._released),
             foreign=[ForeignKept(one.uuid, one.place, one.files, one.bytes) for one in last.foreign_tables],
             receipt=receipt_key(last.plan_id) if deletes else None,
             deleted_before=last.deleted_amount,
             approval=self._approval,
-            seconds=ctx.now() - self._started,
             engine=self._deletes_with.name,
             deletes_with="inline"
             if ctx.options.quarantine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
@@ -22,11 +22,11 @@ from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work, delete_in_this_process
-from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, PlanLost
+from delegation.removal.errors import FilesNotDeletedYet, PlanLost
 from delegation.removal.index import PlanIndex, merge_findings
 from delegation.removal.marks import Deleted, Marks
 from delegation.removal.purge import errors, guards
-from delegation.removal.purge.context import PurgeContext, PurgeResult, Stayed, count_stayed, store_receipt
+from delegation.removal.purge.context import PurgeContext, PurgeResult, Stayed, count_stayed, own_of_receipt
 from delegation.removal.purge.guards import LostPlan, check_not_replaced, check_stated, metadata_files, steps_before
 from delegation.removal.purge.kept import check_not_foreign, check_still_not_shared, left_over, record_kept
 from delegation.removal.purge.planning import make_plan
@@ -82,8 +82,8 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         if isinstance(error, RunCancelled) and (self._plan.left(*DeleteStep, done=True) or self._plan.began):
             self._end("INCOMPLETE")
 
-    def _store_receipt(self, result: PurgeResult, failed: FilesNotDeleted | None) -> None:
-        store_receipt(self._ctx, result, self._plan.indexes(), self._plan.segments, failed=failed)
+    def _own_of_receipt(self, result: PurgeResult, indexes: Sequence[PlanIndex]) -> dict[str, Any]:
+        return own_of_receipt(self._ctx, result, indexes, self._plan.segments)
 
     def _open(self, segments: Sequence[PlanSegment]) -> None:
         super()._open(segments)
@@ -290,29 +290,19 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         ctx, indexes = self._ctx, self._plan.indexes()
         if status == "PURGED":
             self._reported = self._plan.deleted()
-        deleted = self._reported
         findings = merge_findings(indexes)
-        versioned = any(finding.code == paths.VERSIONED_BUCKET for finding in findings) or any(
-            self._marks(index).versioned() for index in indexes
-        )
+        versioned = any(finding.code == paths.VERSIONED_BUCKET for finding in findings)
         root_kept = all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks)
         return PurgeResult(
+            **self._figures(indexes, self._reported, is_versioned=versioned),
             status=status,
             engine=self._engine.name,
-            identifier=ctx.identifier,
-            table_uuid=ctx.table_uuid.lower(),
             metadata_location=indexes[-1].metadata_location,
-            plan_ids=tuple(index.plan_id for index in indexes),
             files_planned=sum(index.files_planned for index in indexes),
-            files_deleted=deleted.files,
-            files_absent=deleted.absent,
             bytes_planned=sum(index.bytes_planned for index in indexes),
-            bytes_deleted=deleted.bytes,
-            bytes_freed=None if versioned else deleted.bytes,
             files_kept=sum(index.files_kept for index in indexes),
             findings=findings,
             receipt=None if status == "PLANNED" else receipt_key(indexes[-1].plan_id),
-            seconds=ctx.now() - self._started,
             left_over=left_over(ctx.plans, indexes),
             root_kept=root_kept,
             metadata_files=() if root_kept or status != "PURGED" else metadata_files(ctx.plans, indexes),
