@@ -42,11 +42,6 @@ READ_SECONDS: Final = 0.05
 """The time of one read from the store."""
 
 
-def engine_for(files: int, *, inline_max_files: int, has_spark: bool = True) -> EngineChoice:
-    """Return the engine for so many files; without Spark they are deleted inline, in as many attempts as it takes."""
-    return "spark" if has_spark and files > inline_max_files else "inline"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalSettings:
     """The operator's numbers; each operation adds its own.
@@ -73,6 +68,13 @@ class RemovalSettings:
     has_spark: bool = True
     store_keys_per_second: float = 3_500.0
     delete: DeletePolicy = field(default_factory=DeletePolicy)
+
+    def engine_for(self, files: int, *, needs_spark: bool = False) -> EngineChoice:
+        """Return the engine for so many files; without Spark they are deleted inline, in as many attempts as it takes.
+
+        Some work is for Spark however few files are deleted.
+        """
+        return "spark" if self.has_spark and (needs_spark or files > self.inline_max_files) else "inline"
 
 
 class HandedToSpark(RunHandedOver):

@@ -29,15 +29,6 @@ def random_id() -> str:
     return secrets.token_hex(6)
 
 
-def asked_by_nobody() -> Mapping[str, Any]:
-    """Return what a receipt states about work that no caller of the service asked for."""
-    return {"requested_by": None, "cancelled_by": None}
-
-
-def unmeasured(_size: str, _fits: bool = True) -> None:
-    """Keep no size: of a run that nothing repeats."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RemovalContext:
     """One attempt at an operation on one table; each operation adds its own fields.
@@ -68,11 +59,11 @@ class RemovalContext:
     rate: AdaptiveRate | None = None
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
-    measured: Callable[..., None] = unmeasured
+    measured: Callable[..., None] = lambda _size, _fits: None
     spark_above: int | None = None
     awaits_references: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)
-    asked_by: Callable[[], Mapping[str, Any]] = asked_by_nobody
+    asked_by: Callable[[], Mapping[str, Any]] = lambda: {"requested_by": None, "cancelled_by": None}
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""

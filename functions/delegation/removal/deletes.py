@@ -29,10 +29,10 @@ from delegation.removal.errors import (
 )
 from delegation.removal.index import SAMPLE, PlanIndex
 from delegation.removal.marks import Absent, Deleted, Marks
-from delegation.storage.base import PlanStore
+from delegation.storage.base import Deletable, PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import Roots, canonical_all
-from delegation.storage.lots import THROTTLED, Outcome
+from delegation.storage.lots import THROTTLED, Failure, Outcome
 from polaris_common.errors import counted
 
 
@@ -103,22 +103,6 @@ class Tally:
         self.absent += other.absent
 
 
-def delete_chunks(
-    plans: PlanStore, works: Iterable[Work], deleter: Deleter, checkpoint: Callable[[], None]
-) -> Iterator[tuple[Work, Tally]]:
-    """Verify and delete chunks, several at a time; yield the result of each after it is marked, if all was deleted."""
-    lots = ((work, _records(plans, work)) for work in in_time(works))
-    # Close the generator even if recording fails: it waits for the deletes in flight.
-    with closing(deleter.delete_each(lots, checkpoint)) as deleted:
-        for work, outcome in deleted:
-            yield work, _recorded(Marks(plans, work.index.plan_id, work.voided), work.chunk, outcome)
-
-
-def in_time(works: Iterable[Work]) -> Iterator[Work]:
-    """Yield chunks until one may not begin any longer."""
-    return takewhile(lambda work: time.time() <= work.not_after, works)
-
-
 def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
     index, chunk = work.index, work.chunk
     records = read_chunk(plans, index.plan_id, chunk)
@@ -126,25 +110,47 @@ def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
     return records
 
 
-def _recorded(marks: Marks, chunk: Chunk, outcome: Outcome) -> Tally:
+def _recorded(marks: Marks, work: Work, outcome: Outcome) -> Tally:
     if outcome.delete_markers:
         marks.mark_versioned()
-    refused = [(failure.path, failure.code) for failure in outcome.failures]
-    absent = _absent(marks, chunk, outcome)
+    absent = _absent(marks, work.chunk, outcome)
+    size = outcome.bytes + outcome.absent_bytes - absent.bytes
+    tally = Tally(files=outcome.files, bytes=size, delete_markers=outcome.delete_markers, absent=absent.files)
+    return marked(marks, work.chunk, outcome.failures, tally)
+
+
+def marked(marks: Marks, chunk: Chunk, failures: Sequence[Failure], tally: Tally) -> Tally:
+    """Mark a chunk, or store what failed of it; return the tally with the failures."""
+    refused = [(one.path, one.code) for one in failures]
     if refused:
         marks.keep_failures(chunk, refused)
     else:
         marks.mark_done(chunk)
-    return Tally(
-        files=outcome.files,
-        bytes=outcome.bytes + outcome.absent_bytes - absent.bytes,
+    return replace(
+        tally,
         failed=len(refused),
-        permanent=sum(not failure.transient for failure in outcome.failures),
+        permanent=sum(not one.transient for one in failures),
         throttled=sum(code in THROTTLED for _, code in refused),
         sample=tuple(refused[:SAMPLE]),
-        delete_markers=outcome.delete_markers,
-        absent=absent.files,
     )
+
+
+def delete_chunks(
+    plans: PlanStore,
+    works: Iterable[Work],
+    deleter: Deleter,
+    checkpoint: Callable[[], None],
+    *,
+    read: Callable[[PlanStore, Work], Sequence[Deletable]] = _records,
+    record: Callable[[Marks, Work, Outcome], Tally] = _recorded,
+) -> Iterator[tuple[Work, Tally]]:
+    """Verify and delete chunks, several at a time; yield the result of each after it is marked, if all was deleted."""
+    in_time = takewhile(lambda work: time.time() <= work.not_after, works)
+    lots = ((work, read(plans, work)) for work in in_time)
+    # Close the generator even if recording fails: it waits for the deletes in flight.
+    with closing(deleter.delete_each(lots, checkpoint)) as deleted:
+        for work, outcome in deleted:
+            yield work, record(Marks(plans, work.index.plan_id, work.voided), work, outcome)
 
 
 def _absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:

@@ -84,70 +84,12 @@ def in_session(
 
 
 class SparkJobs:
-    """Runs functions on the executors of a context; `resources` creates their stores and lease checks.
-
-    A DeleteEngine of any plan.
-    """
-
-    name: EngineChoice = "spark"
+    """Runs functions on the executors of a context; `resources` creates their stores and lease checks."""
 
     def __init__(self, spark: SparkContext, resources: ExecutorResources) -> None:
         self.resources = resources
         self.parallelism = max(1, spark.defaultParallelism)
         self._spark = spark
-
-    def delete(
-        self,
-        ctx: RemovalContext,
-        work: Sequence[Work],
-        report: Callable[[Tally], None],
-        task: type[DeleteChunks] = DeleteChunks,
-    ) -> None:
-        """Delete the chunks of `work` with `task` on the executors; report progress with each look at the marks."""
-        if not work:  # all that was left may be needed by now, and Spark has no job without tasks
-            return
-        deleting = self._deleting(ctx, work, task)
-        reported: set[tuple[str, str]] = set()
-
-        def poll() -> int:
-            found = {plan_id: Marks(ctx.plans, plan_id).done_and_absent() for plan_id in deleting.plans}
-            tally, before = Tally(), len(reported)
-            for one in work:
-                name = (one.index.plan_id, one.chunk.name)
-                done, absent = found[one.index.plan_id]
-                if one.chunk.name in done and name not in reported:
-                    reported.add(name)
-                    less = absent.get(one.chunk.name, Absent())
-                    tally.add(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
-            if len(reported) > before:
-                report(tally)
-            return len(reported)
-
-        rest = Tally()
-        for result in self.run(ctx.attempt, self.numbered(len(deleting.shares)).mapPartitions(deleting), poll):
-            if (result["plan_id"], result["chunk"]) not in reported:
-                found = result["tally"]
-                rest.add(replace(Tally(**found), sample=tuple((path, code) for path, code in found["sample"])))
-        report(rest)
-
-    def _deleting(self, ctx: RemovalContext, work: Sequence[Work], task: type[DeleteChunks]) -> DeleteChunks:
-        policy = ctx.settings.delete
-        # Each executor process starts with an equal share of the rate and then adapts it.
-        start = max(policy.rate.start / self.parallelism, policy.rate.minimum)
-        indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
-        shares = self.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
-        return task(
-            resources=self.resources,
-            identifier=ctx.identifier,
-            policy=replace(policy, rate=replace(policy.rate, start=start)),
-            # What an operation adds to an index may be large, and no executor reads it.
-            plans={plan_id: index.model_dump_json(include=_READ) for plan_id, index in indexes.items()},
-            voided={one.index.plan_id: one.voided for one in work},
-            not_after=min(one.not_after for one in work),
-            shares=tuple(pack(share) for share in shares),
-            task_id=ctx.attempt.task_id,
-            attempt=ctx.attempt.attempt,
-        )
 
     def numbered(self, count: int) -> RDD[int]:
         """Return the numbers from 0, one per task; the function has the data for each number."""
@@ -230,7 +172,52 @@ class SparkDeletes:
         self._jobs = jobs
 
     def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        self._jobs.delete(ctx, work, report, self.task)
+        """Delete the chunks of `work` on the executors; report progress with each look at the marks."""
+        if not work:  # all that was left may be needed by now, and Spark has no job without tasks
+            return
+        deleting = self._deleting(ctx, work)
+        reported: set[tuple[str, str]] = set()
+
+        def poll() -> int:
+            found = {plan_id: Marks(ctx.plans, plan_id).done_and_absent() for plan_id in deleting.plans}
+            tally, before = Tally(), len(reported)
+            for one in work:
+                name = (one.index.plan_id, one.chunk.name)
+                done, absent = found[one.index.plan_id]
+                if one.chunk.name in done and name not in reported:
+                    reported.add(name)
+                    less = absent.get(one.chunk.name, Absent())
+                    tally.add(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
+            if len(reported) > before:
+                report(tally)
+            return len(reported)
+
+        rest = Tally()
+        job = self._jobs.numbered(len(deleting.shares)).mapPartitions(deleting)
+        for result in self._jobs.run(ctx.attempt, job, poll):
+            if (result["plan_id"], result["chunk"]) not in reported:
+                found = result["tally"]
+                rest.add(replace(Tally(**found), sample=tuple((path, code) for path, code in found["sample"])))
+        report(rest)
+
+    def _deleting(self, ctx: RemovalContext, work: Sequence[Work]) -> DeleteChunks:
+        policy = ctx.settings.delete
+        # Each executor process starts with an equal share of the rate and then adapts it.
+        start = max(policy.rate.start / self._jobs.parallelism, policy.rate.minimum)
+        indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
+        shares = self._jobs.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
+        return self.task(
+            resources=self._jobs.resources,
+            identifier=ctx.identifier,
+            policy=replace(policy, rate=replace(policy.rate, start=start)),
+            # What an operation adds to an index may be large, and no executor reads it.
+            plans={plan_id: index.model_dump_json(include=_READ) for plan_id, index in indexes.items()},
+            voided={one.index.plan_id: one.voided for one in work},
+            not_after=min(one.not_after for one in work),
+            shares=tuple(pack(share) for share in shares),
+            task_id=ctx.attempt.task_id,
+            attempt=ctx.attempt.attempt,
+        )
 
 
 def _tasks_ended(context: SparkContext, group: str) -> int:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.removal.choice import EngineChoice, Forecast, RemovalSettings, by_type, engine_for
+from delegation.removal.choice import EngineChoice, Forecast, RemovalSettings, by_type
 from delegation.removal.context import RemovalContext, RemovalResult
 from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.index import ExpiryIndex
@@ -87,12 +87,6 @@ class ExpirySettings(RemovalSettings):
     probe: bool = True
     most_commits: int = 5
 
-    def engine_for(self, files: int, planned_with: str = "inline") -> EngineChoice:
-        """Return the engine that deletes so many files of a plan."""
-        if planned_with == "spark" and self.has_spark:
-            return "spark"
-        return engine_for(files, inline_max_files=self.inline_max_files, has_spark=self.has_spark)
-
 
 @dataclass(frozen=True, slots=True)
 class ExpiryOptions:
@@ -112,10 +106,6 @@ class ExpiryOptions:
         return self.paths.outside
 
 
-def no_check(_table: LoadedTable) -> None:
-    """Refuse no table."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ExpiryContext(RemovalContext):
     """One attempt at expiring snapshots of one table.
@@ -130,7 +120,7 @@ class ExpiryContext(RemovalContext):
     retention: Retention = field(default_factory=Retention)
     options: ExpiryOptions = field(default_factory=ExpiryOptions)
     settings: ExpirySettings = field(default_factory=ExpirySettings)
-    check: Callable[[LoadedTable], None] = no_check
+    check: Callable[[LoadedTable], None] = lambda _table: None
     permitted: Callable[[LoadedTable], Permission] | None = None
     lost_refs: LostRefsKeeper | None = None
 

@@ -281,7 +281,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             receipt=receipt_key(index.plan_id) if status in ("EXPIRED", "INCOMPLETE") or removed != Removal() else None,
             withdrawn=self._looks.withdrawn,
             engine=self._engine.name,
-            deletes_with=ctx.settings.engine_for(indexes[0].files_planned, index.engine),
+            deletes_with=ctx.settings.engine_for(indexes[0].files_planned, needs_spark=index.engine == "spark"),
         )
 
 

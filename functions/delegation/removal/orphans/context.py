@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.choice import EngineChoice, RemovalSettings, engine_for
+from delegation.removal.choice import EngineChoice, RemovalSettings
 from delegation.removal.context import RemovalContext, RemovalResult
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.model import Neighbour, ReferenceCheck
@@ -65,12 +65,6 @@ class OrphanSettings(RemovalSettings):
     listing_serves: timedelta = timedelta(hours=6)
     delete: DeletePolicy = field(default_factory=few_threads)
 
-    def engine_for(self, files: int, listed: int) -> EngineChoice:
-        """Return the engine that deletes so many files of so many that are listed."""
-        if self.has_spark and self.is_wide(listed):
-            return "spark"
-        return engine_for(files, inline_max_files=self.inline_max_files, has_spark=self.has_spark)
-
     def is_wide(self, listed: int) -> bool:
         """Return whether a function's disk may be too small to compare so many files with what is needed."""
         return listed > self.inline_max_listed
@@ -110,10 +104,6 @@ class OrphanOptions:
         return "refuse"
 
 
-def not_reported(_files: int) -> None:
-    """Report to nobody how many files are listed."""
-
-
 def always_permitted(_table: LoadedTable) -> None:
     """Return no reason to stop: nobody can take back what a caller asked for."""
 
@@ -121,10 +111,6 @@ def always_permitted(_table: LoadedTable) -> None:
 def no_age(_table: LoadedTable) -> timedelta:
     """Return no age: no policies are asked."""
     return timedelta(0)
-
-
-def nobody_approved(_plan: PlanSegment) -> None:
-    """Return no approval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,11 +140,11 @@ class OrphanContext(RemovalContext):
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     asked_age: Callable[[LoadedTable], timedelta] = no_age
-    listed: Callable[[int], None] = not_reported
+    listed: Callable[[int], None] = lambda _files: None
     leaves_plan: bool = False
-    quarantined: Callable[[int], None] = not_reported
+    quarantined: Callable[[int], None] = lambda _files: None
     tags: Callable[[str, str], TagStore] = no_role
-    approval: Callable[[PlanSegment], Approval | None] = nobody_approved
+    approval: Callable[[PlanSegment], Approval | None] = lambda _plan: None
     waiting: PlanSegment | None = None
     deleted_before: ListedAmount = NO_AMOUNT
     planned_before: int = 0

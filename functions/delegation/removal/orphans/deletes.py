@@ -8,13 +8,13 @@ its files were tagged instead, and `{plan}/untagged/…` has those that have no 
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from delegation.removal.deletes import PlanGuard, Tally, Work, in_time
-from delegation.removal.index import SAMPLE, ReplacedPlan
+from delegation.removal.deletes import PlanGuard, Tally, Work, delete_chunks, marked
+from delegation.removal.index import ReplacedPlan
 from delegation.removal.marks import Absent, Marks, counting
 from delegation.removal.orphans.approval import ListedAmount
 from delegation.removal.orphans.context import OrphanContext, OrphanResult
@@ -24,7 +24,7 @@ from delegation.storage.base import BatchResult, PlanStore
 from delegation.storage.deleter import Deleter
 from delegation.storage.listing.model import CHANGED, TAG, TAGS_FULL, ListableStore, ListedObject, TagStore
 from delegation.storage.locations import ObjectLocation, split, uri_of
-from delegation.storage.lots import THROTTLED, Outcome
+from delegation.storage.lots import Outcome
 from delegation.timestamps import isoformat
 
 _STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
@@ -108,46 +108,26 @@ class ConditionalStore:
         return True
 
 
-def delete_chunks(
+def delete_unchanged(
     plans: PlanStore, works: Iterable[Work], store: ConditionalStore, deleter: Deleter, checkpoint: Callable[[], None]
 ) -> Iterator[tuple[Work, Tally]]:
-    """Delete chunks of one plan, several at a time, with a deleter of this store.
+    """Delete chunks of one plan as `delete_chunks` does, with a deleter of this store.
 
-    Yields what failed of each after it is marked, if every object is deleted or stays because it changed.
+    A chunk is marked if every object is deleted or stays because it changed; the result of each is what failed.
     """
-    with closing(deleter.delete_each(_lots(plans, works, store), checkpoint)) as done:
-        for work, outcome in done:
-            marks = Marks(plans, work.index.plan_id, work.voided)
-            failures = [one for one in outcome.failures if one.code not in _STAY]
-            _record(plans, work, marks, outcome, store)
-            bad = [(one.path, one.code) for one in failures]
-            if bad:
-                marks.keep_failures(work.chunk, bad)
-            else:
-                marks.mark_done(work.chunk)
-            yield (
-                work,
-                Tally(
-                    failed=len(bad),
-                    permanent=sum(not one.transient for one in failures),
-                    throttled=sum(one.code in THROTTLED for one in failures),
-                    sample=tuple(bad[:SAMPLE]),
-                ),
-            )
+    read, record = partial(_read, store), partial(_record, plans, store)
+    return delete_chunks(plans, works, deleter, checkpoint, read=read, record=record)
 
 
-def _lots(
-    plans: PlanStore, works: Iterable[Work], store: ConditionalStore
-) -> Iterator[tuple[Work, Sequence[Candidate]]]:
-    for work in in_time(works):
-        index, chunk = work.index, work.chunk
-        some = read_candidates(plans, index.plan_id, chunk)
-        PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")
-        store.expect(chunk.name, split(index.roots[0])[0], some)
-        yield work, some
+def _read(store: ConditionalStore, plans: PlanStore, work: Work) -> Sequence[Candidate]:
+    index, chunk = work.index, work.chunk
+    some = read_candidates(plans, index.plan_id, chunk)
+    PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")
+    store.expect(chunk.name, split(index.roots[0])[0], some)
+    return some
 
 
-def _record(plans: PlanStore, work: Work, marks: Marks, outcome: Outcome, store: ConditionalStore) -> None:
+def _record(plans: PlanStore, store: ConditionalStore, marks: Marks, work: Work, outcome: Outcome) -> Tally:
     """Store what a chunk came to besides its mark, before the mark."""
     plan_id, chunk, looked_only = work.index.plan_id, work.chunk, store.forget(work.chunk.name)
     if outcome.delete_markers:
@@ -164,6 +144,7 @@ def _record(plans: PlanStore, work: Work, marks: Marks, outcome: Outcome, store:
         plans.put(f"{plan_id}/quarantined/{chunk.name}-0-0", b"{}\n")
     if looked_only:
         plans.put(f"{plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
+    return marked(marks, chunk, [one for one in outcome.failures if one.code not in _STAY], Tally())
 
 
 def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:

@@ -38,7 +38,7 @@ from delegation.removal.executors import (
     try_of_task,
     unpack,
 )
-from delegation.removal.orphans.deletes import ConditionalStore, delete_chunks
+from delegation.removal.orphans.deletes import ConditionalStore, delete_unchanged
 from delegation.removal.orphans.index import CandidateWriter, read_candidates
 from delegation.removal.orphans.listing import ListedProgress, PartLister, PartsListing
 from delegation.removal.orphans.place import Equal, joined_all
@@ -244,7 +244,7 @@ class DeleteOrphans(DeleteChunks):
         store = _store(self.resources, self.identifier)
         (plan_id,) = self.plans
         store.begin(plan_id)
-        return delete_chunks(plans, works, store, _deleter(self.resources, self.identifier, self.policy), checkpoint)
+        return delete_unchanged(plans, works, store, _deleter(self.resources, self.identifier, self.policy), checkpoint)
 
 
 # One of each per process, as in removal.executors.

@@ -17,7 +17,7 @@ from delegation.removal.marks import Marks
 from delegation.removal.model import LENIENT_PATHS
 from delegation.removal.neighbours import AskedAnew
 from delegation.removal.orphans.context import OrphanContext
-from delegation.removal.orphans.deletes import ConditionalStore, delete_chunks
+from delegation.removal.orphans.deletes import ConditionalStore, delete_unchanged
 from delegation.removal.orphans.index import Compared, OrphanIndex, Stage
 from delegation.removal.orphans.keep import KeepSet, metadata_of
 from delegation.removal.orphans.listing import ListedProgress, ListParts, PartLister, PartsListing, walk
@@ -199,7 +199,7 @@ class InlineOrphans:
         store.begin(index.plan_id)
         policy, now, sleep = ctx.settings.delete, ctx.now, ctx.sleep
         with Deleter(store, policy, now=now, sleep=sleep, rate=ctx.rate) as deleter:  # type: ignore[arg-type]
-            for _, tally in delete_chunks(ctx.plans, work, store, deleter, ctx.attempt.checkpoint):
+            for _, tally in delete_unchanged(ctx.plans, work, store, deleter, ctx.attempt.checkpoint):
                 report(tally)
 
 

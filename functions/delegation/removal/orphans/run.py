@@ -438,6 +438,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         ctx, indexes = self._ctx, self._plan.indexes()
         first, last = indexes[0], indexes[-1]
         included = tuple(one for index in indexes for one in index.included)
+        is_wide = ctx.settings.is_wide(first.listed.files)
+        by_size = ctx.settings.engine_for(last.files_planned, needs_spark=is_wide)
         # What stays for such tables in the end, which may be less than at first, or more.
         others = (one for one in merge_findings(indexes) if one.code != FOREIGN_TABLE)
         findings = (*others, *foreign_findings(last.foreign_tables))
@@ -466,7 +468,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             engine=self._deletes_with.name,
             deletes_with="inline"
             if ctx.options.quarantine
-            else ctx.settings.engine_for(last.files_planned, first.listed.files),
+            else ctx.settings.engine_for(last.files_planned, needs_spark=is_wide),
         )
 
 

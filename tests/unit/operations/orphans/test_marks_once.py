@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delegation.removal.orphans import run
-from delegation.removal.orphans.deletes import delete_chunks
+from delegation.removal.orphans.deletes import delete_unchanged
 from delegation.removal.orphans.run import OrphanRun
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import MemoryPlanStore
@@ -54,13 +54,13 @@ def test_an_attempt_that_resumes_lists_what_the_one_before_marked(monkeypatch: p
     turns: list[int] = []
 
     def stops(plans: Any, works: Any, *rest: Any) -> Iterator[Any]:
-        for one in delete_chunks(plans, works, *rest):
+        for one in delete_unchanged(plans, works, *rest):
             turns.append(1)
             if len(turns) == CHUNKS // 2:
                 raise ObjectStoreUnavailable("stopped")
             yield one
 
-    monkeypatch.setattr("delegation.removal.orphans.planning.delete_chunks", stops)
+    monkeypatch.setattr("delegation.removal.orphans.planning.delete_unchanged", stops)
     with pytest.raises(ObjectStoreUnavailable):
         run.remove_orphan_files(world.context(table))
     plans.listed = 0

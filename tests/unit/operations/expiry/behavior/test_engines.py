@@ -8,7 +8,7 @@ import pytest
 
 from delegation.polaris.answers import PolarisForbidden
 from delegation.removal.behaviors import engine_of, spark_above
-from delegation.removal.choice import HandedToSpark, engine_for
+from delegation.removal.choice import HandedToSpark
 from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
@@ -76,8 +76,8 @@ def test_the_engine_is_chosen_by_the_attempts_before(task: Task, engine: str, ab
 
 @pytest.mark.parametrize(("files", "engine"), [(0, "inline"), (100, "inline"), (101, "spark")])
 def test_the_limit_itself_is_inline(files: int, engine: str) -> None:
-    assert engine_for(files, inline_max_files=100) == SETTINGS.engine_for(files) == engine
-    assert engine_for(files, inline_max_files=100, has_spark=False) == "inline"
+    assert SETTINGS.engine_for(files) == engine
+    assert replace(SETTINGS, has_spark=False).engine_for(files) == "inline"
 
 
 def test_no_limit_of_the_operator_means_that_of_purges() -> None:
