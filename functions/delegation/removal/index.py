@@ -13,6 +13,7 @@ that was not published, because another was first, is never used.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,6 +57,22 @@ class ReplacedPlan(Stored):
     id: str
     sha256: str
     done: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class FileTally:
+    """How many files a finding is about, and the first of them; they come in order."""
+
+    count: int = 0
+    sample: list[str] = field(default_factory=list)
+
+    def add(self, path: str) -> None:
+        self.count += 1
+        if len(self.sample) < SAMPLE:
+            self.sample.append(path)
+
+    def finding(self, code: str) -> Finding:
+        return Finding(code=code, count=self.count, sample=tuple(self.sample))
 
 
 class PlanIndex(Stored):

@@ -46,12 +46,18 @@ class Unread(Protocol):
 
 
 def neighbours_of(
-    ctx: RemovalContext, roots: Roots, earlier: Sequence[PlanIndex], unread: UnreadNeighbours
+    ctx: RemovalContext,
+    roots: Roots,
+    earlier: Sequence[PlanIndex],
+    unread: UnreadNeighbours,
+    *,
+    outside: bool | None = None,
 ) -> tuple[list[Neighbour], list[CheckedNeighbour]]:
     """Return the live tables that overlap `roots`, and all that were checked, for plan and receipt.
 
-    With `outside=delete` every table counts as overlapping, because files outside may belong to any. A table that was
-    checked for an `earlier` segment at the same metadata, and did not overlap, is not checked again.
+    With `outside` (by default the choice in the options) every table counts as overlapping, because files outside may
+    belong to any. A table that was checked for an `earlier` segment at the same metadata, and did not overlap, is not
+    checked again.
     """
     elsewhere = {
         (one.identifier, one.metadata_location)
@@ -59,7 +65,7 @@ def neighbours_of(
         for one in index.neighbours
         if not one.overlaps and set(roots.uris) <= {*index.roots, *index.taken}
     }
-    outside = ctx.options.outside == "delete"
+    outside = ctx.options.outside == "delete" if outside is None else outside
     near: list[Neighbour] = []
     checked: list[CheckedNeighbour] = []
     for neighbour in ctx.neighbours(None if outside else roots):

@@ -1,7 +1,6 @@
 """Which paths an operation may delete: those at its table's locations that no guard or table property keeps."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Final, Literal
@@ -17,7 +16,7 @@ from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
 from delegation.iceberg.paths import LEFT, MARKS, Row, as_written, is_marked
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.model import LoadedTable
-from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.index import SAMPLE, FileTally, Finding
 from delegation.removal.model import STRICT_PATHS, PathRules
 from delegation.storage.base import FileTooLarge, ObjectStore
 from delegation.storage.locations import (
@@ -190,17 +189,6 @@ def reads(metadata: ParsedMetadata, covered: Roots | None) -> Callable[[str], bo
     return lambda path: path.startswith(storage) and (covered is None or covered.contains(path))
 
 
-@dataclass(slots=True)
-class _Tally:
-    count: int = 0
-    sample: tuple[str, ...] = ()
-
-    def add(self, path: str) -> None:
-        self.count += 1
-        if len(self.sample) < SAMPLE:
-            self.sample = (*self.sample, path)
-
-
 class PathGuard:
     """Decides which canonical paths are deleted and counts the others; `covered` None means every path is covered.
 
@@ -234,7 +222,7 @@ class PathGuard:
         self.damaged: dict[str, GuardVerdict] = {}
         self.storage = "file:///" if roots.roots[0].bucket == LOCAL else "s3://"
         self._options = options
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: dict[str, FileTally] = {}
 
     def fresh(self) -> "PathGuard":
         """Return a guard that decides the same and has counted nothing, for one part of a plan."""
@@ -265,7 +253,7 @@ class PathGuard:
         else:
             verdict = self._verdict(path, shared=shared, foreign=foreign, taken=taken)
         if verdict:
-            self._tallies.setdefault(verdict, _Tally()).add(as_written(path))
+            self._tallies.setdefault(verdict, FileTally()).add(as_written(path))
         return verdict
 
     def _elsewhere(self, path: str) -> GuardVerdict:
@@ -292,7 +280,7 @@ class PathGuard:
                     yield from self.verdicts(some, shared=shared, foreign=foreign, taken=taken)
                     continue
                 for path, _, _ in some:
-                    self._tallies.setdefault("of-damaged", _Tally()).add(as_written(path))
+                    self._tallies.setdefault("of-damaged", FileTally()).add(as_written(path))
                 yield "of-damaged", [(path, rank - LEFT, size) for path, rank, size in some]
             return
         first, last = rows[0][0], rows[-1][0]
@@ -334,17 +322,14 @@ class PathGuard:
     def add(self, findings: Iterable[tuple[GuardVerdict, Finding]]) -> None:
         """Add the counts of guards in other processes."""
         for verdict, finding in findings:
-            tally = self._tallies.setdefault(verdict, _Tally())
+            tally = self._tallies.setdefault(verdict, FileTally())
             tally.count += finding.count
-            tally.sample = (*tally.sample, *finding.sample)[:SAMPLE]
+            tally.sample = [*tally.sample, *finding.sample][:SAMPLE]
 
     def counted(self) -> list[tuple[GuardVerdict, Finding]]:
         """Return what was kept, by verdict."""
-        return [
-            (verdict, Finding(code=code, count=self._tallies[verdict].count, sample=self._tallies[verdict].sample))
-            for verdict, code in _CODES.items()
-            if verdict in self._tallies
-        ]
+        tallies = self._tallies
+        return [(verdict, tallies[verdict].finding(code)) for verdict, code in _CODES.items() if verdict in tallies]
 
 
 def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import Retained, make_plan, metadata_of, retained, with_others_read
 from delegation.removal.expiry.retention import Expired
-from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, ReplacedPlan, sorted_runs, store_index
+from delegation.removal.index import CheckedNeighbour, FileTally, Finding, ReplacedPlan, sorted_runs, store_index
 from delegation.removal.marks import Marks
 from delegation.removal.model import LENIENT_PATHS, Neighbour
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
@@ -187,30 +187,13 @@ class NeededFiles:
 
 def write_rest(writer: PlanWriter, batches: Iterable[tuple[list[Row], dict[str, int]]]) -> list[tuple[str, Finding]]:
     """Write sorted rows, each list with the kept paths and the numbers of their REASONS; return kept by reason."""
-    tally = [_ReasonCount(code) for code in _CODES]
+    tally = [FileTally() for _ in _CODES]
     for some, reasons in batches:
         for why, group in groupby(some, lambda row: _why(reasons, row)):  # noqa: B023 - used within the step
             writer.write(list(group), why)
         for path, rank in sorted(reasons.items()):
             tally[rank].add(path)
-    return [(why, one.finding()) for why, one in zip(REASONS, tally, strict=True) if one.count]
-
-
-class _ReasonCount:
-    """How many files are kept for one reason, and the first of them."""
-
-    def __init__(self, code: str) -> None:
-        self._code = code
-        self.count = 0
-        self._sample: list[str] = []
-
-    def add(self, path: str) -> None:
-        self.count += 1
-        if len(self._sample) < SAMPLE:
-            self._sample.append(path)
-
-    def finding(self) -> Finding:
-        return Finding(code=self._code, count=self.count, sample=tuple(self._sample))
+    return [(why, one.finding(code)) for why, code, one in zip(REASONS, _CODES, tally, strict=True) if one.count]
 
 
 def _why(reasons: Mapping[str, int], row: Row) -> str:

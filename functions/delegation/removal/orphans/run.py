@@ -466,9 +466,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             deleted_before=last.deleted_amount,
             approval=self._approval,
             engine=self._deletes_with.name,
-            deletes_with="inline"
-            if ctx.options.quarantine
-            else ctx.settings.engine_for(last.files_planned, needs_spark=is_wide),
+            deletes_with="inline" if ctx.options.quarantine else by_size,
         )
 
 

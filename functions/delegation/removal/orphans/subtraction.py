@@ -5,12 +5,12 @@ It is made of sorted rows, so it is the same in one process and in a task that h
 
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from delegation.iceberg.paths import Row
 from delegation.removal.chunks import Chunk
-from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.index import SAMPLE, FileTally, Finding
 from delegation.removal.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.removal.orphans.index import Candidate, CandidateWriter
 from delegation.removal.orphans.place import END, Equal, MismatchMode, joined_all
@@ -20,20 +20,6 @@ from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roo
 
 _AFTER_END: Final = chr(ord(END) + 1)
 _KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code, FOREIGN_LOCATION)
-
-
-@dataclass(slots=True)
-class StayTally:
-    """How many files stay for a reason that a finding names, and the first of them."""
-
-    count: int = 0
-    sample: list[str] = field(default_factory=list)
-
-    def add(self, path: str) -> None:
-        """Count a file; they come in order."""
-        self.count += 1
-        if len(self.sample) < SAMPLE:
-            self.sample.append(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +61,7 @@ class Subtraction:
         self._rules = rules
         self._left = Roots(rules.left)
         self.needed = 0
-        self.stay = {code: StayTally() for code in _KEEP}
+        self.stay = {code: FileTally() for code in _KEEP}
 
     def orphans(
         self, batches: Iterable[list[Row]], texts: Iterable[list[str]], foreign: Iterable[list[Row]]
@@ -151,7 +137,7 @@ class Subtraction:
         `beside` are findings that are not about candidates.
         """
         tallies = ((code, self.stay[code]) for code in _KEEP)
-        findings = (Finding(code=code, count=one.count, sample=tuple(one.sample)) for code, one in tallies if one.count)
+        findings = (one.finding(code) for code, one in tallies if one.count)
         return Orphans(tuple(chunks), self.needed, (*findings, *beside), held)
 
 

@@ -23,10 +23,18 @@ from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, paths_of, stored_part
 from delegation.removal.deletes import Work
-from delegation.removal.errors import NeighbourUnreadable, PlanLost, PlanTampered, foreign_location
-from delegation.removal.index import INDEX, SAMPLE, Finding, PlanIndex, load_index, planned_paths, sorted_runs
-from delegation.removal.model import Neighbour
-from delegation.removal.neighbours import ReadOnce, is_itself, is_near, locations_of, metadata_of, reach_of_neighbour
+from delegation.removal.errors import PlanLost, PlanTampered, foreign_location
+from delegation.removal.index import (
+    INDEX,
+    SAMPLE,
+    FileTally,
+    Finding,
+    PlanIndex,
+    load_index,
+    planned_paths,
+    sorted_runs,
+)
+from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
 from delegation.removal.paths import NOT_COVERED
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.errors import (
@@ -189,28 +197,11 @@ def check_still_not_shared(
     roots = Roots(root for index in indexes for root in (*index.roots, *index.taken))
     outside = any(index.outside == "delete" for index in indexes)
     checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
-    near: list[Neighbour] = []
-    listed: list[Neighbour] = []
+    unread, once = UnreadNeighbours(ctx), ReadOnce()
+    listed, _ = neighbours_of(ctx, roots, (), unread, outside=outside)
+    near = [one for one in listed if (str(one.table.identifier), one.table.metadata_location) not in checked]
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
-        unread, once = UnreadNeighbours(ctx), ReadOnce()
-        for neighbour in ctx.neighbours(None if outside else roots):
-            if isinstance(neighbour, NeighbourUnreadable):
-                unread.note(neighbour)
-                continue
-            if is_itself(ctx, neighbour):
-                continue
-            name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
-            try:
-                if not (outside or is_near(roots, neighbour)):
-                    continue
-                metadata_of(neighbour)
-            except NeighbourUnreadable as error:
-                unread.note(error)
-                continue
-            listed.append(neighbour)
-            if name in checked:
-                continue
-            near.append(neighbour)
+        for neighbour in near:
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
         if table is not None:
             from delegation.removal.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
@@ -240,19 +231,17 @@ def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files
     """Raise FilesShared if any of these files of live tables is planned to be deleted."""
     if files.empty:
         return
-    count = 0
-    sample: list[str] = []
+    found = FileTally()
     for _, both in common(files.batches(), planned_paths(ctx.plans, indexes, _DELETED)):
-        count += len(both)
-        sample.extend(sorted(both)[: SAMPLE - len(sample)])
-    if count:
-        raise FilesShared(count, sample)
+        for path in sorted(both):
+            found.add(path)
+    if found.count:
+        raise FilesShared(found.count, found.sample)
 
 
 def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots, own: Roots) -> None:
     """Raise FilesAtAnotherTable if a planned file is at one of these locations and not at `own`."""
-    count = 0
-    sample: list[str] = []
+    found = FileTally()
     for index in indexes:
         chunks = (chunk for chunk in index.chunks if chunk.kind in _DELETED)
         disputed = [
@@ -262,10 +251,9 @@ def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots
         ]
         for path in chain.from_iterable(paths_of(ctx.plans, index.plan_id, disputed)):
             if others.contains(path) and not own.contains(path):
-                count += 1
-                sample.extend([path] if len(sample) < SAMPLE else [])
-    if count:
-        raise FilesAtAnotherTable(count, sample)
+                found.add(path)
+    if found.count:
+        raise FilesAtAnotherTable(found.count, found.sample)
 
 
 NOT_SEARCHED: Final = "MARKERS_NOT_LOOKED_FOR"
