@@ -25,7 +25,6 @@ from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTabl
 from delegation.references.model import CatalogPass, PassNeeded
 from delegation.references.refresh import Refresher
 from delegation.references.store import MemoryReferenceStore
-from delegation.removal.purge.indexed import OtherTables
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status
 from tests.bench.loads.units import CountedDynamoDb
@@ -80,7 +79,7 @@ class Service(IndexedWorld):
 
     def refresh(self) -> CatalogPass:
         """Make a pass, as the recurring task does."""
-        refresher = OtherTables(self.behavior).refresher(self.index, "recurring", lambda: None)
+        refresher = self.behavior.refresher(self.index, "recurring", lambda: None)
         return refresher.ensure_fresh("cat", timedelta(0))
 
     def purge(self, names: list[str]) -> datetime:

@@ -22,10 +22,10 @@ from delegation.removal.choice import HandedToSpark
 from delegation.removal.chunks import Stored
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex
+from delegation.removal.index import CheckedNeighbour, FileTally, Finding, PlanIndex
 from delegation.removal.model import LENIENT_PATHS, Neighbour, ReferenceCheck
 from delegation.removal.paths import covered_roots
-from delegation.removal.unread import UnreadNeighbours, reading
+from delegation.removal.unread import UnreadNeighbours, reading, usable_roots
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical
 from polaris_common.errors import DelegationError
@@ -93,15 +93,7 @@ def neighbours_of(
 
 def locations_of(near: Sequence[Neighbour]) -> Roots:
     """Return the present locations of neighbours, without those that can contain no file of this kind of storage."""
-    usable = []
-    for neighbour in near:
-        location = metadata_of(neighbour).location
-        try:
-            Roots([location])
-        except GuardRefused:
-            continue
-        usable.append(location)
-    return Roots(usable)
+    return usable_roots(metadata_of(one).location for one in near)
 
 
 def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
@@ -113,17 +105,15 @@ def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
 
 
 def same_table(ctx: RemovalContext, near: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
-    """Return the finding of other catalogs that name the table itself, none without one."""
-    same = sorted(str(one.table.identifier) for one in near if is_same_table(ctx, one, own))
-    return (Finding(code=SAME_TABLE, count=len(same), sample=tuple(same[:SAMPLE])),) if same else ()
-
-
-def is_same_table(ctx: RemovalContext, one: Neighbour, own: ParsedMetadata) -> bool:
-    """Return whether another catalog names the table `own`: by its metadata file, or by its uuid and location."""
-    if one.former or one.table.identifier.catalog == ctx.identifier.catalog:
-        return False
-    found = metadata_of(one)
-    return found.path == own.path or (one.table.table_uuid == own.table_uuid and found.location == own.location)
+    """Return that other catalogs name the table `own`, by its metadata file, or its uuid and location."""
+    tally = FileTally()
+    for one in sorted(near, key=lambda one: str(one.table.identifier)):
+        if not one.former and one.table.identifier.catalog != ctx.identifier.catalog:
+            found = metadata_of(one)
+            is_clone = one.table.table_uuid == own.table_uuid and found.location == own.location
+            if found.path == own.path or is_clone:
+                tally.add(str(one.table.identifier))
+    return (tally.finding(SAME_TABLE),) if tally.count else ()
 
 
 def is_near(roots: Roots, neighbour: Neighbour) -> bool:

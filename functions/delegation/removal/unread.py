@@ -6,7 +6,8 @@ too little, because areas are folded into their parents.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from delegation.errors import GuardRefused
@@ -155,13 +156,14 @@ class UnreadNeighbours:
         """Return whether the table still has the metadata that names a missing file, so that the file is lost."""
         name, location = str(neighbour.table.identifier), neighbour.table.metadata_location
         if name not in self._current:
-            again = self._ctx.neighbours(_usable([neighbour.table.location, *neighbour.areas]))
+            again = self._ctx.neighbours(usable_roots([neighbour.table.location, *neighbour.areas]))
             now = (one.table for one in again if isinstance(one, Neighbour))
             self._current[name] = any((str(one.identifier), one.metadata_location) == (name, location) for one in now)
         return self._current[name]
 
 
-def _usable(locations: Iterable[str]) -> Roots:
+def usable_roots(locations: Iterable[str]) -> Roots:
+    """Return the locations without those that can contain no file of this kind of storage."""
     usable: list[str] = []
     for location in locations:
         with suppress(GuardRefused):
@@ -169,25 +171,21 @@ def _usable(locations: Iterable[str]) -> Roots:
     return Roots(usable)
 
 
-@contextmanager
-def reading(neighbour: Neighbour) -> Iterator[None]:
+def reading(neighbour: Neighbour) -> AbstractContextManager[None]:
     """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files.
 
     Their credentials are vended at the first read, by when the table may have been purged or dropped: the next attempt
     does not find it any more.
     """
-    with changed(str(neighbour.table.identifier), Subject.of(neighbour.table.identifier)):
-        try:
-            yield
-        except NeighbourUnreadable:
-            raise
-        except _UNREADABLE as error:
-            raise _error(neighbour, error, exempt=neighbour.exempt and neighbour.unread is None) from error
+    unreadable = partial(_error, neighbour, exempt=neighbour.exempt and neighbour.unread is None)
+    return reading_of(neighbour.table.identifier, unreadable)
 
 
 @contextmanager
-def reading_of(identifier: TableIdentifier) -> Iterator[None]:
-    """Do the same in an executor, which has no more of the neighbour than its identifier."""
+def reading_of(
+    identifier: TableIdentifier, unreadable: Callable[[DelegationError], NeighbourUnreadable] | None = None
+) -> Iterator[None]:
+    """Do the same; an executor has no more of the neighbour than its identifier."""
     subject = Subject.of(identifier)
     with changed(str(identifier), subject):
         try:
@@ -195,6 +193,8 @@ def reading_of(identifier: TableIdentifier) -> Iterator[None]:
         except NeighbourUnreadable:
             raise
         except _UNREADABLE as error:
+            if unreadable is not None:
+                raise unreadable(error) from error
             raise NeighbourUnreadable(str(identifier), error, subject=subject, is_found=True) from error
 
 

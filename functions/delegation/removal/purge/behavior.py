@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.references.recurring import IndexReport, RecurringCatalog
 from delegation.removal.behaviors import (
     KILLED_TWICE,
-    Hold,
-    ReferenceSearch,
     TableEndings,
     check_killed,
     is_lost_often,
@@ -27,14 +24,13 @@ from delegation.removal.purge import errors
 from delegation.removal.purge.choose import chosen, ensure_known
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.guards import StatedTable
-from delegation.removal.purge.indexed import OtherTables, PurgeAccess
+from delegation.removal.purge.indexed import PurgeAccess
 from delegation.removal.purge.requests import TablePurge, identifier_text, options_of
 from delegation.removal.purge.run import purge_table
 from delegation.removal.purge.task_type import TASK_TYPES, PurgeDetails, states_of
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.work_errors import AttemptRunner
 
@@ -122,7 +118,7 @@ class PurgeBehavior(PurgeAccess):
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         waited_for = hand_over_at is not None
-        neighbours, references = OtherTables(self).of_purge(purge, options, attempt, task, waited_for=waited_for)
+        neighbours, references = self.of_purge(purge, options, attempt, task, waited_for=waited_for)
         return PurgeContext(
             attempt=attempt,
             identifier=purge.identifier,
@@ -150,19 +146,6 @@ class PurgeBehavior(PurgeAccess):
             return OpenTable(OneTable(self.catalog, identifier), self.store_of(identifier))
         return OpenTable(*self.open_table(identifier))
 
-    @property
-    def search(self) -> ReferenceSearch[ReferencingTables]:
-        """How another operation of the service finds other tables; see OtherTables.search."""
-        return OtherTables(self).search
-
-    @property
-    def hold(self) -> Hold:
-        """How an attempt ends that waits for another table; see OtherTables.hold."""
-        return OtherTables(self).hold
-
-    def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
-        return OtherTables(self).reference_task()
-
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
         return self.runner.prepare(task, lambda: self.engine(task, hand_over_at))
 
@@ -174,7 +157,7 @@ class PurgeBehavior(PurgeAccess):
             return SPARK
         ctx = self.context(task, hand_over_at=hand_over_at)
         if isinstance(ctx.references, ReferencingTables):
-            OtherTables(self).ensure_passed(ctx.references, partial(ensure_known, ctx, ctx.references, hand_over_at))
+            self.ensure_passed(ctx.references, partial(ensure_known, ctx, ctx.references, hand_over_at))
         found = chosen(ctx, task, hand_over_at)
         if found.engine == "inline":
             self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))

@@ -45,38 +45,6 @@ if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore
 
 
-@dataclass(frozen=True)
-class PurgeAccess:
-    """The access of a process to tables, and the operator's settings of purges.
-
-    `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
-    is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
-    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
-    over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
-    is called with each purge that waits for a neighbour, and why, `passed` with a catalog after a complete pass of the
-    recurring task. `visits` returns what that task calls with each changed table, such as what reads its health.
-    `generic_tables` finds tables of other formats.
-    """
-
-    tasks: TaskService
-    catalog: Catalog
-    store_of: "Callable[[TableIdentifier], ListableStore]"
-    plans: PlanStore
-    settings: PurgeSettings = field(default_factory=PurgeSettings)
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    limits: Limits = field(default_factory=Limits)
-    references: ReferenceStore | None = None
-    reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
-    loads_at_once: int = 1
-    store_with: "Callable[[LoadedTable], ListableStore] | None" = None
-    open_table: "Callable[[TableIdentifier], tuple[TableSource, ListableStore]] | None" = None
-    generic_tables: GenericTables | None = None
-    held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
-    passed: Callable[[str], object] = lambda _catalog: None
-    visits: Callable[[], TableVisited | None] = lambda: None
-
-
 logger = logging.getLogger(__name__)
 HELD_FOR: Final = timedelta(hours=1)
 CHANGED_WAIT: Final = timedelta(minutes=1)
@@ -159,11 +127,36 @@ Found = tuple[NeighboursOf, ReferencingTables | None]
 """What yields the tables, and the index that it uses; None without an index."""
 
 
-@dataclass(frozen=True, slots=True)
-class OtherTables:
-    """Finds other tables for attempts at purges, and at upkeep, with the access of a process."""
+@dataclass(frozen=True)
+class PurgeAccess:
+    """The access of a process to tables, with the operator's settings of purges; it finds other tables for attempts.
 
-    access: PurgeAccess
+    `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
+    is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
+    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
+    over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
+    is called with each purge that waits for a neighbour, and why, `passed` with a catalog after a complete pass of the
+    recurring task. `visits` returns what that task calls with each changed table, such as what reads its health.
+    `generic_tables` finds tables of other formats.
+    """
+
+    tasks: TaskService
+    catalog: Catalog
+    store_of: "Callable[[TableIdentifier], ListableStore]"
+    plans: PlanStore
+    settings: PurgeSettings = field(default_factory=PurgeSettings)
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    limits: Limits = field(default_factory=Limits)
+    references: ReferenceStore | None = None
+    reference_settings: ReferenceSettings = field(default_factory=ReferenceSettings)
+    loads_at_once: int = 1
+    store_with: "Callable[[LoadedTable], ListableStore] | None" = None
+    open_table: "Callable[[TableIdentifier], tuple[TableSource, ListableStore]] | None" = None
+    generic_tables: GenericTables | None = None
+    held: Callable[[Task, DelegationError], object] = lambda _task, _error: None
+    passed: Callable[[str], object] = lambda _catalog: None
+    visits: Callable[[], TableVisited | None] = lambda: None
 
     def of_purge(
         self, purge: TablePurge, options: PurgeOptions, attempt: TaskAttempt, task: Task, *, waited_for: bool
@@ -173,12 +166,12 @@ class OtherTables:
         By the index, unless the operator chose another mode or nothing stores one. A caller that waits for the purge
         does not wait for others to share its pass.
         """
-        index = self.access.references
+        index = self.references
         if index is None or options.references != "index":
             return self._neighbourhood(purge.identifier, options, attempt), None
         found = self._of_index(index, purge.identifier, purge.table.table_uuid.lower(), attempt, task)
         refresher = replace(found.refresher, eager=waited_for and task.synchronous)
-        found = replace(found, refresher=refresher, max_age=self.access.reference_settings.max_age)
+        found = replace(found, refresher=refresher, max_age=self.reference_settings.max_age)
         return self._with_lost_refs(found, index, ends_table=True), found
 
     def search(self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task) -> Found:
@@ -187,7 +180,7 @@ class OtherTables:
         By the operator's settings of purges, but never as of a pass before the attempt first asks: what
         `reference-max-age` relaxes is for drops.
         """
-        index, options = self.access.references, self.access.limits.base
+        index, options = self.references, self.limits.base
         if index is None or options.references != "index":
             return self._neighbourhood(identifier, options, attempt), None
         found = self._of_index(index, identifier, table_uuid, attempt, task)
@@ -200,7 +193,7 @@ class OtherTables:
         before = {catalog: found.index.pass_of(catalog).complete for catalog in found.catalogs}
         ensure()
         passed = [catalog for catalog in found.catalogs if found.index.pass_of(catalog).complete != before[catalog]]
-        release(found.index, self.access.tasks.writes, passed, self.access.tasks.clock())
+        release(found.index, self.tasks.writes, passed, self.tasks.clock())
 
     def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
         """Return how an attempt ends that waits for another table, and for how long; None if the task fails.
@@ -208,45 +201,44 @@ class OtherTables:
         What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone. The next
         attempt has a new moment: other tables may have taken files while the purge was held.
         """
-        found = held_by(task, error, self.access.references, self.access.tasks.clock())
+        found = held_by(task, error, self.references, self.tasks.clock())
         if found is not None:
             if isinstance(error, NeighbourUnreadable):
                 with suppress(LeaseLost):  # then nothing else is recorded either
-                    TaskMoment(self.access.tasks, task).forget()
-            self.access.held(task, error)
+                    TaskMoment(self.tasks, task).forget()
+            self.held(task, error)
         return found
 
     def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
         """Return the behavior that refreshes the index with this access to tables; None without an index."""
-        index, access = self.access.references, self.access
+        index = self.references
         if index is None:
             return None
 
         def refreshed(catalog: str) -> None:
-            release(index, access.tasks.writes, [catalog], access.tasks.clock())
-            access.passed(catalog)
+            release(index, self.tasks.writes, [catalog], self.tasks.clock())
+            self.passed(catalog)
 
         return reference_index(
             lambda run: replace(
                 self.refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
-                visited=access.visits(),
+                visited=self.visits(),
                 # A pass of many hand-overs must be seen to get ahead.
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
-            every=access.reference_settings.refresh_interval,
+            every=self.reference_settings.refresh_interval,
             refreshed=refreshed,
         )
 
     def _ensure_submitted(self, catalogs: Iterable[str]) -> None:
         indexes = self.reference_task()
         if indexes is not None:
-            ensure_each_submitted(self.access.tasks, indexes, catalogs)
+            ensure_each_submitted(self.tasks, indexes, catalogs)
 
     def _neighbourhood(self, identifier: TableIdentifier, options: PurgeOptions, attempt: TaskAttempt) -> Neighbourhood:
-        access = self.access
         scan: OverlapScan = "catalog" if options.references == "location" else options.overlap_scan
-        pace = self._pace(access.settings.neighbours_per_second)
-        return Neighbourhood(access.catalog, identifier, access.store_of, scan, attempt.checkpoint, pace)
+        pace = self._pace(self.settings.neighbours_per_second)
+        return Neighbourhood(self.catalog, identifier, self.store_of, scan, attempt.checkpoint, pace)
 
     def _with_lost_refs(
         self, found: ReferencingTables, index: ReferenceStore, *, ends_table: bool = False
@@ -254,12 +246,12 @@ class OtherTables:
         return WithLostRefs(
             found,
             index,
-            self.access.plans,
+            self.plans,
             found.catalogs,
             found.identifier,
             found.table_uuid,
-            self.access.store_of,
-            self.access.tasks.clock,
+            self.store_of,
+            self.tasks.clock,
             ends_table,
         )
 
@@ -269,30 +261,29 @@ class OtherTables:
         return ReferencingTables(
             index=index,
             refresher=self.refresher(index, f"{attempt.task_id}/{attempt.attempt}", attempt.checkpoint),
-            catalog=self.access.catalog,
-            catalogs=self.access.reference_settings.of(identifier.catalog),
+            catalog=self.catalog,
+            catalogs=self.reference_settings.of(identifier.catalog),
             identifier=identifier,
             table_uuid=table_uuid,
-            store_of=self.access.store_of,
+            store_of=self.store_of,
             checkpoint=attempt.checkpoint,
-            moment=TaskMoment(self.access.tasks, task),
+            moment=TaskMoment(self.tasks, task),
         )
 
     def refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
         """Return what makes a pass as `owner`, which calls `checkpoint` before each load."""
-        access = self.access
         return Refresher(
             index,
-            access.catalog,
-            access.store_with or (lambda table: access.store_of(table.identifier)),
+            self.catalog,
+            self.store_with or (lambda table: self.store_of(table.identifier)),
             owner=owner,
-            clock=access.tasks.clock,
-            pace=self._pace(access.reference_settings.loads_per_second).wait,
+            clock=self.tasks.clock,
+            pace=self._pace(self.reference_settings.loads_per_second).wait,
             checkpoint=checkpoint,
-            at_once=access.loads_at_once,
-            seconds=access.monotonic,
-            generic=access.generic_tables,
+            at_once=self.loads_at_once,
+            seconds=self.monotonic,
+            generic=self.generic_tables,
         )
 
     def _pace(self, per_second: float) -> Pace:
-        return Pace(per_second, now=self.access.monotonic, sleep=self.access.sleep)
+        return Pace(per_second, now=self.monotonic, sleep=self.sleep)

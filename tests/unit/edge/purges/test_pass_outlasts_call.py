@@ -11,7 +11,6 @@ from aws_lambda_powertools import Logger
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.metrics import MetricLines
-from delegation.removal.purge.indexed import OtherTables
 from delegation.removal.purge.limits import ReferenceSettings
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
@@ -58,9 +57,7 @@ class Edge(IndexedWorld):
 
     def refresh(self) -> None:
         """Make the catalog's first pass, which loads each table twice."""
-        OtherTables(self.behavior).refresher(self.index, "recurring", lambda: None).ensure_fresh(
-            "cat", timedelta(minutes=15)
-        )
+        self.behavior.refresher(self.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
 
 
 def test_a_call_that_a_pass_outlasts_gets_409_in_time_and_its_repetition_the_outcome() -> None:

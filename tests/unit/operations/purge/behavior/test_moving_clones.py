@@ -11,7 +11,6 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.removal.purge.indexed import OtherTables
 from delegation.tasks.life.model import Status
 from tests.kit.lakes.lake import Lake, filled, rows
 from tests.kit.worlds.indexed import IndexedWorld
@@ -55,7 +54,7 @@ def lending(known: str) -> IndexedWorld:
 
 def look(world: IndexedWorld) -> None:
     """Make a pass over the catalog."""
-    refresher = OtherTables(world.behavior).refresher(world.index, "recurring", lambda: None)
+    refresher = world.behavior.refresher(world.index, "recurring", lambda: None)
     replace(refresher, eager=True).ensure_fresh("cat", timedelta(0))
 
 

@@ -11,7 +11,6 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden
 from delegation.references.model import SERVES_FOR, CatalogPass
 from delegation.references.names import REFERENCE_INDEX
-from delegation.removal.purge.indexed import OtherTables
 from delegation.removal.purge.limits import Limits, ReferenceSettings
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
@@ -404,9 +403,7 @@ def test_a_table_that_was_renamed_over_another_since_the_refresh_keeps_its_files
 def test_of_forty_clones_with_one_metadata_file_one_is_loaded(world: IndexedWorld) -> None:
     for number in range(39):
         world.other.pointers[f"clone{number:02}"] = world.lake.pointers["t"]
-    OtherTables(world.behavior).refresher(world.index, "recurring", lambda: None).ensure_fresh(
-        "cat", timedelta(minutes=15)
-    )
+    world.behavior.refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
     world.listing.asked.clear()
     assert world.purge("t").status is Status.SUCCESS
     # The pass asks all twice, because they share a uuid, and the plan those that are not loaded; only the metadata file
@@ -440,9 +437,7 @@ def test_forty_clones_with_commits_of_their_own_are_loaded_once_for_a_plan_and_o
         world.other.pointers[f"clone{number:02}"] = world.lake.pointers["t"]
         with world.other.table(f"clone{number:02}").transaction() as change:
             change.set_properties({"owner": str(number)})
-    OtherTables(world.behavior).refresher(world.index, "recurring", lambda: None).ensure_fresh(
-        "cat", timedelta(minutes=15)
-    )
+    world.behavior.refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
     world.listing.asked.clear()
     assert world.purge("t").status is Status.SUCCESS
     assert world.listing.asked["conditional"] == 2 * 40
@@ -460,9 +455,7 @@ def slow_catalog(world: IndexedWorld, tables: int) -> None:
 def test_a_purge_completes_in_its_call_if_a_pass_takes_ten_seconds(world: IndexedWorld) -> None:
     slow_catalog(world, 500)
     # A catalog's first pass loads each table twice.
-    OtherTables(world.behavior).refresher(world.index, "recurring", lambda: None).ensure_fresh(
-        "cat", timedelta(minutes=15)
-    )
+    world.behavior.refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
     answer = world.execute(world.body("t"))
     assert (answer.status, json.loads(answer.body)["status"]) == (200, "COMPLETED_SUCCESS")
 

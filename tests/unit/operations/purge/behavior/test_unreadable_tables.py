@@ -11,7 +11,7 @@ from delegation.polaris.answers import NoSuchCatalog, NoSuchTable, PolarisForbid
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of
-from delegation.removal.purge.indexed import OtherTables, may_be_held, release
+from delegation.removal.purge.indexed import may_be_held, release
 from delegation.removal.purge.limits import Limits, ReferenceSettings
 from delegation.removal.purge.task_type import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.life.model import Status, Task
@@ -127,9 +127,7 @@ def exempt_all(world: IndexedWorld, why: str = "nobody needs it", *, catalog: st
 def refresh(world: IndexedWorld) -> None:
     """Make a new pass, as the recurring task does."""
     world.clock.advance(timedelta(minutes=20))
-    OtherTables(world.behavior).refresher(world.index, "recurring", lambda: None).ensure_fresh(
-        "cat", timedelta(minutes=15)
-    )
+    world.behavior.refresher(world.index, "recurring", lambda: None).ensure_fresh("cat", timedelta(minutes=15))
     release(world.index, world.tasks.writes, ["cat"], world.clock())
 
 
