@@ -218,7 +218,7 @@ EXPIRING: Final = (
     Mutant(
         "orphan files: paths are not checked again before they are deleted",
         "functions/delegation/removal/orphans/deletes.py",
-        '        PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")\n',
+        '    PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")\n',
         "",
         (f"{SWEEPS}::test_paths_are_checked_again_before_they_are_deleted_although_every_hash_matches",),
     ),
