@@ -101,6 +101,9 @@ def play(story: type[Story], seed: int, *, without: frozenset[int] = frozenset()
                     it.check()
         except WrongOutcome as error:
             wrong = str(error)
+        except Exception as error:
+            error.add_note(f"in the story of seed {seed}")
+            raise
         return Played(seed, it.counts, wrong, it.told, reached)
 
 
@@ -205,7 +208,7 @@ class Explorer:
                         file.write(json.dumps(future.result()) + "\n")
                 self._add(total, future.result(), began)
         if out is not None:
-            out.unlink()  # this run ended: the next one plays all of it
+            out.unlink(missing_ok=True)  # this run ended: the next one plays all of it
         return 1 if total["bad"] else 0
 
     def _in_process(self, block: range) -> dict[str, Any]:

@@ -75,6 +75,17 @@ def test_what_goes_wrong_is_shortened_to_the_events_that_it_takes_and_they_choos
     assert str(short) == f"seed {seed}: the purse owes {short.told[0][1:]}\n  {short.told[0]}"
 
 
+def test_an_error_of_a_story_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Purse, "may_take")
+    with pytest.raises(AttributeError) as error:
+        EXPLORER.total(range(50))
+    assert error.value.__notes__ == ["in the story of seed 0"]
+
+
+def test_a_run_of_no_story_ends_well(tmp_path: Path) -> None:
+    assert EXPLORER.main(["--histories", "0", "--out", str(tmp_path / "done.jsonl")]) == 0
+
+
 def test_totals_stop_at_the_first_story_that_goes_wrong() -> None:
     assert EXPLORER.total(range(50))["taken"] > 50
     with careless(), pytest.raises(WrongOutcome, match="seed 2: the purse owes 5"):
