@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.integration.acceptance.secret_search import SecretSearch, Trace
-from tests.integration.acceptance.traces import files, traces
+from tests.integration.acceptance.traces import stored_files, traces
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -50,7 +50,7 @@ def test_a_secret_in_one_of_the_logs_would_be_found(world, purged):
     log = world.process.state_dir / "logs" / "planted.log"
     log.write_text(f"loaded the table with {secret}\n")
     try:
-        hits = SecretSearch([secret]).hits(files(world.process.state_dir))
+        hits = SecretSearch([secret]).hits(stored_files(world.process.state_dir))
     finally:
         log.unlink()
     assert hits == [f"file logs/planted.log: a known secret at byte {len('loaded the table with ')}"]

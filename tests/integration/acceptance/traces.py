@@ -22,7 +22,7 @@ def traces(world: RunningStack) -> Iterator[Trace]:
     yield from _executions(world.aws("stepfunctions"))
     yield from _queues(world.aws("sqs"))
     yield from _job_runs(world)
-    yield from files(world.process.state_dir)
+    yield from stored_files(world.process.state_dir)
     yield Trace("output of the stack", world.process.output.encode())
     yield from world.seen
     for pid, line in world.processes().items():
@@ -100,7 +100,7 @@ def _job_runs(world: RunningStack) -> Iterator[Trace]:
             )
 
 
-def files(folder: Path) -> Iterator[Trace]:
+def stored_files(folder: Path) -> Iterator[Trace]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         if path.is_file() and name.parts[0] not in _EXCLUDED:
