@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Self
 
-from delegation.tasks.life.policy import InvalidProperty
-from delegation.timestamps import parse_duration
+from delegation.tasks.life.policy import InvalidProperty, duration_property
 
 PREFIX: Final = "polaris.idempotency."
 _DEFAULT: Final = "PT30M"
@@ -51,10 +50,7 @@ def _switch(name: str, value: str) -> bool:
 
 def _lifetime(name: str, value: str) -> timedelta:
     name = PREFIX + name
-    try:
-        parsed = parse_duration(value)
-    except ValueError as error:
-        raise InvalidProperty(name, str(error)) from error
+    parsed = duration_property(name, value)
     if parsed.microseconds:
         raise InvalidProperty(name, f"{value!r} is not a number of whole seconds")
     if parsed > _LONGEST:

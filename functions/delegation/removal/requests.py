@@ -233,7 +233,7 @@ class TableForm(Generic[Work]):
         return work.task_id
 
 
-@lru_cache
+@lru_cache(maxsize=8)
 def _limits_of(read: Callable[[Mapping[str, str]], Any], sources: RequestSources) -> Any:
     return read(sources.properties)
 

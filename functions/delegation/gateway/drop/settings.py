@@ -4,8 +4,7 @@ from datetime import timedelta
 from typing import Final, Literal, Self, cast
 
 from delegation.identifiers import TableIdentifier
-from delegation.tasks.life.policy import InvalidProperty
-from delegation.timestamps import parse_duration
+from delegation.tasks.life.policy import InvalidProperty, duration_property
 
 PREFIX: Final = "delegation.drop."
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
@@ -87,10 +86,7 @@ class DropSettings:
 def _duration(name: str, value: str) -> timedelta:
     if value.strip().lower() in _ZERO:
         return timedelta(0)
-    try:
-        return parse_duration(value)
-    except ValueError as error:
-        raise InvalidProperty(name, str(error)) from error
+    return duration_property(name, value)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

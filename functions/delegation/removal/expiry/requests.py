@@ -13,7 +13,7 @@ from delegation.removal.expiry.task_type import BY_POLICY, ENDS_PLAN, PLAN_TASK_
 from delegation.removal.requests import PLAN, PLAN_OPTION, TableCheck, TableForm, TableWork
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.life.policy import InvalidProperty, duration_property
 from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.submission.options import (
     CALLBACK_OPTION,
@@ -27,7 +27,6 @@ from delegation.tasks.submission.options import (
     option_not_allowed,
     text_option,
 )
-from delegation.timestamps import parse_duration
 from delegation.wire.tables import EXPIRE_SNAPSHOTS, ExpireSnapshotsPayload
 
 _POLICY: Final = "policy"
@@ -188,10 +187,7 @@ class Floor:
             raise InvalidProperty(PREFIX + LEAST_SNAPSHOTS, f"{snapshots!r} is not a number from 1 to 999999999")
         if age is None or re.fullmatch("0(ms|[smhd])?", age):
             return cls(snapshots=int(snapshots))
-        try:
-            return cls(parse_duration(age), int(snapshots))
-        except ValueError as error:
-            raise InvalidProperty(PREFIX + LEAST_AGE, str(error)) from None
+        return cls(duration_property(PREFIX + LEAST_AGE, age), int(snapshots))
 
 
 _NO_FLOOR: Final = Floor()

@@ -9,7 +9,7 @@ from delegation.removal.details import PRIORITIES, PRIORITY
 from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.task_type import PREFIX
 from delegation.removal.requests import PLAN, PLAN_OPTION
-from delegation.tasks.life.policy import InvalidProperty
+from delegation.tasks.life.policy import InvalidProperty, duration_property
 from delegation.tasks.submission.options import (
     CALLBACK_OPTION,
     DRY_RUN,
@@ -19,7 +19,6 @@ from delegation.tasks.submission.options import (
     SetBy,
     SetLimits,
 )
-from delegation.timestamps import parse_duration
 
 _MAX_AGE: Final = "reference-max-age"
 _INTERVAL: Final = "reference-refresh-interval"
@@ -50,15 +49,11 @@ class ReferenceSettings:
         """Read the settings among the service's properties; raise InvalidProperty."""
         settings = cls()
         ages = {_MAX_AGE: settings.max_age, _INTERVAL: settings.refresh_interval}
-        for name, default in ages.items():
+        for name in ages:
             full = f"delegation.purge.{name}"
             text = properties.get(full, "").strip()
-            if name == _MAX_AGE and text in _NONE:
-                continue
-            try:
-                ages[name] = parse_duration(text) if full in properties else default
-            except ValueError as error:
-                raise InvalidProperty(full, str(error)) from error
+            if full in properties and not (name == _MAX_AGE and text in _NONE):
+                ages[name] = duration_property(full, text)
         listed = properties.get(f"delegation.purge.{_CATALOGS}")
         catalogs = () if listed is None else tuple(name.strip() for name in listed.split(","))
         if not all(catalogs):

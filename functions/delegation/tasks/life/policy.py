@@ -46,6 +46,14 @@ class InvalidProperty(DelegationError):
         self.name = name
 
 
+def duration_property(name: str, value: str) -> timedelta:
+    """Return the duration that a property states; raise InvalidProperty."""
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise InvalidProperty(name, str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often and how fast a task is retried; defaults of the Delegation Service proposal, Task Retry."""
@@ -241,10 +249,7 @@ def _retention(name: str, value: str) -> timedelta:
 
 
 def _duration(name: str, value: str, *, least: timedelta | None = None) -> timedelta:
-    try:
-        parsed = parse_duration(value)
-    except ValueError as error:
-        raise InvalidProperty(name, str(error)) from error
+    parsed = duration_property(name, value)
     if least is not None and parsed < least:
         raise InvalidProperty(name, f"{value!r} is shorter than {least.total_seconds():.0f}s")
     return parsed

@@ -18,8 +18,7 @@ from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHO
 from delegation.removal.expiry.requests import Floor
 from delegation.removal.expiry.task_type import PREFIX as EXPIRY_PREFIX
 from delegation.removal.orphans.limits import allowed_locations
-from delegation.tasks.life.policy import InvalidProperty
-from delegation.timestamps import parse_duration
+from delegation.tasks.life.policy import InvalidProperty, duration_property
 from delegation.upkeep.errors import ScheduleInvalid
 from delegation.upkeep.rules.model import PolicyType
 from delegation.upkeep.schedule import MICROS, MOST_AT_ONCE, RUNS_AT_ONCE, Budget, PolicyTerms, Window, zone_of
@@ -231,12 +230,7 @@ def _places(name: str, text: str) -> tuple[Place, ...]:
 
 
 def _milliseconds(name: str, text: str) -> int:
-    if text.strip() == "0":
-        return 0
-    try:
-        return parse_duration(text) // timedelta(milliseconds=1)
-    except ValueError as error:
-        raise InvalidProperty(name, str(error)) from error
+    return 0 if text.strip() == "0" else duration_property(name, text) // timedelta(milliseconds=1)
 
 
 def _count(name: str, text: str) -> int:
@@ -270,7 +264,7 @@ class UpkeepSettings:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Read the settings, ignore all other properties. Raises InvalidProperty."""
-        interval = _duration(properties, INTERVAL, "15m")
+        interval = duration_property(INTERVAL, properties.get(INTERVAL, "15m"))
         if interval < _SHORTEST:
             raise InvalidProperty(INTERVAL, "is shorter than 5 seconds")
         at_once = _number(properties, AT_ONCE, str(RUNS_AT_ONCE))
@@ -306,7 +300,7 @@ def _own_terms(properties: Mapping[str, str]) -> dict[str, PolicyTerms]:
 def _terms(properties: Mapping[str, str]) -> PolicyTerms:
     zone = properties.get(ZONE, "UTC").strip()
     text = properties.get(WINDOW, _ALWAYS).strip()
-    lasts = _duration(properties, WINDOW_LENGTH, "6h")
+    lasts = duration_property(WINDOW_LENGTH, properties.get(WINDOW_LENGTH, "6h"))
     try:
         zone_of(zone)
     except ScheduleInvalid as error:
@@ -327,13 +321,6 @@ def _cost(properties: Mapping[str, str]) -> int | None:
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text) or not (micros := int(Decimal(text) * MICROS)):
         raise InvalidProperty(DAILY_COST, f"{text!r} is not an amount of money above 0, such as 2.50")
     return micros
-
-
-def _duration(properties: Mapping[str, str], name: str, default: str) -> timedelta:
-    try:
-        return parse_duration(properties.get(name, default))
-    except ValueError as error:
-        raise InvalidProperty(name, str(error)) from error
 
 
 def _budget(properties: Mapping[str, str], name: str) -> int | None:
