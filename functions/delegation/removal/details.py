@@ -155,7 +155,7 @@ DROPPED_TABLE: Final = "dropped-table"
 _NOTHING: Final = Traits()
 
 
-def table_traits(payload: str, known: Traits = _NOTHING) -> Traits:
+def table_traits(payload: str, known: Traits = _NOTHING, *, is_small: bool = True) -> Traits:
     """Return `known` with the catalog of a stored payload as the tenant, its table's bucket, its request's priority.
 
     What a policy asks for is in the background: no task of a caller waits for it.
@@ -164,12 +164,12 @@ def table_traits(payload: str, known: Traits = _NOTHING) -> Traits:
         parameters = json.loads(payload)["operation_parameters"]
         catalog, location = parameters["table_identity"]["catalog_name"], parameters["metadata"]["location"]
         priority = str(parameters.get("properties", {}).get(PRIORITY))
-        return replace(
-            known,
-            tenant=str(catalog),
-            bucket=urlsplit(str(location)).netloc,
-            priority=int(priority) if priority in PRIORITIES else known.priority,
-            is_background=known.is_background or "policy" in parameters,
+        return Traits(
+            str(catalog),
+            urlsplit(str(location)).netloc,
+            is_small,
+            int(priority) if priority in PRIORITIES else known.priority,
+            known.is_background or "policy" in parameters,
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return known

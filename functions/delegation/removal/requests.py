@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
@@ -224,7 +224,7 @@ class TableForm(Generic[Work]):
             replays=work.replays,
             resumes=work.resumes,
             payload_version=work.payload_version,
-            traits=replace(table_traits(payload, self.known), is_small=is_small),
+            traits=table_traits(payload, self.known, is_small=is_small),
             callback=callback,
         )
 

@@ -122,7 +122,7 @@ class DispatchMessages:
 
     def send_again(self, task: Task) -> Task:
         """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
-        found = self.hooks.types.labels(task).correlation_id
+        found = None if task.correlation_key is None else self.hooks.types.labels(task).correlation_id
         joined = {} if found is None else {"correlation_id": found}
         self.queue.send(task.task_id, task.dispatches.count, **joined)
         return task
