@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import pytest
 
 from delegation.removal import deletes
 from delegation.removal.chunks import Chunk, Phase
-from delegation.removal.deletes import Tally, Work, delete_in_lots, delete_or_raise, in_time
+from delegation.removal.deletes import Tally, Work, delete_in_lots, delete_or_raise
 from delegation.removal.errors import ComparisonTooOld, EngineFailed
 from delegation.removal.index import PlanIndex
 from delegation.removal.marks import Deleted
@@ -53,7 +54,7 @@ class Lots:
     def delete(self, lot: Sequence[Work], report: Callable[[Tally], None]) -> None:
         self.sizes.append(len(lot))
         began = self.clock
-        for work in in_time(lot):
+        for work in takewhile(lambda one: deletes.time.time() <= one.not_after, lot):
             self.clock += self.seconds(len(lot))
             self.begun.append((self.clock - self.loaded, self.clock - began))
             if work.chunk.name in self.refused:
