@@ -143,8 +143,8 @@ def to_submit(expiry: TableExpiry, stored: Task | None) -> tuple[TableExpiry, bo
     if former is not None and former.policy is not None and expiry.resumes(stored):
         return former, former.resumes(stored)
     raise UpkeepError(
-        f"the expiry of {expiry.identifier} that a caller asked for failed after its commit ({stored.error_code}): "
-        f"retry it, `delegation tasks retry {stored.task_id}`; until it ends no policy expires snapshots there",
+        f"a caller's expiry of {expiry.identifier} failed after its commit ({stored.error_code}): retry it with "
+        f"`delegation tasks retry {stored.task_id}`; until it ends, no policy expires snapshots of the table",
         code="EXPIRY_UNFINISHED",
     )
 
