@@ -126,7 +126,7 @@ def readable(
 def item_of_model(record: BaseModel) -> dict[str, Any]:
     """Return a record's attributes: times as text, but `expires_at` in epoch seconds, as DynamoDB's time to live
     requires; a field that is None has none."""
-    item = {name: _stored(value) for name, value in record if value is not None}
+    item = {name: _stored(value) for name, value in vars(record).items() if value is not None}
     expires_at: datetime | None = getattr(record, "expires_at", None)
     return item if expires_at is None else {**item, "expires_at": int(expires_at.timestamp())}
 
