@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from delegation.idempotency.store import FORMAT, Record, RecordConflict, RecordPage, RecordWrite
 from delegation.stored_items import Items, item_of_model, model_of_item
-from delegation.tasks.errors import MalformedRecord, OutcomeUnknown
+from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreUnavailable
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import TaskChange
 from delegation.tasks.stores.dynamodb import Action, CompanionRefused, DynamoDbTaskStore
@@ -34,8 +34,8 @@ class DynamoDbIdempotencyStore:
             return self._tasks.transact(change, [self._action(write)], token=write.record.nonce)
         except CompanionRefused as refused:
             _require_own(write, refused.item)
-        except OutcomeUnknown:
-            if not _is_applied(write, self.get(write.record.scope)):
+        except OutcomeUnknown as unknown:
+            if not self._is_stored(write, unknown):
                 raise
         accepted = self._tasks.get(write.record.task_id)
         if accepted is None:
@@ -69,6 +69,13 @@ class DynamoDbIdempotencyStore:
                 if removed == limit:
                     return removed
         return removed
+
+    def _is_stored(self, write: RecordWrite, unknown: OutcomeUnknown) -> bool:
+        """Read a write without a clear answer back; raise `unknown` if that fails, since it may have been applied."""
+        try:
+            return _is_applied(write, self.get(write.record.scope))
+        except StoreUnavailable:
+            raise unknown from None
 
     def _remove(self, key: dict[str, Any], moment: dict[str, Any]) -> bool:
         """Delete the record if it is still expired; return whether it was deleted."""

@@ -12,9 +12,10 @@ from delegation.gateway.drop import store as tombstones
 from delegation.gateway.drop.tombstones import pending
 from delegation.idempotency import dynamodb as keys
 from delegation.idempotency.canonical import Scope
-from delegation.idempotency.keys import State
+from delegation.idempotency.keys import IdempotencyError, State
 from delegation.idempotency.mutations import reservation as reservations
-from delegation.idempotency.mutations.reservation import KeyPolicy, reserved
+from delegation.idempotency.mutations.answer import MutationAnswer
+from delegation.idempotency.mutations.reservation import KeyPolicy, finalized, reserved
 from delegation.idempotency.store import Record
 from delegation.identifiers import TableIdentifier
 from delegation.stored_items import item_of_model
@@ -70,6 +71,16 @@ def test_a_damaged_attribute_is_an_error_of_the_service_or_none(kind: str) -> No
                 read(from_item(to_item({**item, name: value})))
         with suppress(DelegationError):
             read(from_item(to_item({one: value for one, value in item.items() if one != name})))
+
+
+@pytest.mark.parametrize("body", BAD)
+def test_a_stored_answer_whose_body_is_damaged_is_replayed_to_nobody(body: Any) -> None:
+    scope, policy = Scope("bob", REALM, "POST", "/v1/t", "k"), KeyPolicy()
+    held = reserved(scope, str, None, now=NOW, policy=policy, nonce="n")
+    item = item_of_model(finalized(held, MutationAnswer(200, b"{}"), NOW, policy, "o"))
+    assert reservations.reservation_of(from_item(to_item(item))).answer == MutationAnswer(200, b"{}")
+    with pytest.raises(IdempotencyError, match="packed_body"):
+        reservations.reservation_of(from_item(to_item({**item, "packed_body": body})))
 
 
 @pytest.mark.parametrize("text", [one for one in BAD if isinstance(one, str)])

@@ -296,7 +296,9 @@ def reservation_of(item: Mapping[str, Any]) -> Reservation:
     """Return a stored reservation; raises IdempotencyError (MALFORMED_RECORD)."""
     if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
         raise malformed_reservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
-    if isinstance(item.get("packed_body"), Binary):
+    if "packed_body" in item:
+        if not isinstance(item.get("packed_body"), Binary):
+            raise malformed_reservation("idempotency record: packed_body: is not binary")
         item = {**item, "packed_body": item["packed_body"].value}
     return model_of_item(Reservation, item, lambda text: malformed_reservation(f"idempotency record: {text}"))
 
