@@ -257,6 +257,14 @@ class KindLook(ABC, Generic[A]):
         """Return the health of a table that needs no run because of its own properties."""
         return ended_at_once(health, need, OFF, self._kind.clock(), failed=False)
 
+    def reserved(self, health: TableHealth, task_id: str, need: UpkeepNeed) -> TableHealth:
+        """Return the health with a run about to be submitted; its budget is reserved."""
+        before = health.runs.get(need.task_type)
+        # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
+        began = datetime.fromisoformat(isoformat(self._kind.clock()))
+        failures = 0 if before is None else before.failures
+        return health.with_run(LastRun(need.task_type, task_id, need.policy, began, need.cost, failures=failures))
+
     @property
     def counts(self) -> UpkeepCounts:
         return UpkeepCounts(
@@ -311,7 +319,7 @@ class KindLook(ABC, Generic[A]):
             self._tables.put(self.turned_off(health, need))
             return False
         found = self.wanted(table, rule.asked, need)
-        if found is None or not self._tables.put(reserved(health, found[0].task_id, need, kind.clock())):
+        if found is None or not self._tables.put(self.reserved(health, found[0].task_id, need)):
             return False
         kind.checkpoint()
         return submitted(kind.tasks, found[0], resumes=found[1])[1]
@@ -326,15 +334,6 @@ def submitted(tasks: TaskService, wanted: TableWork, *, resumes: bool) -> tuple[
         payload_version=wanted.payload_version,
     )
     return tasks.submission.create(first, resumes=resumes, rerun=True)
-
-
-def reserved(health: TableHealth, task_id: str, need: UpkeepNeed, now: datetime) -> TableHealth:
-    """Return the health with a run about to be submitted; its budget is reserved."""
-    before = health.runs.get(need.task_type)
-    # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
-    began = datetime.fromisoformat(isoformat(now))
-    failures = 0 if before is None else before.failures
-    return health.with_run(LastRun(need.task_type, task_id, need.policy, began, need.cost, failures=failures))
 
 
 def ended_at_once(health: TableHealth, need: UpkeepNeed, outcome: str, now: datetime, *, failed: bool) -> TableHealth:

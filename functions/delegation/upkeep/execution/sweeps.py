@@ -109,6 +109,9 @@ class RemovalLook(KindLook[AskedRemoval]):
         score, before = 1 + health.bytes // _GIB, None if aside is None else aside.next_try
         return UpkeepNeed(health.identifier, TASK_TYPE, asked.policy, score, _RUN, since, before)
 
+    def reserved(self, health: TableHealth, task_id: str, need: UpkeepNeed) -> TableHealth:
+        return replace(super().reserved(health, task_id, need), sweep_since=None)
+
     def rule_now(self, table: LoadedTable, applicable: Sequence[ApplicablePolicy]) -> TableRule[AskedRemoval]:
         rule = removal_of(table.identifier, applicable, table.properties, self._kind.limits)
         if rule.asked is not None:

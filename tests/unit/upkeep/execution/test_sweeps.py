@@ -103,6 +103,15 @@ def test_the_longest_wait_of_a_table_that_was_swept_before_is_counted(world: Coa
     assert len(waits) == 1, "nothing waits any more"
 
 
+def test_the_time_since_when_a_removal_was_wanted_ends_when_one_is_begun(world: Coast) -> None:
+    closed = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
+    world.sweep(settings=closed)
+    assert world.health("t").sweep_since == NOW
+    world.later(hours=1)
+    assert world.sweep() == 1
+    assert world.health("t").sweep_since is None
+
+
 def test_nothing_is_read_where_the_operator_does_not_allow_the_type(world: Coast) -> None:
     assert world.sweep(limits=UpkeepLimits()) == 0
     assert not world.policies.asked
