@@ -169,11 +169,13 @@ class ExpiryByRule:
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """How much is read at once, the most bytes of one file, and the most new manifests of one table."""
+    """How much is read at once, the most bytes of one file, and the most new manifests of one table, and their bytes as
+    its lists state them, None for any."""
 
     threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
     most: int = MOST_READ
+    most_bytes: int | None = None
 
 
 def read_health(
@@ -269,7 +271,7 @@ class _TableReader:
         self._state = state
         self._large = _large_above(metadata)
         self._limit = limits.max_file_bytes
-        self._most = limits.most
+        self._most, self._most_bytes = limits.most, limits.most_bytes
         self._current = _current(table.metadata)
         self._snapshots = {one.snapshot_id: one for one in metadata.snapshots}
         if len(self._snapshots) != len(metadata.snapshots):
@@ -282,7 +284,7 @@ class _TableReader:
         changes = {one: change for one, change in self._state.changes.items() if one in self._snapshots}
         newest = list(self._snapshots)[-MOST_CHANGES:]
         unknown = [one for one in newest if one not in changes][-MOST_LISTS:]
-        self._check_few(len(unknown), "manifest lists")
+        self._check_few(len(unknown), self._most, "manifest lists")
         wanted: dict[str, ManifestFile] = {}
         added_by: dict[str, int] = {}
         now_there: dict[str, ManifestFile] = {}
@@ -303,7 +305,8 @@ class _TableReader:
                 wanted[path] = one
             else:
                 kept[digest(path)] = before
-        self._check_few(len(wanted), "manifests")
+        self._check_few(len(wanted), self._most, "manifests")
+        self._check_few(sum(one.manifest_length or 0 for one in wanted.values()), self._most_bytes, "bytes")
         found = {one: SnapshotChange() for one in read if one in unknown and self._states_authors(one)}
         for path, sizes, change in self._manifests(wanted):
             if path in now_there:
@@ -314,9 +317,9 @@ class _TableReader:
         both = {**changes, **found}
         return replace(self._state, manifests=kept, changes={one: both[one] for one in self._snapshots if one in both})
 
-    def _check_few(self, count: int, what: str) -> None:
-        if count > self._most:
-            text = f"{count:,} {what} were not read before, more than {self._most:,}"
+    def _check_few(self, count: int, most: int | None, what: str) -> None:
+        if most is not None and count > most:
+            text = f"{count:,} {what} were not read before, more than {most:,}"
             raise TooManyManifests(text, retryable=self._most < MOST_READ)
 
     def _states_authors(self, snapshot_id: int) -> bool:

@@ -45,6 +45,8 @@ ASIDE_FOR: Final = timedelta(hours=3)
 _RACES: Final = 3
 MOST_VISITED: Final = 500
 """Manifest lists, and manifests, that are read of one table in a visit of the index, which purges may wait for."""
+MOST_VISITED_BYTES: Final = 64 * 1024 * 1024
+"""Of these manifests: a visit renews no ownership of the pass, and reading a gigabyte takes minutes."""
 MOST_FAILED: Final = 3
 """Visits in a row without an answer, after which a pass of the index leaves the healths to their own task."""
 
@@ -180,12 +182,13 @@ class HealthRefresher:
         self, table: LoadedTable, files: ReadableStore, asked: datetime, limits: HealthLimits | None = None
     ) -> TableHealth:
         """Read what is new of a table that was loaded after `asked`, store its health and return it. One that another
-        process read since stays, because its load was later. Raises HealthChanged, TooManyManifests for more than
-        `limits` allow, and the errors of the stores."""
-        limits = limits or self.limits
+        process read since stays, because its load was later. With the `limits` of a visit one of the same metadata
+        stays until its review: the index reads what it cannot read in each pass. Raises HealthChanged, TooManyManifests
+        for more than `limits` allow, and the errors of the stores."""
         known = self.healths.health(table.identifier)
-        if known is not None and known.as_of > asked:
+        if known is not None and (known.as_of > asked or (limits is not None and _is_current(known, table, asked))):
             return known
+        limits = limits or self.limits
         health, state = read_health(
             table,
             Fetcher(files, threads=limits.threads, checkpoint=_continue),
@@ -200,7 +203,7 @@ class HealthRefresher:
     def visited(self) -> TableVisited:
         """Return what reads the health of each table that one pass of the index visits. A table that fails, or has too
         much to read, is left to the task of healths, which finds that it changed."""
-        failed, limits = 0, replace(self.limits, most=MOST_VISITED)
+        failed, limits = 0, replace(self.limits, most=MOST_VISITED, most_bytes=MOST_VISITED_BYTES)
 
         def read(visit: tuple[LoadedTable, ReadableStore, datetime]) -> None:
             with suppress(TooManyManifests):
@@ -278,6 +281,11 @@ def _is_stale(entry: TableEntry, known: _Known | None, now: datetime) -> bool:
     location = _location_of(entry)
     # One that the index could not load at all has no location: what is known of it stays until its review.
     return bool(location) and (entry.table_uuid, location) != (known.table_uuid, known.metadata_location)
+
+
+def _is_current(known: TableHealth, table: LoadedTable, now: datetime) -> bool:
+    same = (known.table_uuid, known.metadata_location) == (table.table_uuid, table.metadata_location)
+    return same and (known.review_at is None or now < known.review_at)
 
 
 def _continue() -> None:

@@ -161,16 +161,33 @@ def test_an_outage_of_the_healths_costs_a_pass_a_few_calls(monkeypatch: pytest.M
     assert here.scene.store.pass_of("cat").tables == MOST_FAILED + 4
 
 
-def test_a_table_with_much_to_read_is_left_to_the_task(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(("most", "amount"), [("MOST_VISITED", 1), ("MOST_VISITED_BYTES", 1_000)])
+def test_a_table_with_much_to_read_is_left_to_the_task(most: str, amount: int, monkeypatch: pytest.MonkeyPatch) -> None:
     here = VisitedScene("a", "b", "c", "d")
-    monkeypatch.setattr("delegation.upkeep.health.refresh.MOST_VISITED", 1)
+    monkeypatch.setattr(f"delegation.upkeep.health.refresh.{most}", amount)
     here.scene.one.create("small")
     here.one_pass()
     assert [one.identifier.name for one in here.healths.healths("cat")] == ["small"]
     assert here.follow() == HealthCounts(tables=5, read=4)
     assert {one.problem for one in here.healths.healths("cat")} == {None}
+
+
+def test_the_health_of_an_unchanged_table_that_cannot_be_read_is_read_again_after_a_day() -> None:
+    here = VisitedScene("a", "b")
+    lost = next(each for each in here.store.objects if each[1].startswith("wh/a/") and "-m0" in each[1])
+    del here.store.objects[lost]
+    here.one_pass()
+    first = here.healths.health(named("a"))
+    assert first is not None
+    assert first.problem
+    for _ in range(3):
+        here.one_pass()
+    assert here.healths.health(named("a")) == first
+    here.scene.now += timedelta(days=1)
+    here.one_pass()
+    later = here.healths.health(named("a"))
+    assert later is not None
+    assert later.as_of == here.scene.now
 
 
 def test_a_health_of_a_later_load_stays() -> None:
