@@ -55,8 +55,8 @@ def options_of(
         location = location_of(location)
         if not location.startswith(limits.locations):
             raise DelegationError(
-                f"{PLACE}.{LOCATION}: {printable(location)} is below no place of this service's setting "
-                f"{PREFIX}{LOCATIONS}; name a location that is, or leave the option out",
+                f"{PLACE}.{LOCATION}: {printable(location)} is not below a place that this service's setting "
+                f"{PREFIX}{LOCATIONS} allows; name one that is, or leave the option out",
                 code="PROPERTY_NOT_ALLOWED",
             )
     return OrphanOptions(

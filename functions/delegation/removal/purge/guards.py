@@ -94,8 +94,8 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
         setting = _SETTING_OF.get(finding.code)
         if setting is not None and getattr(options, setting) == "refuse":
             raise errors.PlanNotAllowed(
-                f"plan {index.plan_id} leaves out what {finding.code} names, and delegation.purge.{setting} is refuse "
-                "now; make a new plan"
+                f"plan {index.plan_id} leaves out what {finding.code} names, and delegation.purge.{setting} has "
+                "become `refuse`; make a new plan"
             )
     refuse_findings(index.findings, options)
 
