@@ -343,7 +343,7 @@ class DirectRun:
                 self._check_protected(head)
         except PlanNotAllowed as error:
             if any(Marks(plans, index.plan_id).begun() for index in indexes):
-                raise PlanNotAllowed(f"{error}; its execution has begun: repeat the command unchanged") from None
+                raise PlanNotAllowed(f"{error}; its execution has begun: repeat it with the plan's options") from None
             if not self.purge.options.dry_run:
                 raise PlanNotAllowed(f"{error}; repeat the command with --dry-run first, which replaces it") from None
             head.discard()
