@@ -99,16 +99,26 @@ class Visitor:
         areas and gets those that can be read. `displacing` are uuids seen under this name in the same pass: unless it
         still has the table, their areas stay in its entry. With `cloned` another name has a table with the known one's
         uuid. Raises PassLost and the retryable errors of the catalog and the stores."""
+        found, visited = self.read_once(identifier, known, displacing, cloned=cloned)
+        visited()
+        return found
+
+    def read_once(
+        self, identifier: TableIdentifier, known: TableEntry | None, displacing: frozenset[str], *, cloned: bool
+    ) -> tuple[TableEntry | Absence, Callable[[], object]]:
+        """Do what `visit` does, but return the call of `visited` for the caller to make."""
         try:
             found = self._changed(identifier, known)
         except _GONE:
-            return Absence.GONE
+            return Absence.GONE, _nothing
         except TableMetadataMissing as error:
             # Polaris names the file; the table was purged, and is not dropped yet.
             answered = error.answered or str(error)
             same = known is not None and known.metadata_location and known.metadata_location in answered
-            return Absence.EMPTIED if same else Absence.LOST
-        return self._stored(found, displacing, cloned=cloned) if isinstance(found, _Changed) else found
+            return Absence.EMPTIED if same else Absence.LOST, _nothing
+        if isinstance(found, _Changed):
+            return self._stored(found, displacing, cloned=cloned), found.visited
+        return found, _nothing
 
     def unanswered(
         self,
@@ -145,7 +155,6 @@ class Visitor:
             self.store.remove_exemption(Subject.of(after.identifier))
         elif after.unread is not None and (found.before is None or found.before.unread != after.unread):
             self._narrow_exemption(after, after.unread)
-        found.visited()
         return replace(after, seen=frozenset(), revision=after.revision + 1)
 
     def _narrow_exemption(self, entry: TableEntry, unread: frozenset[bytes]) -> None:

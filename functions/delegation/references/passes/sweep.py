@@ -137,10 +137,13 @@ class Visits:
             yield TableVisit(identifier, turn, before, known, displacing, cloned)
 
     def load(self, visit: TableVisit) -> tuple[TableEntry | Absence, float]:
-        """Make a visit, maybe in another thread; return its result and its seconds."""
+        """Make a visit, maybe in another thread; return its result and the seconds until it was stored: the time of
+        `visited` states nothing about the catalog."""
         began = self._seconds()
-        found = self._visitor.visit(visit.identifier, visit.known, visit.displacing, cloned=visit.cloned)
-        return found, self._seconds() - began
+        found, visited = self._visitor.read_once(visit.identifier, visit.known, visit.displacing, cloned=visit.cloned)
+        taken = self._seconds() - began
+        visited()
+        return found, taken
 
     def unanswered(self, visit: TableVisit, error: Exception, number: int) -> TableEntry:
         """Record a visit without an answer."""

@@ -12,6 +12,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesUnavailable
 from delegation.references.model import PassNeeded
+from delegation.references.passes.sweep import AdaptiveWidth
 from delegation.references.reading import ReadOnce
 from delegation.storage.locations import ObjectLocation, uri_of
 from delegation.storage.memory import Killed, MemoryObjectStore
@@ -234,6 +235,19 @@ def test_several_visits_at_a_time_read_every_health() -> None:
     here = VisitedScene("a", "b", "c")
     here.one_pass(at_once=4)
     assert here.follow() == HealthCounts(tables=3)
+
+
+def test_the_time_of_a_health_does_not_make_a_pass_load_fewer_tables_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = VisitedScene("a", "b")
+    now, taken = [0.0], list[float]()
+    monkeypatch.setattr(AdaptiveWidth, "answered", lambda _width, seconds: taken.append(seconds))
+
+    def slow(*_visit: object) -> None:
+        now[0] += 30
+
+    here.one_pass(visited=slow, seconds=lambda: now[0])
+    assert now == [60.0]
+    assert set(taken) == {0.0}
 
 
 def test_files_that_memory_has_no_room_for_are_read_again() -> None:
