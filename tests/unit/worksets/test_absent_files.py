@@ -16,6 +16,7 @@ from delegation.removal.deletes import DeleteEngine, InlineDeletes, Tally, Work
 from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import PlanIndex
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
+from delegation.removal.spark import SparkDeletes
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
 from delegation.storage.deleter import AdaptiveRate, DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
@@ -86,7 +87,7 @@ class Scene:
         total = Tally()
         engines: dict[str, DeleteEngine] = {
             "inline": InlineDeletes(),
-            "spark": SparklessJobs(Resources(self.store, self.plans), 3),
+            "spark": SparkDeletes(SparklessJobs(Resources(self.store, self.plans), 3)),
         }
         if work:
             engines[engine].delete(OneAttempt(self.store, self.plans), work, total.add)
