@@ -80,7 +80,7 @@ class OneCaller:
     """A verified caller, the same for every request."""
 
     def caller(self, request: CatalogRequest) -> GatewayCaller:
-        """See CallerVerifier.caller."""
+        """See TokenCallers.caller."""
         return GatewayCaller("ann", request.header("Authorization"))
 
 
