@@ -18,8 +18,8 @@ from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReserv
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.storage.memory import Killed
-from delegation.tasks.life.model import Status, Task
-from delegation.tasks.pauses import MemoryPauseStore, PauseControl
+from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.pauses import MOST_PAUSES, MemoryPauseStore, PauseControl, PauseMode, PauseScope
 from delegation.tasks.stores.base import Advance, Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.responses import ServiceConfig
@@ -129,6 +129,19 @@ def test_a_pause_with_a_key_does_not_pause_what_was_resumed_since(site: ApiOverT
     assert (again["statusCode"], again["body"]) == (200, first["body"])
     assert site.pauses.shown().pauses == ()
     assert_problem(site.post("/v1/pause", body={"reason": "another"}), 422, "idempotency_key_conflict")
+
+
+def test_a_pause_that_was_refused_may_be_made_with_the_same_key_once_there_is_room(site: ApiOverTasks) -> None:
+    def scope(number: int) -> PauseScope:
+        return PauseScope(table=f"lake.sales.t{number}")
+
+    for number in range(MOST_PAUSES):
+        site.pauses.pause(scope(number), by=Caller(client_id="bob"), reason="", mode=PauseMode.STOP)
+    assert_problem(site.post("/v1/pause", body={"reason": "upgrade"}), 409, "TOO_MANY_PAUSES")
+    site.pauses.resume(scope(0))
+    again = site.post("/v1/pause", body={"reason": "upgrade"})
+    assert again["statusCode"] == 200, again
+    assert site.pauses.shown().of_everything is not None
 
 
 def test_a_cancellation_with_a_key_does_not_cancel_what_was_retried_since(site: ApiOverTasks) -> None:
