@@ -133,7 +133,7 @@ class ExpiryLook(KindLook[AskedExpiryRule]):
     def turned_off(self, health: TableHealth, need: UpkeepNeed) -> TableHealth:  # noqa: ARG002
         return without_rule(health)
 
-    def wanted(self, table: LoadedTable, asked: AskedExpiryRule, need: UpkeepNeed) -> tuple[TableWork, bool] | None:
+    def wanted(self, table: LoadedTable, asked: AskedExpiryRule, need: UpkeepNeed) -> TableWork | None:
         expiry = TableExpiry(
             realm=self._kind.realm,
             identifier=need.table,

@@ -246,8 +246,8 @@ class KindLook(ABC, Generic[A]):
         """Return the rule of a loaded table. Raises what refuses the table for such a run."""
 
     @abstractmethod
-    def wanted(self, table: LoadedTable, asked: A, need: UpkeepNeed) -> tuple[TableWork, bool] | None:
-        """Return the work to submit, and whether it resumes a former plan; None if it must not begin now."""
+    def wanted(self, table: LoadedTable, asked: A, need: UpkeepNeed) -> TableWork | None:
+        """Return the work to submit; None if it must not begin now."""
 
     def needed(self, health: TableHealth, asked: A | None) -> TableHealth:  # noqa: ARG002
         """Return the health with what the table needs by its rule."""
@@ -319,14 +319,17 @@ class KindLook(ABC, Generic[A]):
             self._tables.put(self.turned_off(health, need))
             return False
         found = self.wanted(table, rule.asked, need)
-        if found is None or not self._tables.put(self.reserved(health, found[0].task_id, need)):
+        if found is None or not self._tables.put(self.reserved(health, found.task_id, need)):
             return False
         kind.checkpoint()
-        return submitted(kind.tasks, found[0], resumes=found[1])[1]
+        return submitted(kind.tasks, found)[1]
 
 
-def submitted(tasks: TaskService, wanted: TableWork, *, resumes: bool) -> tuple[Task, bool]:
-    """Store the task or attach to the running one; return it, and whether this call submitted it."""
+def submitted(tasks: TaskService, wanted: TableWork) -> tuple[Task, bool]:
+    """Store the task or attach to the running one; return it, and whether this call submitted it. The stored one is
+    read here: a caller's may have failed after its first effect since the run was reserved, and needs its plan."""
+    stored = tasks.reads.find(wanted.task_id)
+    resumes = stored is not None and stored.is_terminal and wanted.resumes(stored)
     first = tasks.submission.first(
         task_id=wanted.task_id,
         task_type=wanted.task_type,

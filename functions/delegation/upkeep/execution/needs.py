@@ -131,17 +131,17 @@ STOPPED: Final = "STOPPED"
 """The outcome of a run whose policy was withdrawn."""
 
 
-def to_submit(expiry: TableExpiry, stored: Task | None) -> tuple[TableExpiry, bool] | None:
-    """Return the expiry to submit, and whether it is resumed with its plan; None while another one of the table is in
-    progress. One that failed after its commit is resumed unchanged: only its plan knows the files to delete. Raises
-    UpkeepError (EXPIRY_UNFINISHED) for a caller's."""
+def to_submit(expiry: TableExpiry, stored: Task | None) -> TableExpiry | None:
+    """Return the expiry to submit; None while another one of the table is in progress. One that failed after its commit
+    is resumed unchanged: only its plan knows the files to delete. Raises UpkeepError (EXPIRY_UNFINISHED) for a
+    caller's."""
     if stored is None or expiry.obstacle(stored) is None:
-        return expiry, stored is not None and stored.is_terminal and expiry.resumes(stored)
+        return expiry
     if not stored.is_terminal:
         return None
     former = TableExpiry.readable(stored)
     if former is not None and former.policy is not None and expiry.resumes(stored):
-        return former, former.resumes(stored)
+        return former
     raise UpkeepError(
         f"a caller's expiry of {expiry.identifier} failed after its commit ({stored.error_code}): retry it with "
         f"`delegation tasks retry {stored.task_id}`; until it ends, no policy expires snapshots of the table",

@@ -121,7 +121,7 @@ class RemovalLook(KindLook[AskedRemoval]):
                 place_of(metadata)
         return rule
 
-    def wanted(self, table: LoadedTable, asked: AskedRemoval, need: UpkeepNeed) -> tuple[TableWork, bool] | None:
+    def wanted(self, table: LoadedTable, asked: AskedRemoval, need: UpkeepNeed) -> TableWork | None:
         kind, name, now = self._kind, need.table, self._kind.clock()
         turn = int(now.timestamp() // EVERY.total_seconds())
         wanted = TableOrphans(
@@ -135,9 +135,7 @@ class RemovalLook(KindLook[AskedRemoval]):
                 return None
             properties = dict(asked.properties(turn, waiting.waiting_location))
             wanted = wanted.model_copy(update={"properties": properties})
-        if stored is not None and wanted.obstacle(stored) is not None:
-            return None
-        return wanted, stored is not None and stored.is_terminal and wanted.resumes(stored)
+        return None if stored is not None and wanted.obstacle(stored) is not None else wanted
 
 
 def _waiting(task: Task) -> OrphanDetails | None:

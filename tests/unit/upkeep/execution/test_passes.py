@@ -495,22 +495,39 @@ def test_a_run_whose_task_was_not_submitted_is_not_settled_by_the_end_of_the_for
     assert (world.submissions(), len(world.health("a").past)) == (2, 1)
 
 
-@pytest.mark.parametrize("failed", [False, True])
-def test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_run_of_a_policy(failed: bool) -> None:
-    world = world_of("a")
-    world.policies.attach(WEEK, "ns")
+def fail_a_callers_expiry(world: UpkeepWorld, *, effects: bool) -> None:
     state = TableExpiry.model_validate(
         {"realm": "R", "identifier": named("a"), "table": world.loaded("a"), "properties": {"retain-last": "9"}}
     )
     first = world.tasks.submission.first(task_id=state.task_id, task_type=TASK_TYPE, payload=state.to_payload())
     world.tasks.submission.create(first)
     held = world.tasks.leases.acquire(state.task_id, "w", lambda now: Lease.until(now + timedelta(minutes=1), now))
-    world.tasks.leases.start(state.task_id, held.attempt_count, effects=failed)
+    world.tasks.leases.start(state.task_id, held.attempt_count, effects=effects)
     world.tasks.leases.end_attempt(state.task_id, held.attempt_count, AttemptError("NO", "no", ErrorClass.PERMANENT))
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_run_of_a_policy(failed: bool) -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+    fail_a_callers_expiry(world, effects=failed)
     assert world.run().started == (not failed)
     [task] = world.all_tasks()
     assert TableExpiry.of(task).policy == (None if failed else "lake.gov.keep")
     assert ("EXPIRY_UNFINISHED" in str(world.health("a").asides.get(TASK_TYPE))) is failed
+
+
+def test_the_plan_of_a_callers_expiry_that_fails_after_its_commit_while_a_run_is_reserved_is_kept() -> None:
+    world = world_of("a")
+    world.policies.attach(WEEK, "ns")
+
+    def callers() -> None:
+        if TASK_TYPE in world.health("a").runs and not world.all_tasks():
+            fail_a_callers_expiry(world, effects=True)
+
+    world.run(checkpoint=callers)
+    [task] = world.all_tasks()
+    assert task.effects_began_ts is not None
 
 
 def test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_anew() -> None:
