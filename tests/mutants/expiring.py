@@ -230,6 +230,14 @@ EXPIRING: Final = (
         ("tests/unit/operations/orphans/test_consent.py",),
     ),
     Mutant(
+        "what executors did not read because a manifest was missing is not read at the next look either",
+        DELETE_STEPS,
+        "        self._add_table(needed, table)\n        self._subtract(needed)\n",
+        "        self._add_table(needed, table)\n        self._note_known(needed, table)\n"
+        "        self._subtract(needed)\n",
+        ("tests/unit/operations/expiry/spark/test_plans.py",),
+    ),
+    Mutant(
         "a plan made again is compared without what the lost one was compared with",
         DELETE_STEPS,
         "        self._begin_comparing()\n        self._plan.forget()\n",

@@ -203,15 +203,19 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             return False
         self._add_table(needed, table)
         self._subtract(needed)
+        # Executors read with the subtraction: what was to be read with a manifest that is missing is not known yet.
+        self._note_known(needed, table)
         return True
 
     def _add_table(self, needed: NeededFiles, table: LoadedTable) -> None:
-        """Add what the table names and no state before it did; raise ManifestMissing if the table changed."""
+        """Add what the table names and no known state did; raise ManifestMissing if the table changed."""
         needed.add_table(table, self._known)
         if versions_kept(metadata_of(table)) is None and not self._keeps_former:
             needed.add_former_metadata(self._plan.index)
-            self._keeps_former = True
+
+    def _note_known(self, needed: NeededFiles, table: LoadedTable) -> None:
         self._known |= needed.named
+        self._keeps_former |= versions_kept(metadata_of(table)) is None
 
     def _subtract(self, needed: NeededFiles) -> None:
         """Take out of the plan what is needed."""
@@ -224,6 +228,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         looks = self._looks
         needed = NeededFiles(looks.ctx, self._seen)
         table, _ = looks.followed(looks.load(), partial(self._add_table, needed))
+        self._note_known(needed, table)
         if self._seen.added > MOST_SEEN or self._seen.need_any(lot):
             self._subtract(needed)
             self._seen.__exit__()

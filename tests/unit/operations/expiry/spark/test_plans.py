@@ -18,10 +18,11 @@ from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, Pla
 from delegation.removal.expiry.context import ExpiryContext
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import decided
-from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles
+from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, OtherPlaces, Rest
 from delegation.removal.expiry.run import ExpiryRun
-from delegation.removal.expiry.spark import SparkExpiry
+from delegation.removal.expiry.spark import SparkExpiry, SpreadRows
 from delegation.removal.index import segment_of
+from delegation.removal.spark import SparkJobs
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
@@ -39,6 +40,7 @@ from tests.unit.operations.expiry.test_orders import (
     SUBTRACT,
     Event,
     Story,
+    bring_file_back,
     check,
     until_it_ends,
 )
@@ -359,3 +361,40 @@ def test_little_work_starts_few_tasks_and_has_one_part() -> None:
 
     assert started == [2]
     assert {one.name.split("-")[-2] for one in index.chunks} == {"p00000"}
+
+
+class OthersCommitFirst(SpreadRows):
+    """What executors read, after another writer's commit that came before they began."""
+
+    def __init__(self, jobs: SparkJobs, ctx: ExpiryContext, commits: list[Callable[[], object]]) -> None:
+        super().__init__(jobs, ctx)
+        self._commits = commits
+
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+        if self._commits:
+            self._commits.pop()()
+        return super().subtracted(left, places)
+
+
+def test_what_the_table_named_before_a_manifest_was_missing_is_read_when_the_table_is_looked_at_again() -> None:
+    """A file that came back stays, although executors read no manifest of the first look: one of them was deleted."""
+    story = Story()
+    table, ctx = story.table, story.world.context(story.table)
+    story.world.catalogs[-1].before[SUBTRACT] = lambda: bring_file_back(story)
+
+    def rewrite_another() -> None:
+        former, old = table.ids, table.manifests_of(table.refs["main"])[0]
+        table.delete(*story.lake.live(old))
+        table.remove_snapshots(*former)
+        where = parse(old)
+        del story.lake.objects[where.bucket, where.key]
+
+    class Engine(ExecutorsHere):
+        def needed(self, ctx: ExpiryContext) -> SpreadRows:
+            return OthersCommitFirst(self._jobs, ctx, commits)
+
+    commits: list[Callable[[], object]] = [rewrite_another]
+    result = ExpiryRun(ctx, Engine(ctx)).run()
+
+    assert (result.status, commits) == ("EXPIRED", [])
+    check(story, result)
