@@ -50,13 +50,16 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         self._plan: ExpiryPlan
         super().__init__(ctx, ExpiryPlan(ctx, ExpiryIndex, ctx.check_plan))
         self._engine = engine
-        self._looks = TableLooks(ctx)
         self._own_findings: tuple[Finding, ...] = ()
         self._unlisted: UnlistedTables | None = None
         self._begin_comparing()
 
     def _begin_comparing(self) -> None:
-        """Forget what a plan was compared with: another one may have what the table named then, and names again."""
+        """Forget what a plan was compared with, and whether it was permitted.
+
+        Another one may have what the table named then, and names again.
+        """
+        self._looks = TableLooks(self._ctx)
         # What of the plan the table has no more.
         self.removed = Removal()
         # What was subtracted, or is among what later commits name.

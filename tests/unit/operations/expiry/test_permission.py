@@ -12,7 +12,7 @@ from delegation.removal.expiry.retention import POLICY_WITHDRAWN, Permission, Re
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from tests.kit.stories.expiries import EVERYTHING
-from tests.unit.operations.expiry.test_orders import Story
+from tests.unit.operations.expiry.test_orders import SUBTRACT, Story, bring_file_back
 
 PLAN, COMMIT, DELETE = 1, 2, 3
 GONE = Withdrawn("the policy is detached")
@@ -65,6 +65,24 @@ def test_between_commit_and_first_delete_it_stops_and_deletes_nothing() -> None:
     assert before <= set(story.lake.uris())
     assert found.receipt is not None
     assert "before its first delete" in success(found)[0]
+
+
+def test_a_plan_made_again_is_carried_out_if_it_is_permitted_although_the_lost_one_was_not() -> None:
+    story, policy = Story(), Policy({DELETE: GONE, DELETE + 1: EVERYTHING})
+
+    def permitted(table: LoadedTable) -> Permission:
+        found = policy(table)
+        if found is GONE:
+            story.world.plans.objects.clear()
+        return found
+
+    ctx = replace(story.world.context(story.table), permitted=permitted)
+    story.world.catalogs[-1].before[SUBTRACT] = lambda: bring_file_back(story)
+    found = expire_snapshots(ctx)
+
+    assert (found.status, found.withdrawn, story.world.commits()) == ("EXPIRED", None, 2)
+    assert story.world.planned() & story.lake.uris() == set()
+    assert story.promised <= story.lake.uris()
 
 
 def test_a_stricter_policy_before_the_commit_reduces_what_is_removed() -> None:
