@@ -16,7 +16,6 @@ from delegation.removal.orphans.task_type import TASK_TYPES as ORPHAN_KINDS
 from delegation.storage.locations import parse
 from delegation.tasks.life.model import Caller
 from delegation.upkeep.execution.kinds import submitted
-from delegation.upkeep.execution.needs import to_submit
 from delegation.wire.requests import TableState
 from delegation.wire.tables import PlanApproval
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
@@ -41,9 +40,7 @@ def by_policy(world: World, name: str) -> None:
     )
     identifier = TableIdentifier("cat", ("ns",), name)
     wanted = TableExpiry(realm=REALM, identifier=identifier, table=state, properties=_OLDER_THAN, policy=POLICY)
-    found = to_submit(wanted, world.tasks.reads.find(wanted.task_id))
-    assert found is not None
-    submitted(world.tasks, found[0], resumes=found[1])
+    submitted(world.tasks, wanted)
 
 
 def expiry_by_policy(world: World) -> list[SubmissionAnswer]:
