@@ -15,7 +15,7 @@ from delegation.references.reading import digest
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, PlanLost, PlanTampered
-from delegation.removal.expiry.context import ExpiryContext
+from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import decided
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, OtherPlaces, Rest
@@ -33,7 +33,9 @@ from tests.kit.stories.expiries import EVERYTHING, SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.expiry.oracle.test_spark_tables import FAR_MS, RETENTIONS, tables
 from tests.unit.operations.expiry.spark.executors_here import ExecutorsHere, StoresOfNeighbours
+from tests.unit.operations.expiry.attacks.test_tables import KEEPS
 from tests.unit.operations.expiry.test_orders import (
+    COMMIT,
     CASES,
     COMPARE_REFS,
     FIRST_DELETE,
@@ -376,25 +378,53 @@ class OthersCommitFirst(SpreadRows):
         return super().subtracted(left, places)
 
 
-def test_what_the_table_named_before_a_manifest_was_missing_is_read_when_the_table_is_looked_at_again() -> None:
-    """A file that came back stays, although executors read no manifest of the first look: one of them was deleted."""
-    story = Story()
-    table, ctx = story.table, story.world.context(story.table)
-    story.world.catalogs[-1].before[SUBTRACT] = lambda: bring_file_back(story)
+def lose_a_manifest(story: Story) -> None:
+    """Have another writer rewrite a file, expire its snapshots, and delete its manifest."""
+    table = story.table
+    former, old = table.ids, table.manifests_of(table.refs["main"])[0]
+    table.delete(*story.lake.live(old))
+    table.remove_snapshots(*former)
+    where = parse(old)
+    del story.lake.objects[where.bucket, where.key]
 
-    def rewrite_another() -> None:
-        former, old = table.ids, table.manifests_of(table.refs["main"])[0]
-        table.delete(*story.lake.live(old))
-        table.remove_snapshots(*former)
-        where = parse(old)
-        del story.lake.objects[where.bucket, where.key]
+
+def run_after(ctx: ExpiryContext, *commits: Callable[[], object]) -> ExpiryResult:
+    """Expire with executors that read after these commits of other writers, one before each comparison."""
+    left = list(commits)
 
     class Engine(ExecutorsHere):
         def needed(self, ctx: ExpiryContext) -> SpreadRows:
-            return OthersCommitFirst(self._jobs, ctx, commits)
+            return OthersCommitFirst(self._jobs, ctx, left)
 
-    commits: list[Callable[[], object]] = [rewrite_another]
     result = ExpiryRun(ctx, Engine(ctx)).run()
+    assert (result.status, left) == ("EXPIRED", [])
+    return result
 
-    assert (result.status, commits) == ("EXPIRED", [])
-    check(story, result)
+
+def test_what_the_table_named_before_a_manifest_was_missing_is_read_when_the_table_is_looked_at_again() -> None:
+    """A file that came back stays, although executors read no manifest of the first look: one of them was deleted."""
+    story = Story()
+    ctx = story.world.context(story.table)
+    story.world.catalogs[-1].before[SUBTRACT] = lambda: bring_file_back(story)
+
+    check(story, run_after(ctx, lambda: lose_a_manifest(story)))
+
+
+def test_former_metadata_that_the_table_keeps_stays_although_the_first_comparison_ended_with_a_manifest() -> None:
+    """The second one is another comparison: a planned snapshot that had a tag is gone by then."""
+    story = Story()
+    story.table.set(**KEEPS)
+    ctx = story.world.context(story.table)
+    before = {uri for uri in story.lake.uris() if uri.endswith(".metadata.json")}
+    story.world.catalogs[-1].before[COMMIT - 1] = lambda: story.table.tag("new", story.old)
+    story.world.catalogs[-1].before[SUBTRACT] = lambda: story.table.set(
+        **{"write.metadata.delete-after-commit.enabled": "false"}
+    )
+
+    def remove_tag_too() -> None:
+        story.table.drop_ref("new")
+        lose_a_manifest(story)
+
+    run_after(ctx, remove_tag_too)
+
+    assert before <= story.lake.uris()
