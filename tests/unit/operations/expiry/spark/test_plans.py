@@ -31,12 +31,12 @@ from tests.actions.lake import SparkLake
 from tests.kit.lakes.lake import LakeSource
 from tests.kit.stories.expiries import EVERYTHING, SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable
+from tests.unit.operations.expiry.attacks.test_tables import KEEPS
 from tests.unit.operations.expiry.oracle.test_spark_tables import FAR_MS, RETENTIONS, tables
 from tests.unit.operations.expiry.spark.executors_here import ExecutorsHere, StoresOfNeighbours
-from tests.unit.operations.expiry.attacks.test_tables import KEEPS
 from tests.unit.operations.expiry.test_orders import (
-    COMMIT,
     CASES,
+    COMMIT,
     COMPARE_REFS,
     FIRST_DELETE,
     SUBTRACT,
