@@ -120,7 +120,7 @@ EXPIRING: Final = (
     Mutant(
         "a table is not checked before its task is accepted",
         "functions/delegation/removal/requests.py",
-        "        check(loaded)\n",
+        "            check(loaded)\n",
         "",
         (f"{SHARED_REQUESTS}::test_a_table_that_a_guard_refuses_gets_no_task",),
     ),

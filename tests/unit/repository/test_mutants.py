@@ -17,6 +17,8 @@ def test_every_mutant_changes_one_place_of_the_code_and_names_tests_that_exist()
         source = (ROOT / mutant.path).read_text(encoding="utf-8")
         assert source.count(mutant.before) == 1, mutant.name
         assert mutant.after != mutant.before, mutant.name
+        if mutant.path.endswith(".py"):
+            compile(source.replace(mutant.before, mutant.after), mutant.name, "exec")
         for test in mutant.tests:
             path, _, name = test.partition("::")
             defined = re.findall(r"^def (\w+)", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
