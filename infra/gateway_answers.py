@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from delegation.edge.document import MAX_BODY_BYTES
 from delegation.edge.errors import payload_too_large
+from delegation.edge.requests import MAX_BODY_BYTES
 from delegation.gateway.app import LARGEST_BODY
 from delegation.wire.responses import ERROR_PAGE
 

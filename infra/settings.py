@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from delegation.edge.trust.certificates import parse_name, parse_serials
+from delegation.edge.trust.authorizer import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings, readable_by, separated_by
 from delegation.edge.trust.tokens import public_key
 from delegation.gateway.drop.settings import DropSettings

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from delegation.edge.document import read_body
+from delegation.edge.requests import read_body
 from delegation.idempotency.canonical import RULE, canonical_json, payload_hash
 from tests.canonical.cases import cases
 from tests.paths import ROOT

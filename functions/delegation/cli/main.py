@@ -269,7 +269,7 @@ def _failing(name: str, error: CommandError) -> Any:
 
 def print_version(ctx: typer.Context, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from delegation.edge.api.release import VERSION  # noqa: PLC0415
+        from delegation.edge.api import VERSION  # noqa: PLC0415
 
         as_json = isinstance(ctx.command, CommandRoot) and ctx.command.as_json
         typer.echo(json.dumps({"version": VERSION}) if as_json else f"delegation {VERSION}")

@@ -1,19 +1,34 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from delegation.edge.trust.authorizer import Authorizer, Identity
-from delegation.edge.trust.certificates import (
+from delegation.edge.trust.authorizer import (
+    Authorizer,
     CertificatePin,
     CertificateReader,
+    Identity,
     load_authorities,
     parse_name,
     parse_serials,
 )
-from delegation.edge.trust.jwks import JwksKeys, https_get
 from delegation.edge.trust.permissions import ALL, OF_POLARIS, Permission
-from delegation.edge.trust.revocation import PublishedLists, RevocationCheck, StaticLists, policy_of, verified_list
+from delegation.edge.trust.revocation import (
+    PublishedLists,
+    RevocationCheck,
+    StaticLists,
+    policy_of,
+    s3_fetch,
+    verified_list,
+)
 from delegation.edge.trust.settings import AuthorizerSettings
-from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
+from delegation.edge.trust.tokens import (
+    JwksKeys,
+    KeySource,
+    StaticKeys,
+    TokenVerifier,
+    TrustedIssuer,
+    https_get,
+    public_key,
+)
 
 
 def now() -> datetime:
@@ -70,7 +85,6 @@ def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
     if not settings.revocation_lists:
         return None
     # Imported here: boto3 would lengthen the cold start of every authorizer without such lists.
-    from delegation.edge.trust.lists_in_s3 import s3_fetch  # noqa: PLC0415
     from delegation.wiring.clients import WHILE_A_CALLER_WAITS, aws  # noqa: PLC0415
 
     refresh = timedelta(seconds=settings.revocation_refresh_seconds)

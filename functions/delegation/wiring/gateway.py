@@ -9,8 +9,15 @@ from uuid import uuid4
 
 from pydantic import AfterValidator, Field, model_validator
 
-from delegation.edge.trust.jwks import JwksKeys, https_get
-from delegation.edge.trust.tokens import KeySource, StaticKeys, TokenVerifier, TrustedIssuer, public_key
+from delegation.edge.trust.tokens import (
+    JwksKeys,
+    KeySource,
+    StaticKeys,
+    TokenVerifier,
+    TrustedIssuer,
+    https_get,
+    public_key,
+)
 from delegation.environment import EnvironmentSettings
 from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops
 from delegation.gateway.callers import TokenCallers

@@ -34,7 +34,7 @@ from tests.unit.edge.gateway import Context, request
 CODE = f"{ROOT / 'functions' / 'delegation'}/"
 STORES = ("idempotency/store.py", "tasks/stores/")
 FIRST, LAST = "read_payload", "Submissions.submit"
-MOST_FILES = 20
+MOST_FILES = 19
 MOST_IN_ALL = 29
 
 
@@ -147,7 +147,7 @@ def road(monkeypatch: pytest.MonkeyPatch) -> Road:
 
 
 def test_a_submission_runs_through_few_files(road: Road) -> None:
-    assert road.files[0] == "edge/requests.py"
+    assert "edge/requests.py" in road.front
     assert "tasks/work/parts/submission.py" in road.files
     assert len(road.files) <= MOST_FILES, road.files
     assert len(road.all_files) <= MOST_IN_ALL, road.all_files

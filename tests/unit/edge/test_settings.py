@@ -6,10 +6,9 @@ import pytest
 from aws_lambda_powertools import Logger
 from pydantic import ValidationError
 
-from delegation.edge.trust.certificates import CertificateReader, CertificateSource
-from delegation.edge.trust.jwks import JwksKeys
+from delegation.edge.trust.authorizer import CertificateReader, CertificateSource
 from delegation.edge.trust.settings import AuthorizerSettings
-from delegation.edge.trust.tokens import StaticKeys
+from delegation.edge.trust.tokens import JwksKeys, StaticKeys
 from delegation.wiring.api import api
 from delegation.wiring.authorizer import authorizer
 from delegation.wiring.settings import ApiSettings

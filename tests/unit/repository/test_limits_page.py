@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.edge.document import MAX_BODY_BYTES
+from delegation.edge.requests import MAX_BODY_BYTES
 from delegation.gateway.app import LARGEST_BODY
 from delegation.gateway.events import LARGEST_ANSWER
 from delegation.iceberg.metadata import FORMAT_VERSIONS, MAX_METADATA_BYTES

@@ -27,7 +27,7 @@ from delegation.cli.doctor.service import ServiceCheck
 from delegation.cli.errors import CommandError
 from delegation.cli.output import next_step
 from delegation.configuration.settings import SettingsInvalid
-from delegation.edge.api.release import VERSION
+from delegation.edge.api import VERSION
 from delegation.polaris.answers import PolarisError
 from delegation.polaris.management import PolarisGrant
 from delegation.polaris.requests import DEFAULT_SCOPE

@@ -9,9 +9,8 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS, problem_of
-from delegation.edge.api import endpoints
+from delegation.edge.api import VERSION, endpoints
 from delegation.edge.api.endpoints import ENDPOINTS, Endpoint, caller_of, check_request_id
-from delegation.edge.api.release import VERSION
 from delegation.edge.api.routes import ApiResponse, Dependencies, Event, Routes
 from delegation.edge.errors import MethodNotAllowed, route_not_found
 from delegation.edge.telemetry import Telemetry, request_id_of

@@ -10,9 +10,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge import headers
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint, admitted
-from delegation.edge.document import Document, read_body
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
-from delegation.edge.requests import read_payload
+from delegation.edge.requests import Document, read_body, read_payload
 from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission

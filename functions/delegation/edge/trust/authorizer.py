@@ -1,18 +1,26 @@
-"""The decision of the Lambda REQUEST authorizer: a pinned client certificate, then a token with the required scope.
-Policies must not be cached: API Gateway's cache key is the token alone, so a cached policy would admit it with any
-other certificate of the CA."""
+"""The decision of the Lambda REQUEST authorizer: a pinned client certificate (Delegation Service proposal,
+Transport-Level Authentication (Mutual TLS)), then a token with the required scope. API Gateway or an ALB has verified
+the chain against the private CA; here the certificate must be the Polaris instance's, valid and not revoked. Names are
+compared as parsed, whatever their escaping. Policies must not be cached: API Gateway's cache key is the token alone, so
+a cached policy would admit it with any other certificate of the CA."""
 
-from collections.abc import Callable, Mapping
+import base64
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import unquote
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import NameOID
 
 from delegation.edge import headers
-from delegation.edge.errors import Forbidden
-from delegation.edge.trust.certificates import CertificatePin, CertificateReader, thumbprint
+from delegation.edge.errors import CertificateRefused, Forbidden
 from delegation.edge.trust.permissions import OF_POLARIS, OPEN_METHODS, Permission
+from delegation.edge.trust.revocation import RevocationCheck
 from delegation.edge.trust.tokens import (
     Principal,
     TokenBinding,
@@ -21,6 +29,140 @@ from delegation.edge.trust.tokens import (
     require_client,
     require_scope,
 )
+
+LEAF_HEADER: Final = "X-Amzn-Mtls-Clientcert-Leaf"
+SERIAL_HEADER: Final = "X-Amzn-Mtls-Clientcert-Serial-Number"
+CHAIN_HEADER: Final = "X-Amzn-Mtls-Clientcert"
+"""Sent by an ALB that passes certificates on without verifying them."""
+_SERIAL: Final = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
+# Attribute types in use for which RFC 4514 has no short name.
+_NAMES: Final[Mapping[str, x509.ObjectIdentifier]] = {
+    "E": NameOID.EMAIL_ADDRESS,
+    "emailAddress": NameOID.EMAIL_ADDRESS,
+    "serialNumber": NameOID.SERIAL_NUMBER,
+}
+
+
+class CertificateSource(StrEnum):
+    """Where TLS ends; a setting, because headers of a request can be forged."""
+
+    APIGATEWAY = "apigateway"
+    ALB = "alb"
+
+
+def parse_name(text: str) -> x509.Name:
+    """Parse a distinguished name (RFC 4514, such as `CN=polaris,O=Example`); raises ValueError."""
+    try:
+        name = x509.Name.from_rfc4514_string(text, dict(_NAMES))
+    except ValueError:
+        raise ValueError("must be a distinguished name in the form of RFC 4514, such as CN=polaris,O=Example") from None
+    if not len(name):
+        raise ValueError("a distinguished name must not be empty")
+    return name
+
+
+def parse_serials(text: str) -> frozenset[int]:
+    """Parse hexadecimal serial numbers separated by commas, with optional colons; raises ValueError."""
+    parts = [part.strip().lower().replace(":", "") for part in text.split(",")] if text.strip() else []
+    if not all(_SERIAL.fullmatch(part) for part in parts):
+        raise ValueError("serial numbers are hexadecimal, separated by commas, such as 0a:1b,2c3d")
+    return frozenset(int(part, 16) for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateReader:
+    """Where TLS ends; `endpoints` are the ids of the VPC endpoints through which an ALB alone reaches the API."""
+
+    source: CertificateSource = CertificateSource.APIGATEWAY
+    endpoints: frozenset[str] = frozenset()
+
+    def presented(self, event: Mapping[str, Any]) -> x509.Certificate:
+        """Return the client certificate of a REQUEST authorizer event; raises CertificateRefused without one."""
+        behind_alb = self.source is CertificateSource.ALB
+        pem = _from_alb(event, self.endpoints) if behind_alb else _from_api_gateway(event)
+        if not pem:
+            raise CertificateRefused("the request has no client certificate")
+        try:
+            certificate = x509.load_pem_x509_certificate(pem.encode())
+        except ValueError:
+            raise CertificateRefused("the client certificate cannot be read") from None
+        if behind_alb:
+            _check_serial_header(event, certificate)
+        return certificate
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePin:
+    """The one admitted identity; `serials` are the only certificate numbers, None also admits renewed ones.
+    `revocation` is None if no list is configured; API Gateway checks none, an ALB those of its trust store."""
+
+    subject: x509.Name
+    issuer: x509.Name
+    serials: Collection[int] | None = None
+    revocation: RevocationCheck | None = None
+
+    def names(self, certificate: x509.Certificate) -> bool:
+        """Return whether subject and issuer are the pinned ones; raises CertificateRefused if they cannot be read."""
+        try:
+            return (certificate.subject, certificate.issuer) == (self.subject, self.issuer)
+        except ValueError:
+            raise CertificateRefused("the client certificate's names cannot be read") from None
+
+    def check(self, certificate: x509.Certificate, now: datetime) -> None:
+        """Raise CertificateRefused unless the certificate is the pinned one, valid at `now` and not revoked. Raises
+        RevocationListUnavailable if that is unknown now."""
+        if not self.names(certificate):
+            raise CertificateRefused("the client certificate is not the pinned one")
+        if self.serials is not None and certificate.serial_number not in self.serials:
+            raise CertificateRefused("the client certificate's serial number is not a pinned one")
+        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+            raise CertificateRefused("the client certificate is expired or not yet valid")
+        if self.revocation is not None:
+            self.revocation.check(certificate, now)
+
+
+def load_authorities(text: str) -> tuple[x509.Certificate, ...]:
+    """Parse the certificates of certificate authorities, one or several in PEM; raises ValueError."""
+    try:
+        return tuple(x509.load_pem_x509_certificates(text.encode()))
+    except ValueError:
+        raise ValueError("must be the PEM certificates of the authorities that issue client certificates") from None
+
+
+def thumbprint(certificate: x509.Certificate) -> str:
+    """Return a certificate's SHA-256 thumbprint as a bound token has it, `x5t#S256` (RFC 8705, Section 3.1)."""
+    return base64.urlsafe_b64encode(certificate.fingerprint(hashes.SHA256())).rstrip(b"=").decode()
+
+
+def _from_api_gateway(event: Mapping[str, Any]) -> str | None:
+    pem: str | None = (_identity(event).get("clientCert") or {}).get("clientCertPem")
+    return pem
+
+
+def _from_alb(event: Mapping[str, Any], endpoints: Collection[str]) -> str | None:
+    """Return the certificate that an ALB verified, from its headers (Application Load Balancers guide, "Mutual TLS").
+    Headers are not signed, so they are read only from the VPC endpoint that nothing but the ALB reaches; API Gateway
+    itself writes its id (API Gateway guide, "Variables for data models", `identity.vpceId`)."""
+    if _identity(event).get("vpceId") not in endpoints:
+        raise CertificateRefused("the request did not come through a VPC endpoint of DELEGATION_CLIENT_VPC_ENDPOINTS")
+    if headers.values(event, CHAIN_HEADER):
+        raise CertificateRefused("the load balancer passes certificates on unverified; set its listener to verify")
+    encoded = headers.single(event, LEAF_HEADER)
+    # Not unquote_plus: `+` is not encoded here (Application Load Balancers guide, "HTTP headers and mutual TLS").
+    return None if encoded is None else unquote(encoded)
+
+
+def _check_serial_header(event: Mapping[str, Any], certificate: x509.Certificate) -> None:
+    """Refuse headers of different origins: an ALB that verifies sends serial number and certificate together."""
+    stated = (headers.single(event, SERIAL_HEADER) or "").lower().replace(":", "")
+    if not _SERIAL.fullmatch(stated) or int(stated, 16) != certificate.serial_number:
+        raise CertificateRefused("the load balancer's headers name different certificates, or not one serial number")
+
+
+def _identity(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (event.get("requestContext") or {}).get("identity") or {}
+    return found
+
 
 _REFUSED_PRINCIPAL: Final = "refused"
 _ANONYMOUS: Final = "anonymous"

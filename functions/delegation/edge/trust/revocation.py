@@ -1,12 +1,13 @@
 """Certificate revocation lists (RFC 5280, Sections 5 and 6.3), from settings or fetched and cached. A list is used only
 if its issuer's key signed it and it names all revoked client certificates."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -22,6 +23,8 @@ _UNREADABLE: Final = (ValueError, x509.DuplicateExtension, x509.UnsupportedGener
 """What cryptography raises for names and extensions that it cannot parse."""
 _CLIENTS: Final = "the client certificate"
 _LONGEST_CHAIN: Final = 8
+_OBJECT: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/([\w./=+@()!-]+)", re.ASCII)
+_NOT_MODIFIED: Final = 304
 
 
 class Listed(StrEnum):
@@ -162,6 +165,41 @@ class Fetched:
 
 Fetch = Callable[[str, str | None], Fetched | None]
 """Fetches a URL; None if it still has the given version. Raises RevocationListUnavailable."""
+
+
+def s3_object(url: str) -> tuple[str, str]:
+    """Return bucket and key of `s3://bucket/key`; raises ValueError."""
+    found = _OBJECT.fullmatch(url)
+    if found is None:
+        raise ValueError("must be the URL of an object, such as s3://bucket/lists/ca.crl")
+    return found[1], found[2]
+
+
+def s3_fetch(s3: Any) -> Fetch:
+    """Return a function that fetches an object with a boto3 client, unless it still has the given ETag. It raises
+    RevocationListUnavailable (Amazon S3 API, "GetObject"). Without `s3:ListBucket` S3 answers AccessDenied for a
+    missing object."""
+
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - few deployments have lists in S3
+
+    def fetch(url: str, version: str | None) -> Fetched | None:
+        bucket, key = s3_object(url)
+        condition = {} if version is None else {"IfNoneMatch": version}
+        try:
+            answer = s3.get_object(Bucket=bucket, Key=key, **condition)
+            data: bytes = answer["Body"].read(MOST_BYTES + 1)
+        except ClientError as error:
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == _NOT_MODIFIED:
+                return None
+            code = error.response.get("Error", {}).get("Code", "unknown")
+            raise RevocationListUnavailable(f"S3 refused the revocation list {url}: {code}") from None
+        except (BotoCoreError, OSError) as error:
+            raise RevocationListUnavailable(
+                f"the revocation list {url} cannot be fetched: {type(error).__name__}"
+            ) from None
+        return Fetched(data, answer.get("ETag"))
+
+    return fetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,13 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from delegation.edge.trust.certificates import CertificateSource, load_authorities, parse_name, parse_serials
-from delegation.edge.trust.revocation import Listed, OutdatedList, verified_list
+from delegation.edge.trust.authorizer import CertificateSource, load_authorities, parse_name, parse_serials
+from delegation.edge.trust.revocation import Listed, OutdatedList, s3_object, verified_list
 from delegation.edge.trust.tokens import TokenBinding, public_key
 from delegation.environment import EnvironmentSettings
 
 _URL: Final = r"^https?://[^/\s]+\S*$"
 _SCOPE: Final = r"^[\x21-\x7e]+$"
-_OBJECT: Final = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/([\w./=+@()!-]+)", re.ASCII)
 _ENDPOINT: Final = re.compile(r"vpce-[0-9a-z]+", re.ASCII)
 _ANY_PRINCIPAL: Final = "PRINCIPAL_ROLE:"
 
@@ -33,14 +32,6 @@ def separated_by(separator: str) -> BeforeValidator:
         return tuple(part.strip() for part in value.split(separator) if part.strip())
 
     return BeforeValidator(split)
-
-
-def s3_object(url: str) -> tuple[str, str]:
-    """Return bucket and key of `s3://bucket/key`; raises ValueError."""
-    found = _OBJECT.fullmatch(url)
-    if found is None:
-        raise ValueError("must be the URL of an object, such as s3://bucket/lists/ca.crl")
-    return found[1], found[2]
 
 
 def require_clients(scope: str, clients: Collection[str], setting: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from delegation.edge.errors import CertificateRefused
-from delegation.edge.trust.certificates import CertificatePin, parse_name
+from delegation.edge.trust.authorizer import CertificatePin, parse_name
 from delegation.edge.trust.revocation import RevocationCheck, StaticLists, verified_list
 from tests.unit.cli.conftest import lines
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.document import MAX_BODY_BYTES
+from delegation.edge.requests import MAX_BODY_BYTES
 from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.keys import KeyConflict, RequestInProgress
 from delegation.polaris.answers import PolarisUnavailable

@@ -3,7 +3,7 @@
 import tomllib
 
 from delegation.edge.answers import problem_of
-from delegation.edge.api.release import VERSION
+from delegation.edge.api import VERSION
 from delegation.polaris.answers import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
 from tests.paths import ROOT

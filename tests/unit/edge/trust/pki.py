@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from delegation.edge.trust.certificates import LEAF_HEADER, SERIAL_HEADER
+from delegation.edge.trust.authorizer import LEAF_HEADER, SERIAL_HEADER
 
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SUBJECT = "CN=polaris,OU=Catalog,O=Example"

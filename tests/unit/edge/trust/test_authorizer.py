@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from delegation.edge.errors import KeysUnavailable, Unauthorized
-from delegation.edge.trust.authorizer import Authorizer, Identity, stage_arn
-from delegation.edge.trust.certificates import (
+from delegation.edge.trust.authorizer import (
+    Authorizer,
     CertificatePin,
     CertificateReader,
     CertificateSource,
+    Identity,
     parse_name,
+    stage_arn,
     thumbprint,
 )
 from delegation.edge.trust.permissions import ALL, OPEN_METHODS, Permission

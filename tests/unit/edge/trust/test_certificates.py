@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from delegation.edge.errors import CertificateRefused
-from delegation.edge.trust.certificates import (
+from delegation.edge.trust.authorizer import (
     LEAF_HEADER,
     SERIAL_HEADER,
     CertificatePin,

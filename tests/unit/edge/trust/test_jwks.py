@@ -14,7 +14,7 @@ import jwt
 import pytest
 
 from delegation.edge.errors import KeysUnavailable
-from delegation.edge.trust.jwks import CachePolicy, JwksKeys, https_get
+from delegation.edge.trust.tokens import CachePolicy, JwksKeys, https_get
 from tests.unit.edge.trust.pki import NOW, ec_key, ed_key, jwk, rsa_key
 
 URL = "https://issuer.test/jwks.json"

@@ -11,8 +11,7 @@ from botocore.exceptions import ReadTimeoutError
 from botocore.stub import Stubber
 
 from delegation.edge.errors import RevocationListUnavailable
-from delegation.edge.trust.lists_in_s3 import s3_fetch
-from delegation.edge.trust.revocation import Fetched
+from delegation.edge.trust.revocation import Fetched, s3_fetch
 from infra.local.processes.programs import import_path
 from tests.aws import mock_aws
 from tests.unit.edge.trust.pki import ISSUER, SUBJECT, authority, pem, public_pem, rsa_key

@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 
 from delegation.edge.errors import RevocationListUnavailable, Unauthorized
-from delegation.edge.trust import lists_in_s3
 from delegation.edge.trust import settings as trust_settings
 from delegation.edge.trust.authorizer import Authorizer, AuthorizerDecision
 from delegation.edge.trust.revocation import Fetched
@@ -296,7 +295,7 @@ class Bench:
             monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
             given |= {"REVOCATION_LISTS": LISTS, "CLIENT_CA": self.pki.trusted.read_text()}
             stored = attempt.lists(self.pki)
-            monkeypatch.setattr(lists_in_s3, "s3_fetch", lambda _s3: lambda _url, _version: _stored(stored))
+            monkeypatch.setattr(wiring, "s3_fetch", lambda _s3: lambda _url, _version: _stored(stored))
         settings = {f"DELEGATION_{name}": value for name, value in given.items() if value}
         return wiring.authorizer(trust_settings.AuthorizerSettings.model_validate(settings))
 

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from delegation.edge.trust.certificates import LEAF_HEADER, SERIAL_HEADER
+from delegation.edge.trust.authorizer import LEAF_HEADER, SERIAL_HEADER
 from tests.unit.edge.conftest import Api
 from tests.unit.edge.gateway import BASE
 from tests.unit.edge.trust.pki import (

@@ -1,5 +1,0 @@
-"""The release that runs; the installed package's version, which a bundle of a Lambda does not have."""
-
-from typing import Final
-
-VERSION: Final = "0.1.0"
