@@ -3,7 +3,7 @@
 from aws_cdk import Annotations, CfnOutput, Stack
 from constructs import Construct
 
-from delegation.removal.orphans.limits import roles_of
+from delegation.removal.orphans.requests import roles_of
 from infra.constructs.logs import LogKeeping
 from infra.constructs.network.domains import PrivateNetwork
 from infra.constructs.network.endpoints import ApiEndpoint, AwsServiceEndpoints, interfaces

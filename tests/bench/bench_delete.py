@@ -27,7 +27,7 @@ import boto3
 from botocore.config import Config
 
 from delegation.iceberg.paths import TableFile
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import Deleter
 from delegation.storage.s3 import S3ObjectStore

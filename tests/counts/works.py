@@ -20,7 +20,7 @@ from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.paths import TableFile
 from delegation.removal.chunks import ChunkWriter, Phase, paths_of, read_chunk
 from delegation.removal.executors import Gathered, Spread
-from delegation.removal.sorting import Sorter
+from delegation.removal.index import Sorter
 from delegation.storage.base import BatchResult
 from delegation.storage.credentials import S3Settings
 from delegation.storage.lots import WaitingBatches

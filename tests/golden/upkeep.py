@@ -9,8 +9,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Withdrawn
-from delegation.removal.orphans.limits import Approvers
-from delegation.removal.orphans.requests import approve
+from delegation.removal.orphans.requests import Approvers, approve
 from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
 from delegation.removal.orphans.task_type import TASK_TYPES as ORPHAN_KINDS
 from delegation.storage.locations import parse

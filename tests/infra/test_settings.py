@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from delegation.orchestration.steps import HAND_OVER_BEFORE
 from delegation.removal.choice import INLINE_MAX_FILES, Size
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.wiring.operations import purge_behavior
 from infra.environment.context import default_context
 from infra.environment.functions import FUNCTIONS

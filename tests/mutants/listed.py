@@ -497,7 +497,7 @@ CALLING: Final = (
 DROPPING: Final = (
     Mutant(
         "a protected table is purged",
-        "functions/delegation/removal/purge/guards.py",
+        "functions/delegation/removal/purge/context.py",
         "    if protection is not None:\n",
         '    if protection is not None and options.gc_disabled == "refuse":\n',
         ("tests/unit/operations/purge/test_protected.py::test_no_setting_purges_a_protected_table",),

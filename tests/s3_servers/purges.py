@@ -23,7 +23,7 @@ from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.credentials import S3Credential

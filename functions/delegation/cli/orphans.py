@@ -24,9 +24,8 @@ from delegation.removal.errors import PlanTampered
 from delegation.removal.index import segment_of
 from delegation.removal.orphans.errors import AgeTooShort
 from delegation.removal.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
-from delegation.removal.orphans.limits import FILE_AGE, OPTIONS, OrphanLimits
 from delegation.removal.orphans.options import options_of
-from delegation.removal.orphans.requests import ORPHANS_FORM
+from delegation.removal.orphans.requests import FILE_AGE, OPTIONS, ORPHANS_FORM, OrphanLimits
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.removal.requests import PLAN
 from delegation.storage.base import PlanStore

@@ -23,7 +23,7 @@ from delegation.removal.purge.context import PurgeResult
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.removal.purge.errors import FilesShared, PathsOutsideTable
 from delegation.removal.purge.not_covered import NotCoveredRun, place_of
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.credentials import S3Settings
 from polaris_common.errors import DelegationError, counted
 

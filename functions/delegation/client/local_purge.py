@@ -20,9 +20,7 @@ from delegation.removal.model import Neighbourhood, OneTable, OverlapScan, Pace,
 from delegation.removal.purge.behavior import success
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectHead, DirectResources
-from delegation.removal.purge.limits import OPTIONS
-from delegation.removal.purge.options import PurgeSettings
-from delegation.removal.purge.requests import options_of
+from delegation.removal.purge.requests import OPTIONS, PurgeSettings, options_of
 from delegation.removal.purge.run import purge_table
 from delegation.storage.listing.model import ListableStore
 from delegation.storage.s3 import S3ObjectStore

@@ -17,8 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from delegation.errors import RunHandedOver
 from delegation.removal.chunks import Phase, Total, add_totals
-from delegation.removal.index import Finding, PlanIndex
-from delegation.removal.sorting import RUN_RECORDS
+from delegation.removal.index import RUN_RECORDS, Finding, PlanIndex
 from delegation.storage.deleter import DeletePolicy
 from polaris_common.errors import counted
 

@@ -33,8 +33,17 @@ from delegation.removal.choice import UNCOUNTED_ENTRIES
 from delegation.removal.chunks import Chunk, Phase, Total, add_totals
 from delegation.removal.deletes import Tally, Work, delete_chunks
 from delegation.removal.errors import EngineFailed
-from delegation.removal.index import SAMPLE, Finding, PlanIndex
-from delegation.removal.sorting import RUN_RECORDS, PlanWriter, dump_rows, load_rows, merged, sort_rows
+from delegation.removal.index import (
+    RUN_RECORDS,
+    SAMPLE,
+    Finding,
+    PlanIndex,
+    PlanWriter,
+    dump_rows,
+    load_rows,
+    merged,
+    sort_rows,
+)
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter
 from polaris_common.errors import DelegationError

@@ -1,4 +1,6 @@
-"""The plan of a purge: chunks of paths that `zcat` can read, and a small index of them.
+"""The plan of a purge: chunks of sorted paths that `zcat` can read, and a small index of them.
+
+Rows are sorted in runs on the disk, in lists: a million of them take a few thousand steps of Python.
 
 Layout in the plan bucket, below the plan's id, `{task_id}/{attempt}/{nonce}/`:
     index.json                        format, table, chunks with hashes, counts, findings
@@ -12,18 +14,284 @@ that was not published, because another was first, is never used.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import marshal
+import tempfile
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from itertools import chain, groupby, islice, starmap
+from operator import eq, itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
+from delegation.iceberg.paths import FIRST_DATA, Row, TableFile
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.chunks import Chunk, Phase, Stored, Total, paths_of, stored_part
-from delegation.removal.errors import PlanTampered
-from delegation.removal.sorting import merged_lists
+from delegation.removal.chunks import (
+    Chunk,
+    ChunkWriter,
+    DeleteStep,
+    Phase,
+    Stored,
+    Total,
+    add_totals,
+    paths_of,
+    step_of,
+    stored_part,
+)
+from delegation.removal.errors import PlanTampered, sorting_failed
 from delegation.storage.base import PlanStore
+
+T = TypeVar("T", Row, str)
+
+RUN_RECORDS = 50_000
+# Rows per list of a spilled run, which are read together, and in memory per run when merging.
+_LIST_RECORDS: Final = 500
+_SIZE_BYTES: Final = 4
+# Runs merged at a time; more take several passes.
+_FAN_IN = 64
+_PATH: Final = itemgetter(0)
+
+
+def sort_rows(rows: list[Row]) -> None:
+    """Sort rows in place.
+
+    Texts sort several times as fast as tuples do; after them only rows of one path are out of order, and to find that
+    the others are not takes one look at each.
+    """
+    rows.sort(key=_PATH)
+    rows.sort()
+
+
+def dump_rows(rows: Sequence[Row]) -> bytes:
+    """Return rows as bytes, column by column, for `load_rows` in a process of the same run."""
+    return marshal.dumps(tuple(zip(*rows, strict=True)))
+
+
+def load_rows(data: bytes) -> list[Row]:
+    """Return the rows of `dump_rows`."""
+    # This process, or another one of the same job, wrote it a moment ago: it was never stored for anybody to change.
+    columns: Any = marshal.loads(data)  # noqa: S302
+    return list(zip(*columns, strict=True))
+
+
+class Sorter:
+    """Sorts rows and returns one per path, with `run_records` rows in memory.
+
+    Use it as a context manager: leaving it deletes the temporary directory of the spilled runs.
+    """
+
+    def __init__(self, *, run_records: int = RUN_RECORDS) -> None:
+        self._run_records = run_records
+        self._run: list[Row] = []
+        self._spilled: list[Path] = []
+        self._made = 0
+        self._on_disk = 0
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> "Sorter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+    @property
+    def empty(self) -> bool:
+        return not self._run and not self._spilled
+
+    @property
+    def added(self) -> int:
+        """How many rows were added."""
+        return self._on_disk + len(self._run)
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        left = iter(rows)
+        while True:
+            space = self._run_records - len(self._run)
+            self._run.extend(islice(left, space))
+            if len(self._run) < self._run_records:
+                return
+            self._spill()
+
+    def batches(self) -> Iterator[list[Row]]:
+        """Yield all rows in order, each path once, in lists; call it once, after the last `extend`."""
+        while len(self._spilled) >= _FAN_IN:
+            fresh = self._write(merged([_read(path) for path in self._spilled[:_FAN_IN]]))
+            for path in self._spilled[:_FAN_IN]:
+                path.unlink()
+            self._spilled = [*self._spilled[_FAN_IN:], fresh]
+        sort_rows(self._run)
+        return merged([*(_read(path) for path in self._spilled), _lists(self._run)])
+
+    def sorted(self) -> Iterator[TableFile]:
+        """Yield the rows one by one, instead of `batches`."""
+        return starmap(TableFile, chain.from_iterable(self.batches()))
+
+    def _spill(self) -> None:
+        sort_rows(self._run)
+        self._spilled.append(self._write(_lists(self._run)))
+        self._on_disk += self._run_records
+        self._run = []
+
+    def _write(self, lists: Iterable[Sequence[Row]]) -> Path:
+        with _disk(None if self._directory is None else self._directory.name):
+            if self._directory is None:
+                self._directory = tempfile.TemporaryDirectory(prefix="purge-plan-")
+            self._made += 1
+            path = Path(self._directory.name) / f"{self._made:06d}"
+            with path.open("wb") as out:
+                for rows in lists:
+                    for some in _lists(rows):
+                        data = dump_rows(some)
+                        out.write(len(data).to_bytes(_SIZE_BYTES) + data)
+        return path
+
+
+def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
+    """Merge sorted sources, each path once."""
+    return distinct(merged_lists(sources, sort_rows))
+
+
+def merged_lists(sources: Sequence[Iterator[list[T]]], sort: Callable[[list[T]], None]) -> Iterator[list[T]]:
+    """Merge sorted sources of lists, none of them empty, without comparing item by item.
+
+    Each step takes from every source the items up to the smallest last item of the current lists, and sorts them, which
+    for Python's sort is a merge.
+    """
+    held = [(items, 0, source) for source in sources if (items := next(source, None))]
+    while held:
+        bound = min(items[-1] for items, _, _ in held)
+        ready: list[T] = []
+        left = []
+        for items, start, source in held:
+            end = bisect_right(items, bound, start)
+            ready += items[start:end]
+            if end < len(items):
+                left.append((items, end, source))
+            elif (more := next(source, None)) is not None:
+                left.append((more, 0, source))
+        held = left
+        sort(ready)
+        yield ready
+
+
+def distinct(batches: Iterable[list[Row]]) -> Iterator[list[Row]]:
+    """Yield the first row of every path from sorted rows."""
+    last: str | None = None
+    for rows in batches:
+        paths = [path for path, _, _ in rows]
+        first_of_each = rows
+        if paths[0] == last or any(map(eq, paths, islice(paths, 1, None))):
+            before = chain((last,), paths)
+            first_of_each = [row for row, former in zip(rows, before, strict=False) if row[0] != former]
+        last = paths[-1]
+        if first_of_each:
+            yield first_of_each
+
+
+def common(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[tuple[list[Row], set[str]]]:
+    """Yield each list of sorted rows with the set of its paths that are among the sorted `paths`, in one pass."""
+    theirs = iter(paths)
+    at = next(theirs, None)
+    for rows in batches:
+        last = rows[-1][0]
+        both: set[str] = set()
+        if at is not None and at <= last:
+            ours = {path for path, _, _ in rows}
+            while at is not None and at <= last:
+                if at in ours:
+                    both.add(at)
+                at = next(theirs, None)
+        yield rows, both
+
+
+def common_of_two(
+    batches: Iterable[list[Row]], first: Iterable[str], second: Iterable[str]
+) -> Iterator[tuple[list[Row], set[str], set[str]]]:
+    """Yield each list of sorted rows with the sets of its paths that are among two sorted sources, in one pass."""
+    held: deque[set[str]] = deque()
+
+    def rows_alone() -> Iterator[list[Row]]:
+        for rows, both in common(batches, first):
+            held.append(both)
+            yield rows
+
+    for rows, both in common(rows_alone(), second):
+        yield rows, held.popleft(), both
+
+
+def without(batches: Iterable[list[Row]], paths: Iterable[str]) -> Iterator[list[Row]]:
+    """Yield the sorted rows whose path is not among the sorted `paths`."""
+    for rows, both in common(batches, paths):
+        left = [row for row in rows if row[0] not in both] if both else rows
+        if left:
+            yield left
+
+
+def _lists(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    return (list(rows[at : at + _LIST_RECORDS]) for at in range(0, len(rows), _LIST_RECORDS))
+
+
+def _read(path: Path) -> Iterator[list[Row]]:
+    with _disk(str(path.parent)), path.open("rb") as run:
+        while size := run.read(_SIZE_BYTES):
+            yield load_rows(run.read(int.from_bytes(size)))
+
+
+@contextmanager
+def _disk(place: str | None) -> Iterator[None]:
+    """Raise WorksetError (SORTING_FAILED) for an error of the disk on which runs are written and read."""
+    try:
+        yield
+    except OSError as error:
+        raise sorting_failed(place or "the temporary directory", error.strerror or type(error).__name__) from error
+
+
+_RANK: Final = itemgetter(1)
+
+
+class PlanWriter:
+    """Writes rows to chunks by phase; `part` separates the chunks of several writers of one plan."""
+
+    def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
+        def writer(kind: Phase, *, lists: bool = False) -> ChunkWriter:
+            return ChunkWriter(plans, plan_id, kind, chunk_paths=chunk_paths, part=part, lists=lists)
+
+        self._of_step = {
+            DeleteStep.DATA: writer(Phase.DATA),
+            DeleteStep.META: writer(Phase.META),
+            DeleteStep.LISTS: writer(Phase.META, lists=True),
+            DeleteStep.ROOT: writer(Phase.ROOT),
+        }
+        self._kept = writer(Phase.KEPT)
+
+    def write(self, rows: list[Row], verdict: str) -> None:
+        """Add rows with this verdict; rows come in sorted order over all calls."""
+        if verdict:
+            self._kept.extend(rows, verdict)
+            return
+        if min(map(_RANK, rows)) >= FIRST_DATA:
+            self._of_step[DeleteStep.DATA].extend(rows)
+            return
+        for step, group in groupby(rows, lambda row: step_of(row[1])):
+            self._of_step[step].extend(list(group))
+
+    def close(self) -> tuple[list[Chunk], dict[str, Total]]:
+        """Store the last chunks; return all chunks, and the totals by file type of what is to be deleted."""
+        chunks: list[Chunk] = []
+        totals: dict[str, Total] = {}
+        for writer in self._of_step.values():
+            writer.flush()
+            chunks.extend(writer.chunks)
+            add_totals(totals, {name: Total(files=n, bytes=size) for name, (n, size) in writer.totals.items()})
+        self._kept.flush()
+        return [*chunks, *self._kept.chunks], totals
+
 
 FORMAT = 1
 INDEX = "index.json"

@@ -45,12 +45,11 @@ from delegation.removal.executors import (
     part_writer,
     store_of,
 )
-from delegation.removal.index import PlanIndex
+from delegation.removal.index import PlanIndex, PlanWriter
 from delegation.removal.marks import Absent, Marks
 from delegation.removal.model import Neighbour
 from delegation.removal.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
 from delegation.removal.paths import PathGuard
-from delegation.removal.sorting import PlanWriter
 from delegation.removal.unread import reading, reading_of
 from polaris_common.errors import DelegationError
 

@@ -85,8 +85,7 @@ def _pauses(store: DynamoDbTaskStore) -> "PauseControl":
 
 
 def _approve(tasks: TaskService, task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task:
-    from delegation.removal.orphans.limits import approvers_of  # noqa: PLC0415
-    from delegation.removal.orphans.requests import approve  # noqa: PLC0415 - few requests approve
+    from delegation.removal.orphans.requests import approve, approvers_of  # noqa: PLC0415
     from delegation.wiring.operations import plan_store  # noqa: PLC0415
 
     approvers = approvers_of(RequestSettings.read().properties)

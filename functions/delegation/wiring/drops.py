@@ -15,7 +15,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
 from delegation.removal.purge.behavior import PurgeBehavior
-from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.requests import Limits
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore
 from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService

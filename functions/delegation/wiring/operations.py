@@ -27,8 +27,7 @@ from delegation.removal.expiry.task_type import TASK_TYPES as EXPIRIES
 from delegation.removal.model import Catalog
 from delegation.removal.orphans.task_type import TASK_TYPES as REMOVALS
 from delegation.removal.purge.behavior import PurgeBehavior
-from delegation.removal.purge.limits import Limits, ReferenceSettings
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import Limits, PurgeSettings, ReferenceSettings
 from delegation.removal.purge.task_type import PLAN_TASK_TYPE as PURGE_PLAN
 from delegation.removal.requests import foreign_locations
 from delegation.storage.deleter import DeletePolicy

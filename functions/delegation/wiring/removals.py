@@ -14,8 +14,8 @@ from delegation.removal.expiry.requests import Floor
 from delegation.removal.model import TableSource
 from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.orphans.context import OrphanSettings, few_threads
-from delegation.removal.orphans.limits import OrphanLimits
 from delegation.removal.orphans.others import CatalogPlaces
+from delegation.removal.orphans.requests import OrphanLimits
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings
 from delegation.storage.listing.model import TAG_RIGHTS, TagStore

@@ -15,7 +15,7 @@ from delegation.references.recurring import RecurringCatalog, ensure_each_submit
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import TableVisited
 from delegation.removal.model import Pace
-from delegation.removal.purge.limits import ReferenceSettings
+from delegation.removal.purge.requests import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior

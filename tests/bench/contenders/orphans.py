@@ -25,8 +25,8 @@ def ours(given: Given) -> Figures:
     """Remove with the service's engine, bound to one core; listings and the plan are written to the same store."""
     from delegation.identifiers import TableIdentifier
     from delegation.removal.attempt import MemoryAttempt
-    from delegation.removal.orphans.approval import ApprovalLimits
     from delegation.removal.orphans.context import OrphanContext, OrphanOptions, OrphanSettings
+    from delegation.removal.orphans.details import ApprovalLimits
     from delegation.removal.orphans.run import remove_orphan_files
     from delegation.removal.purge.direct import DirectResources, MetadataFile
     from delegation.storage.credentials import S3Settings

@@ -163,7 +163,7 @@ def pyiceberg(given: Given) -> Figures:
 
 def _ours(given: Given) -> Any:
     from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
-    from delegation.removal.purge.options import PurgeOptions
+    from delegation.removal.purge.requests import PurgeOptions
     from delegation.storage.credentials import S3Settings
 
     settings = S3Settings(endpoint=given.url, region="us-east-1", path_style=True)

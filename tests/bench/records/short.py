@@ -22,7 +22,7 @@ import h11
 
 from delegation.iceberg.avro import manifests as avro
 from delegation.removal.chunks import ChunkWriter, Phase, read_chunk
-from delegation.removal.sorting import Sorter
+from delegation.removal.index import Sorter
 from delegation.storage.locations import canonical_all
 from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore

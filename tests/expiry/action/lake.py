@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 from delegation.removal.attempt import MemoryAttempt, PlanSegment
 from delegation.removal.chunks import Phase
-from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
-from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import load_index_as, planned_paths

@@ -16,7 +16,7 @@ from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.orphans.keep import KeepSet
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from polaris_common.errors import DelegationError
 from tests.kit.explorer import Story, WrongOutcome

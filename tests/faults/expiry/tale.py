@@ -18,9 +18,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Phase
 from delegation.removal.errors import PlanLost
-from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
+from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.errors import RefLost, RefsUnknown, check_table
-from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.removal.expiry.run import expire_snapshots

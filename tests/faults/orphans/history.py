@@ -18,13 +18,13 @@ from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.context import Claim
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.paths import ORPHAN_AGE
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore

@@ -18,9 +18,9 @@ from delegation.cli.deployment.config import (
 )
 from delegation.gateway.drop.settings import DropSettings
 from delegation.idempotency.settings import KeySettings
-from delegation.removal.orphans.limits import OrphanLimits
-from delegation.removal.purge import limits
-from delegation.removal.purge.limits import Limits
+from delegation.removal.orphans.requests import OrphanLimits
+from delegation.removal.purge import requests
+from delegation.removal.purge.requests import Limits
 from delegation.removal.requests import foreign_locations
 from delegation.tasks.life.lanes import _EACH
 from delegation.tasks.life.policy import InvalidProperty
@@ -63,7 +63,7 @@ def read(properties: dict[str, str]) -> tuple[object, ...]:
         UpkeepLimits,
         UpkeepSettings,
         KeySettings,
-        limits.ReferenceSettings,
+        requests.ReferenceSettings,
         Limits,
         OrphanLimits,
     )
@@ -98,7 +98,7 @@ def accepted(name: str, value: str) -> bool:
 def test_every_property_that_the_service_knows_has_a_sentence() -> None:
     known = [
         *(each.name for form in TYPES.forms for each in form.options.settings()),
-        *(f"delegation.purge.{each}" for each in limits.REFERENCE_SETTINGS),
+        *(f"delegation.purge.{each}" for each in requests.REFERENCE_SETTINGS),
         *(f"delegation.limits.{each}" for each in _EACH),
         *CDK["delegation:properties"],
     ]

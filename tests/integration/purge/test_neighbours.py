@@ -12,7 +12,7 @@ from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import read_index
 from delegation.removal.model import Neighbourhood, OneTable, Pace
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.operations import vended_store

@@ -26,7 +26,7 @@ from delegation.polaris.answers import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import parse

@@ -7,8 +7,7 @@ from typing import Any
 
 from delegation.removal.attempt import PlanHead
 from delegation.removal.chunks import Phase
-from delegation.removal.expiry.context import ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
-from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryOptions, ExpiryResult, ExpirySettings
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import load_index_as, planned_paths

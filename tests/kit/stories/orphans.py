@@ -17,8 +17,8 @@ from delegation.removal.chunks import Phase
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import planned_paths, segment_of
 from delegation.removal.model import Neighbour
-from delegation.removal.orphans.approval import APPROVAL_HOLDS, Approval, ApprovalLimits, Approver
 from delegation.removal.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
+from delegation.removal.orphans.details import APPROVAL_HOLDS, Approval, ApprovalLimits, Approver
 from delegation.removal.orphans.index import OrphanIndex, load_plan
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.run import remove_orphan_files

@@ -18,8 +18,7 @@ from delegation.polaris.answers import PolarisError
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.removal.model import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior
-from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import Limits, PurgeSettings
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass

@@ -14,10 +14,9 @@ from delegation.removal.index import load_index, planned_paths
 from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.orphans.context import OrphanContext, OrphanResult
 from delegation.removal.orphans.details import OrphanDetails
-from delegation.removal.orphans.limits import OrphanLimits
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.planning import InlineOrphans
-from delegation.removal.orphans.requests import approve
+from delegation.removal.orphans.requests import OrphanLimits, approve
 from delegation.removal.orphans.run import OrphanRun
 from delegation.removal.orphans.task_type import TASK_TYPE
 from delegation.storage.memory import Faults

@@ -10,12 +10,12 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.iceberg.paths import TableFile
 from delegation.removal.attempt import PlanHead
-from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.removal.purge.errors import PlanNotAllowed
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.removal.requests import FOREIGN_LOCATIONS, foreign_locations
 from delegation.storage.deleter import Deleter

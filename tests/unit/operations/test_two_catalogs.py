@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.removal.purge.limits import ReferenceSettings
+from delegation.removal.purge.requests import ReferenceSettings
 from delegation.tasks.life.model import Status
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.expiring import ExpiringWorld, expiries_of

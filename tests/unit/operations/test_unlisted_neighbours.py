@@ -13,7 +13,7 @@ from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeResult
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.memory import Faults, Killed

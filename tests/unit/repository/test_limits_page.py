@@ -8,7 +8,7 @@ from delegation.gateway.events import LARGEST_ANSWER
 from delegation.iceberg.metadata import FORMAT_VERSIONS, MAX_METADATA_BYTES
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.orchestration.sweep import LOOKED_AT
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.tasks.stores.results import MOST_RESULT
 from delegation.tasks.work.parts.submission import MOST_PAYLOAD
 from delegation.wire import requests

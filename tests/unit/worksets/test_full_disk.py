@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.removal.sorting import Sorter
+from delegation.removal.index import Sorter
 from delegation.storage.file_system import FilePlanStore
 from polaris_common.errors import DelegationError
 

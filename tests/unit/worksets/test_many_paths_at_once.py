@@ -14,7 +14,7 @@ from delegation.removal.deletes import PlanGuard
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import PlanIndex
 from delegation.removal.paths import PathGuard
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.locations import Roots, canonical, canonical_all
 from delegation.storage.memory import MemoryPlanStore
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.iceberg.paths import TableFile
-from delegation.removal import sorting
-from delegation.removal.sorting import Sorter, common, without
+from delegation.removal import index
+from delegation.removal.index import Sorter, common, without
 
 PATHS = st.text(alphabet="ab/\n\x00é😀", min_size=1, max_size=4)
 RECORDS = st.lists(st.builds(TableFile, PATHS, st.integers(0, 8), st.integers(0, 3)))
@@ -41,7 +41,7 @@ def test_common_returns_exactly_the_common_paths_and_without_the_others(
 
 
 def test_many_runs_are_merged_in_passes_and_no_file_remains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sorting, "_FAN_IN", 3)
+    monkeypatch.setattr(index, "_FAN_IN", 3)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Sorter(run_records=2) as sorter:
         sorter.extend(_backwards(41))

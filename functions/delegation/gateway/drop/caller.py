@@ -20,8 +20,8 @@ from delegation.polaris.answers import PolarisError, error_of, json_object
 from delegation.polaris.client import loaded_table
 from delegation.polaris.model import LoadedTable
 from delegation.removal.paths import covered_roots, table_roots
-from delegation.removal.purge.guards import check_table
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.context import check_table
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.base import ObjectStore
 
 Forward = Callable[[CatalogRequest], CatalogAnswer]

@@ -35,7 +35,7 @@ from delegation.polaris.answers import (
     TableMetadataMissing,
 )
 from delegation.polaris.model import LoadedTable
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.task_type import UPKEEP_TASK_TYPE
 from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.life.model import Status, Task

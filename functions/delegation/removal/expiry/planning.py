@@ -23,13 +23,11 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import EngineChoice, HandedToSpark, Size
 from delegation.removal.chunks import Chunk, Total
-from delegation.removal.expiry.context import ExpiryContext
-from delegation.removal.expiry.index import ExpiryIndex, Removal
+from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, Removal
 from delegation.removal.expiry.retention import Expired, decide
-from delegation.removal.index import store_index
+from delegation.removal.index import PlanWriter, Sorter, store_index, without
 from delegation.removal.model import LENIENT_PATHS
 from delegation.removal.paths import PathGuard, covered_roots, own_root, reads, table_roots, unknown_findings
-from delegation.removal.sorting import PlanWriter, Sorter, without
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError

@@ -14,16 +14,26 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, Total, paths_of, read_chunk
 from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work
-from delegation.removal.expiry.context import ExpiryContext
-from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex
 from delegation.removal.expiry.planning import Retained, make_plan, metadata_of, retained, with_others_read
 from delegation.removal.expiry.retention import Expired
-from delegation.removal.index import CheckedNeighbour, FileTally, Finding, ReplacedPlan, sorted_runs, store_index
+from delegation.removal.index import (
+    CheckedNeighbour,
+    FileTally,
+    Finding,
+    PlanWriter,
+    ReplacedPlan,
+    Sorter,
+    common,
+    merged_lists,
+    sort_rows,
+    sorted_runs,
+    store_index,
+)
 from delegation.removal.marks import Marks
 from delegation.removal.model import LENIENT_PATHS, Neighbour
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
 from delegation.removal.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
-from delegation.removal.sorting import PlanWriter, Sorter, common, merged_lists, sort_rows
 from delegation.removal.unlisted import UnlistedTables
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots

@@ -18,13 +18,22 @@ from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep
 from delegation.removal.deletes import MOST_SEEN, Work
 from delegation.removal.errors import PlanLost
-from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLooks
-from delegation.removal.expiry.context import ExpiryContext, ExpiryResult, ExpiryStatus, own_of_receipt
+from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLooks, check_no_ref_lost, gone_of
+from delegation.removal.expiry.context import (
+    ComparedRefs,
+    ExpiryContext,
+    ExpiryIndex,
+    ExpiryResult,
+    ExpiryStatus,
+    Notes,
+    OwnCommit,
+    Removal,
+    SentCommits,
+    own_of_receipt,
+)
 from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
-from delegation.removal.expiry.index import ComparedRefs, ExpiryIndex, Notes, OwnCommit, Removal, SentCommits
 from delegation.removal.expiry.planning import decided, metadata_of, versions_kept
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
-from delegation.removal.expiry.refs import check_no_ref_lost, gone_of
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.index import Finding, merge_findings
 from delegation.removal.neighbours import AskedAnew, AskedReferences, look_at_others

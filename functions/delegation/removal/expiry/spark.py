@@ -37,8 +37,7 @@ from delegation.removal.executors import (
     store_of,
     written,
 )
-from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
-from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.planning import (
     ANY_SPELLING,
     Retained,
@@ -59,9 +58,9 @@ from delegation.removal.expiry.reduction import (
 )
 from delegation.removal.expiry.retention import Expired
 from delegation.removal.expiry.run import ExpiryRun
+from delegation.removal.index import common_of_two
 from delegation.removal.model import Neighbour
 from delegation.removal.paths import GuardVerdict
-from delegation.removal.sorting import common_of_two
 from delegation.removal.spark import (
     OWN,
     UNREAD,

@@ -19,9 +19,8 @@ from delegation.removal.behaviors import (
 from delegation.removal.choice import HandedToSpark
 from delegation.removal.details import changed, counts_of
 from delegation.removal.model import ReferenceCheck, TableSource
-from delegation.removal.orphans.approval import ListedAmount, share_of
 from delegation.removal.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted, no_age
-from delegation.removal.orphans.details import OrphanDetails, segments_of
+from delegation.removal.orphans.details import ListedAmount, OrphanDetails, segments_of, share_of
 from delegation.removal.orphans.errors import (
     IF_MISSING,
     POLICY_WITHDRAWN,
@@ -29,12 +28,11 @@ from delegation.removal.orphans.errors import (
     no_role,
     references_not_indexed,
 )
-from delegation.removal.orphans.limits import OrphanLimits
 from delegation.removal.orphans.options import options_of
 from delegation.removal.orphans.others import claims_of
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.released import released_text
-from delegation.removal.orphans.requests import TableOrphans, approval_of
+from delegation.removal.orphans.requests import OrphanLimits, TableOrphans, approval_of
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, TASK_TYPES
 from delegation.removal.task_attempt import TaskAttempt

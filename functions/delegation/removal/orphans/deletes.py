@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 from delegation.removal.deletes import PlanGuard, Tally, Work, delete_chunks, marked
 from delegation.removal.index import ReplacedPlan
 from delegation.removal.marks import Absent, Marks, counting
-from delegation.removal.orphans.approval import ListedAmount
 from delegation.removal.orphans.context import OrphanContext, OrphanResult
+from delegation.removal.orphans.details import ListedAmount
 from delegation.removal.orphans.index import Candidate, ForeignPart, OrphanIndex, read_candidates, record_markers
 from delegation.removal.orphans.quarantine import tag_batch
 from delegation.storage.base import BatchResult, PlanStore

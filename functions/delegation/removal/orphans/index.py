@@ -20,8 +20,8 @@ from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, Phase, Stored, Total, stored_part
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import ReducedIndex, ReplacedPlan, load_index_as
-from delegation.removal.orphans.approval import ListedAmount, Wait
 from delegation.removal.orphans.context import OrphanOptions
+from delegation.removal.orphans.details import ListedAmount, Wait
 from delegation.removal.orphans.place import MismatchMode
 from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject

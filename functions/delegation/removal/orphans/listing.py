@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from delegation.removal.chunks import Stored
 from delegation.removal.foreign import signs
-from delegation.removal.orphans.approval import ListedAmount
 from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.details import ListedAmount
 from delegation.removal.orphans.index import Candidate, CandidateWriter, ListedPart
 from delegation.removal.orphans.place import Eligible
 from delegation.storage.base import ObjectNotFound, PlanStore

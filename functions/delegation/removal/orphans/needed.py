@@ -13,7 +13,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.chunks import Chunk, Phase
 from delegation.removal.errors import PlanLost
 from delegation.removal.foreign import FORMATS, ForeignTable, SeenFile, UnreadForeign, heads_of, signs
-from delegation.removal.index import SAMPLE, Finding, PlanIndex, planned_paths
+from delegation.removal.index import SAMPLE, Finding, PlanIndex, Sorter, planned_paths
 from delegation.removal.model import Neighbour
 from delegation.removal.neighbours import ReadOnce, reach_of_neighbour
 from delegation.removal.orphans.context import OrphanContext
@@ -36,7 +36,6 @@ from delegation.removal.orphans.subtraction import (
     write_held,
     write_rows,
 )
-from delegation.removal.sorting import Sorter
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import FOREIGN_TABLE, Root, split, uri_of

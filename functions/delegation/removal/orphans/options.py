@@ -5,7 +5,8 @@ from typing import Final
 
 from delegation.errors import GuardRefused
 from delegation.removal.orphans.context import OrphanOptions
-from delegation.removal.orphans.limits import (
+from delegation.removal.orphans.place import AGE, Equal, MismatchMode, checked_age
+from delegation.removal.orphans.requests import (
     EQUAL_AUTHORITIES,
     EQUAL_SCHEMES,
     FILE_AGE,
@@ -16,7 +17,6 @@ from delegation.removal.orphans.limits import (
     QUARANTINE,
     OrphanLimits,
 )
-from delegation.removal.orphans.place import AGE, Equal, MismatchMode, checked_age
 from delegation.removal.orphans.task_type import PREFIX
 from delegation.removal.requests import PLAN
 from delegation.storage.locations import Root

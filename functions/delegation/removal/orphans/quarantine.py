@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from delegation.items import each_item, reason_of
 from delegation.removal.errors import PlanLost, PlanTampered
 from delegation.removal.index import SAMPLE, load_index_as, segment_of
-from delegation.removal.orphans.approval import ListedAmount
+from delegation.removal.orphans.details import ListedAmount
 from delegation.removal.orphans.index import (
     Candidate,
     Hidden,

@@ -1,24 +1,243 @@
-"""Requests for removals of orphan files: parameters, how one relates to the stored task, who may approve its plan."""
+"""Requests for removals of orphan files: parameters, options and their limits, and who may approve a plan."""
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.orphans.approval import APPROVAL_HOLDS, Approval, Approver
-from delegation.removal.orphans.details import OrphanDetails, waiting_plan
+from delegation.removal.orphans.details import (
+    APPROVAL_HOLDS,
+    Approval,
+    ApprovalLimits,
+    Approver,
+    OrphanDetails,
+    waiting_plan,
+)
 from delegation.removal.orphans.index import load_plan
-from delegation.removal.orphans.limits import APPROVERS, OPTIONS, Approvers, OrphanLimits
-from delegation.removal.orphans.task_type import BACKGROUND, PLAN_TASK_TYPE, TASK_TYPE, TASK_TYPES
-from delegation.removal.requests import PLAN, TableCheck, TableForm, TableWork
+from delegation.removal.orphans.task_type import BACKGROUND, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, TASK_TYPES
+from delegation.removal.requests import PLAN, PLAN_OPTION, TableCheck, TableForm, TableWork
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
+from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.form import RequestSources
+from delegation.tasks.submission.options import (
+    CALLBACK_OPTION,
+    DRY_RUN,
+    DRY_RUN_OPTION,
+    Argument,
+    Option,
+    OptionTable,
+    SetBy,
+    SetLimits,
+    text_option,
+)
 from delegation.tasks.work.parts.reads import TaskReads
 from delegation.tasks.work.parts.writes import WriteLoop
 from delegation.wire.tables import ORPHAN_FILES, OrphanFilesPayload, PlanApproval
 from polaris_common.errors import DelegationError, printable
+
+FILE_AGE: Final = "file-age"
+EQUAL_SCHEMES: Final = "equal-schemes"
+EQUAL_AUTHORITIES: Final = "equal-authorities"
+MISMATCH: Final = "prefix-mismatch-mode"
+LOCATION: Final = "location"
+LOCATIONS: Final = "locations"
+FIRST_RUN: Final = "first-run"
+MAX_SHARE: Final = "max-share"
+MAX_FILES: Final = "max-files"
+QUARANTINE: Final = "quarantine"
+ROLES: Final = "roles"
+APPROVERS: Final = "delegation.approvers"
+"""The operator's property that states who may approve a plan."""
+OPERATORS: Final = "operators"
+SUBMITTERS: Final = "submitters"
+_DURATION: Final = "([0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
+_NAME: Final = "[!-+\\-.0-:<>-~]{1,255}"
+_LIST: Final = f"{_NAME}(,{_NAME}){{0,9}}={_NAME}"
+_LISTS: Final = f"{_LIST}(;{_LIST}){{0,9}}"
+_SHARE: Final = "0(\\.[0-9]{1,6})?|1(\\.0{1,6})?"
+_ROLE: Final = "[a-z0-9][a-z0-9.-]{2,62}=arn:aws[a-z-]{0,20}:iam::[0-9]{12}:role/[A-Za-z0-9+=@_./-]{1,576}"
+_MOST_ROLES: Final = 100
+_COUNT: Final = "[0-9]{1,12}"
+_BUCKET: Final = "s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/"
+_LOCATION: Final = "[sS]3[aAnN]?://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[!-~]{1,900}"
+_PLACE: Final = f"{_BUCKET}([A-Za-z0-9!'()_./=+@:-]{{0,900}}/)?"
+_MOST_PLACES: Final = 20
+_NONE: Final = "none"
+_APPROVER: Final = "[!-+\\--~]{1,255}"
+_MOST_APPROVERS: Final = 100
+
+
+OPTIONS: Final = OptionTable(
+    PREFIX,
+    (
+        text_option(
+            FILE_AGE,
+            _DURATION,
+            "a duration such as 7d or PT72H, 24 hours or more",
+            "How old an object is at least, by the clock of its store, to be an orphan file. Default: 3 days; a "
+            "property of the table may lengthen it.",
+            Argument(
+                "How old a file is at least, by the clock of its store: 7d, 72h; 24 hours or more. Default: 3 days.",
+                "AGE",
+                "older-than",
+            ),
+        ),
+        text_option(
+            EQUAL_SCHEMES,
+            _LISTS,
+            "lists such as s3n,s3a=s3, with semicolons between them",
+            "Schemes that name one store, as in Iceberg's equal_schemes: the names, and what they are compared as.",
+            Argument("Schemes that name one store, such as cos,oss=store; s3, s3a and s3n always do.", "LISTS"),
+        ),
+        text_option(
+            EQUAL_AUTHORITIES,
+            _LISTS,
+            "lists such as bucket-alias=bucket, with semicolons between them",
+            "Buckets that are one, as in Iceberg's equal_authorities.",
+            Argument("Buckets that are one, such as alias=bucket.", "LISTS"),
+        ),
+        Option(
+            name=MISMATCH,
+            by=SetBy.BOTH,
+            values=("error", "ignore", "delete"),
+            loosest="ignore",
+            default="error",
+            meaning="What a removal of orphan files may do, at most, with a file that has the path of a needed one in "
+            "another scheme or bucket: `error`, `ignore` or `delete`.",
+            described="What happens to files with the path of a needed one in another scheme or bucket.",
+            argument=Argument(
+                "What happens to files with the path of a needed one in another scheme or bucket: error, ignore or "
+                "delete. Default: error.",
+                "MODE",
+            ),
+        ),
+        DRY_RUN_OPTION,
+        PLAN_OPTION,
+        text_option(
+            LOCATION,
+            _LOCATION,
+            "a location such as s3://lake/written-elsewhere/orders",
+            "The only place to look in, instead of the table's present location; it is at or below a place that the "
+            "operator allows (`delegation.orphan-files.locations`).",
+            Argument("Look in this place instead of the table's location, below one that the operator allows.", "URI"),
+        ),
+        Option(
+            name=FIRST_RUN,
+            by=SetBy.OPERATOR,
+            values=("report", "delete"),
+            meaning="Whether the first plan of a table's orphan files at a location waits for approval (`report`) or "
+            "is executed within the other limits (`delete`).",
+        ),
+        Option(
+            name=QUARANTINE,
+            by=SetBy.BOTH,
+            values=("tag", "none"),
+            meaning="What a removal does with orphan files: `none` deletes them, `tag` gives them the tag "
+            "`delegation-quarantine` = `orphan` instead, for a lifecycle rule of the bucket, with the bucket's role of "
+            "`delegation.orphan-files.roles`; then no request may delete any.",
+            described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
+            argument=Argument(
+                "tag: an approval of the plan tags the files for a lifecycle rule of the bucket instead of deleting "
+                "them; none: it deletes them. Default: the operator's setting.",
+                "MODE",
+            ),
+        ),
+        CALLBACK_OPTION,
+    ),
+    others=frozenset({MAX_SHARE, MAX_FILES, LOCATIONS, ROLES}),
+    exclusive=((PLAN, DRY_RUN),),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Approvers:
+    """Who may approve a plan: operators, or those of the OAuth2 clients `clients`, but never who asked for the plan.
+
+    With `submitters` everybody may who may submit tasks, also what they asked for themselves.
+    """
+
+    operators: bool = True
+    submitters: bool = False
+    clients: frozenset[str] = frozenset()
+
+    def admit(self, client_id: str, *, is_operator: bool, is_own: bool) -> bool:
+        """Return whether a client may approve a plan; `is_own` is what the caller asked for."""
+        if self.submitters:
+            return True
+        return is_operator and not is_own and (self.operators or client_id in self.clients)
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanLimits:
+    """What requests may choose, and when a plan waits for a person.
+
+    `locations` are where orphan files may be looked for beside the present location of a table. `roles` are the ARNs of
+    the operator's roles by bucket.
+    """
+
+    requests: SetLimits = field(default_factory=OPTIONS.limits)
+    approval: ApprovalLimits = field(default_factory=ApprovalLimits)
+    locations: tuple[str, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
+    approvers: Approvers = field(default_factory=Approvers)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Read APPROVERS and what begins with PREFIX, and ignore all other properties; raise InvalidProperty."""
+        found, usual = OPTIONS.limits(properties), ApprovalLimits()
+        share = properties.get(PREFIX + MAX_SHARE, str(usual.max_share))
+        files = properties.get(PREFIX + MAX_FILES, str(usual.max_files))
+        if not re.fullmatch(_SHARE, share, re.ASCII):
+            raise InvalidProperty(PREFIX + MAX_SHARE, f"{share!r} is not a share from 0 to 1, such as 0.2")
+        if not re.fullmatch(_COUNT, files, re.ASCII):
+            raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
+        approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
+        return cls(found, approval, allowed_locations(properties), roles_of(properties), approvers_of(properties))
+
+
+def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """Return where orphan files may be looked for beside a table's location, as `s3://bucket/prefix/`.
+
+    Raises InvalidProperty.
+    """
+    name = PREFIX + LOCATIONS
+    text = properties.get(name, _NONE)
+    places = () if text == _NONE else tuple(one.strip() for one in text.split(","))
+    for one in places:
+        if not re.fullmatch(_PLACE, one, re.ASCII):
+            raise InvalidProperty(name, f"{one!r} is not a place such as s3://lake/elsewhere/, which ends in /")
+    if len(places) > _MOST_PLACES:
+        raise InvalidProperty(name, f"names more than {_MOST_PLACES} places")
+    return places
+
+
+def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the ARN of the operator's role of each bucket; raise InvalidProperty."""
+    text = properties.get(PREFIX + ROLES, _NONE)
+    pairs = [] if text == _NONE else [one.strip() for one in text.split(",")]
+    found: dict[str, str] = {}
+    for pair in pairs:
+        if not re.fullmatch(_ROLE, pair, re.ASCII):
+            raise InvalidProperty(PREFIX + ROLES, f"{pair!r} is not a bucket and its role, as BUCKET=ARN")
+        bucket, _, arn = pair.partition("=")
+        found[bucket] = arn
+    if len(found) < len(pairs) or len(found) > _MOST_ROLES:
+        raise InvalidProperty(PREFIX + ROLES, f"names a bucket twice, or more than {_MOST_ROLES} buckets")
+    return found
+
+
+def approvers_of(properties: Mapping[str, str]) -> Approvers:
+    """Return who may approve plans; raise InvalidProperty."""
+    names = [one.strip() for one in properties.get(APPROVERS, OPERATORS).split(",")]
+    if len(names) > _MOST_APPROVERS or not all(re.fullmatch(_APPROVER, one, re.ASCII) for one in names):
+        raise InvalidProperty(
+            APPROVERS, f"is not {OPERATORS}, {SUBMITTERS}, or OAuth2 clients with commas between them"
+        )
+    return Approvers(OPERATORS in names, SUBMITTERS in names, frozenset(names) - {OPERATORS, SUBMITTERS})
 
 
 class TableOrphans(TableWork):

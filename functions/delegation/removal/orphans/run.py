@@ -26,9 +26,9 @@ from delegation.removal.foreign import HeadsRead
 from delegation.removal.index import Finding, merge_findings, store_index
 from delegation.removal.marks import Deleted, Marks, MarksListedOnce
 from delegation.removal.neighbours import AskedReferences
-from delegation.removal.orphans.approval import Approval, Wait, new_findings, waits_for
 from delegation.removal.orphans.context import ForeignKept, OrphanContext, OrphanResult, Status
 from delegation.removal.orphans.deletes import OrphansDeleted, own_of_receipt, swept
+from delegation.removal.orphans.details import Approval, Wait, new_findings, waits_for
 from delegation.removal.orphans.errors import RemovalWithdrawn, location_not_allowed
 from delegation.removal.orphans.index import OrphanIndex, load_plan
 from delegation.removal.orphans.keep import KeepSet, metadata_of

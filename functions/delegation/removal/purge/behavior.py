@@ -2,13 +2,21 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from delegation.errors import GuardRefused, RunHandedOver
+from delegation.iceberg.errors import ManifestMissing
+from delegation.iceberg.history import History, read_history
+from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
+from delegation.iceberg.paths import Spelling
+from delegation.iceberg.reach import Fetcher, Manifests, Tolerance, read_manifest_lists
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
+from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.attempt import PlanSegment
 from delegation.removal.behaviors import (
     KILLED_TWICE,
     TableEndings,
@@ -17,25 +25,237 @@ from delegation.removal.behaviors import (
     published_segment,
     too_large,
 )
+from delegation.removal.choice import EngineChoice, Size
+from delegation.removal.chunks import Phase
 from delegation.removal.details import changed, counts_of
+from delegation.removal.errors import PlanLost
+from delegation.removal.index import PlanIndex, load_index
+from delegation.removal.marks import Marks
 from delegation.removal.model import OneTable, TableSource
 from delegation.removal.neighbours import await_references
+from delegation.removal.paths import covered_roots, kept_spellings, reads
 from delegation.removal.purge import errors
-from delegation.removal.purge.choose import chosen, ensure_known
-from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.guards import StatedTable
+from delegation.removal.purge.context import PurgeContext, PurgeResult, StatedTable, check_stated, check_table, kept_for
+from delegation.removal.purge.errors import PlanOutdated, spark_not_available
 from delegation.removal.purge.indexed import PurgeAccess
 from delegation.removal.purge.requests import TablePurge, identifier_text, options_of
 from delegation.removal.purge.run import purge_table
 from delegation.removal.purge.task_type import TASK_TYPES, PurgeDetails, states_of
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt
+from delegation.storage.locations import canonical
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
 from delegation.tasks.work.work_errors import AttemptRunner
+from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEstimate:
+    """The number of files to delete and of distinct manifests, the engine, and the seconds that inline would take.
+
+    Numbers are lower bounds, because counting stops once the engine is known. With `planned` they are exactly what is
+    left of the plan; without it `table` is what was loaded to count them.
+    """
+
+    files: int
+    manifests: int
+    engine: EngineChoice
+    planned: bool
+    table: LoadedTable | None = None
+    seconds: float = 0.0
+
+
+def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimate:
+    """Choose the engine: the requested one, else inline for what a Lambda function can purge, else Spark.
+
+    With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
+    entries (added + existing + deleted). `within` is the seconds that this process has, where it has less than a
+    function: counting stops once the purge takes longer. Raises GuardRefused (TOO_LARGE_FOR_INLINE,
+    SPARK_NOT_AVAILABLE), PlanOutdated and the errors of guards and of corrupt metadata, so that no job is started for a
+    table that must not be purged.
+    """
+    indexes = _indexes(ctx)
+    if indexes:
+        left = 0
+        manifests = 0
+        for index in indexes:
+            done = Marks(ctx.plans, index.plan_id).done()
+            left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
+            manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
+        deleting = left / ctx.settings.store_keys_per_second
+        small = left <= ctx.settings.inline_max_files
+        return EngineEstimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
+    table = ctx.tables.load()
+    snapshots = f"{len(table.metadata.get('snapshots') or ())} snapshots"
+    ctx.note_size(snapshots)
+    count = _Count(ctx, within)
+    found = _manifests(ctx, table, count)
+    size = count.size(found)
+    fits = size.fits_a_function(ctx.settings)
+    ctx.note_size(f"{size.files} files or more, {len(found.manifests)} manifests, {snapshots}", fits)
+    engine = _engine(ctx, size.files, small=fits and not count.ran_out)
+    return EngineEstimate(
+        size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
+    )
+
+
+class _Count:
+    """Decides after each manifest list whether enough is known; `ran_out` once counting itself took too long.
+
+    All is counted again whenever there are a tenth more manifests, so that many lists take no quadratic time.
+    """
+
+    def __init__(self, ctx: PurgeContext, within: float | None) -> None:
+        self._settings = ctx.settings
+        self._within = within
+        self._now = ctx.now
+        counting = ctx.settings.counting_seconds
+        self._until = ctx.now() + (counting if within is None else min(counting, within / 2))
+        self._again_at = 0.0
+        self.former = History()
+        self.ran_out = False
+
+    def is_enough(self, found: Manifests) -> bool:
+        if len(found.manifests) >= self._again_at:
+            self._again_at = len(found.manifests) * 1.1
+            size = self.size(found)
+            late = self._within is not None and size.seconds(self._settings) > self._within
+            if late or not size.fits_a_function(self._settings):
+                return True
+        return self.is_late()
+
+    def is_late(self) -> bool:
+        self.ran_out = self._now() > self._until
+        return self.ran_out
+
+    def size(self, found: Manifests) -> Size:
+        size = Size.of(found.manifests.values(), len(found.lists), threads=self._settings.read_threads)
+        return replace(size, files=size.files + len(self.former.files), objects=size.objects + self.former.reads)
+
+
+def _indexes(ctx: PurgeContext) -> list[PlanIndex]:
+    """Return the published plan or the one that the options name; nothing for one that is lost and planned again."""
+    segments = ctx.attempt.plan()
+    try:
+        return [load_index(ctx.plans, segment) for segment in segments or _requested_plan(ctx)]
+    except PlanLost:
+        if not segments or ctx.options.execute_plan is not None:
+            raise
+        return []
+
+
+def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
+    """Return the plan that the options name, if any; raise PlanOutdated unless the table still has its metadata."""
+    if ctx.options.execute_plan is None:
+        return ()
+    segment = ctx.named_plan(ctx.options.execute_plan)
+    index = load_index(ctx.plans, segment)
+    table = ctx.tables.load()
+    if canonical(table.metadata_location) != canonical(index.metadata_location):
+        raise PlanOutdated(index.plan_id)
+    check_stated(ctx.stated, _metadata_of(ctx, table))
+    return (segment,)
+
+
+def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
+    return parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
+
+
+def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
+    if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
+        raise GuardRefused(
+            f"the table has {files} files or more, the inline engine purges at most {ctx.settings.inline_max_files}; "
+            "use Spark",
+            code="TOO_LARGE_FOR_INLINE",
+        )
+    engine = ctx.options.engine or ("inline" if small else "spark")
+    if engine == "spark" and not ctx.settings.has_spark:
+        raise spark_not_available(files, requested=ctx.options.engine == "spark")
+    return engine
+
+
+def _manifests(ctx: PurgeContext, table: LoadedTable, count: _Count) -> Manifests:
+    """Return the table's distinct manifests, or as many as are enough to count, after its former metadata files."""
+    metadata = _metadata_of(ctx, table)
+    check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+    check_stated(ctx.stated, metadata)
+    covered = covered_roots(table, ctx.options) if ctx.settings.vended else None
+
+    def unreadable(_path: str, error: DelegationError) -> None:
+        # Planning decides whether a missing list is an error.
+        if not isinstance(error, ManifestMissing):
+            kept_for(error, ctx.options)
+
+    fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
+    readable = reads(metadata, covered)
+    spelling = Spelling(kept_spellings(ctx.options))
+    # What cannot be read of them is a finding of the plan.
+    tolerance = Tolerance(lambda _path, _error: None, spelling)
+    count.former = read_history(metadata, fetcher, readable, tolerance, enough=count.is_late)
+    return read_manifest_lists(
+        metadata,
+        fetcher,
+        limit=ctx.settings.max_file_bytes,
+        readable=readable,
+        tolerance=Tolerance(unreadable, spelling),
+        enough=count.is_enough,
+    )
+
+
+PREPARE_FOR: Final = timedelta(seconds=30)
+"""How long an attempt that no caller waits for makes a pass before it chooses the engine."""
+_PAUSE: Final = timedelta(milliseconds=250)
+_USED_OF_A_REQUEST: Final = 0.5
+"""The part of a request's time that a purge in it is expected to take at most: stores and catalogs may be slow."""
+_UNPLANNED_ATTEMPTS: Final = 2
+"""Attempts that may be handed over without a plan, one of them within a request, before Spark makes it."""
+
+
+def ensure_known(ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
+    """Have the pass made that a purge needs; see Refresher.ensure.
+
+    While a caller waits, so does this for another process's pass. Otherwise the attempt ends and leaves its place: also
+    after PREPARE_FOR, because the function that prepares attempts has a minute. Raises RunHandedOver.
+    """
+    if hand_over_at is None:
+        references.ensure_known(until=ctx.now() + PREPARE_FOR.total_seconds())
+        return
+    while True:
+        try:
+            references.ensure_known()
+        except ReferencesNotKnown:
+            if ctx.clock() + _PAUSE >= hand_over_at:
+                raise
+            ctx.sleep(_PAUSE.total_seconds())
+            ctx.attempt.checkpoint()
+        else:
+            return
+
+
+def chosen(ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> EngineEstimate:
+    """Choose the engine by the counts in manifest lists; no manifest is read.
+
+    At `hand_over_at` no further list is read. A plan that one process could not make in its time, twice, is made with
+    Spark. Raises RunHandedOver if inline would take longer than half of the time until then.
+    """
+    if hand_over_at is None:
+        found = estimate(ctx)
+        again = task.error_code == HANDED_OVER and task.attempt_count > _UNPLANNED_ATTEMPTS
+        return replace(found, engine=ctx.options.engine or "spark") if again and not found.planned else found
+    within = (hand_over_at - ctx.clock()).total_seconds() * _USED_OF_A_REQUEST
+    found = estimate(ctx, within=within)
+    if found.engine == "inline" and found.seconds > within:
+        raise RunHandedOver(
+            task.task_id,
+            f"{found.files} files or more take {found.seconds:.0f} s or more, and this request has {within:.0f} s "
+            "for that; the purge continues in the background",
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,23 +1,345 @@
-"""The input of a purge (table, stores, settings, attempt), its result and what only its receipt has."""
+"""The input of a purge, the guards that refuse a table, its result and what only its receipt has.
+
+docs/architecture/guards.md has the guards: which tables may be purged, which paths may be deleted, what a plan is for.
+
+A caller may have loaded the table before the last commits: the purge continues with the catalog's state. Any other
+difference to what the caller states means another table, or a state that the table never had.
+
+A plan that was lost after its first delete is made again. Manifests are deleted after all files, manifest lists after
+all manifests, and the head records which steps are done, so a missing manifest is no unknown one. Readable parts of the
+lost plan are used, because they may be the last to name former metadata files. An altered part is refused.
+"""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import (
+    CorruptManifestError,
+    EncryptedMetadataFile,
+    ManifestMismatchError,
+    ManifestMissing,
+)
+from delegation.iceberg.metadata import ParsedMetadata
+from delegation.iceberg.paths import RANK, FileType, Spelling, TableFile
 from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import PlanSegment
+from delegation.removal.attempt import PlanSegment, StepsDone
 from delegation.removal.choice import Forecast, by_type
+from delegation.removal.chunks import DeleteStep, Phase, read_chunk
 from delegation.removal.context import RemovalContext, RemovalResult
-from delegation.removal.index import PlanIndex
-from delegation.removal.marks import paths_digest, seconds_since_planned
-from delegation.removal.purge.guards import LostPlan, StatedTable
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
-from delegation.storage.locations import LOCAL, Root
-from polaris_common.errors import DelegationError
+from delegation.removal.errors import NeighbourUnreadable, PlanLost, gc_disabled, table_protected, table_uuid_mismatch
+from delegation.removal.index import SAMPLE, Finding, PlanIndex, load_index, planned_paths
+from delegation.removal.marks import Marks, paths_digest, seconds_since_planned
+from delegation.removal.paths import (
+    AT_ANOTHER_TABLE,
+    OUTSIDE,
+    SHARED,
+    UNCOVERED,
+    VERSIONED_BUCKET,
+    GuardVerdict,
+    protection_of,
+)
+from delegation.removal.purge import errors
+from delegation.removal.purge.errors import metadata_replaced, table_state_mismatch
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
+from delegation.storage.base import FileTooLarge, PlanStore
+from delegation.storage.locations import LOCAL, AmbiguousPath, Root, UnsupportedLocation, canonical
+from polaris_common.errors import DelegationError, shown
 
 if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore
+
+
+_ANOTHER = "make a new plan, with a dry run that has the same options"
+# Errors in a manifest list or manifest for which a setting of the operator keeps it: the setting, and the verdict.
+_KEPT_FOR: Final[Mapping[type[DelegationError], tuple[str, GuardVerdict]]] = {
+    ManifestMissing: ("damaged", "missing"),
+    CorruptManifestError: ("damaged", "corrupt"),
+    ManifestMismatchError: ("damaged", "mismatch"),
+    FileTooLarge: ("damaged", "too-large"),
+    EncryptedMetadataFile: ("unsupported", "encrypted"),
+}
+# Findings that only a plan made under a looser setting of the operator has.
+_SETTING_OF: Final = {
+    **{kind.code: setting for kind, (setting, _) in _KEPT_FOR.items()},
+    UnsupportedLocation.code: "unsupported",
+    AmbiguousPath.code: "ambiguous",
+    NeighbourUnreadable.code: "neighbour",
+}
+
+
+def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: str) -> None:
+    """Raise GuardRefused (TABLE_UUID_MISMATCH, TABLE_PROTECTED, GC_DISABLED)."""
+    if metadata.table_uuid != table_uuid.lower():
+        raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid)
+    protection = protection_of(metadata.properties)
+    if protection is not None:
+        raise table_protected(protection)
+    if not metadata.gc_enabled and options.gc_disabled == "refuse":
+        raise gc_disabled("the table's property gc.enabled is false")
+
+
+def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
+    """Return why a manifest list or manifest that cannot be read is kept; raise its error unless a setting keeps it."""
+    setting, verdict = _KEPT_FOR.get(type(error), ("", ""))
+    if setting and getattr(options, setting) == "keep":
+        return verdict
+    raise error
+
+
+def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
+    """Check an earlier plan against the current options; raise PlanNotAllowed or what `refuse_findings` raises."""
+    if index.outside == "delete" and options.outside != "delete":
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with outside=delete, the request has {options.outside}; make a new plan"
+        )
+    if FileType.DIRECTORY_MARKER in index.counts and not options.remove_directory_markers:
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with deleteMarkerFiles=true, the request has false; make a new plan"
+        )
+    for finding in index.findings:
+        setting = _SETTING_OF.get(finding.code)
+        if setting is not None and getattr(options, setting) == "refuse":
+            raise errors.PlanNotAllowed(
+                f"plan {index.plan_id} leaves out what {finding.code} names, and delegation.purge.{setting} has "
+                "become `refuse`; make a new plan"
+            )
+    refuse_findings(index.findings, options)
+
+
+def check_same_options(index: PlanIndex, options: PurgeOptions) -> None:
+    """Raise PlanNotAllowed for a plan that other options would have made; the rest is decided by `check_plan`."""
+    deletes = "delete" if options.outside == "delete" else "keep or refuse"
+    made = "delete" if index.outside == "delete" else "keep or refuse"
+    if made != deletes:
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with outside={index.outside}, the request has {options.outside}; {_ANOTHER}"
+        )
+    markers = index.directory_markers
+    if markers is not None and markers != options.remove_directory_markers:
+        raise errors.PlanNotAllowed(
+            f"plan {index.plan_id} was made with deleteMarkerFiles={str(markers).lower()}, the request has "
+            f"{str(options.remove_directory_markers).lower()}; {_ANOTHER}"
+        )
+
+
+def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
+    """Raise the error of a finding that the options `refuse`."""
+    for finding in findings:
+        if finding.code == OUTSIDE and options.outside == "refuse":
+            raise errors.PathsOutsideTable(finding.count, finding.sample)
+        if finding.code == UNCOVERED and options.uncovered == "refuse":
+            raise errors.CredentialsDoNotCover(finding.count, finding.sample)
+        if finding.code == SHARED and options.shared == "refuse":
+            raise errors.FilesShared(finding.count, finding.sample)
+        if finding.code == AT_ANOTHER_TABLE and options.shared == "refuse":
+            raise errors.FilesAtAnotherTable(finding.count, finding.sample)
+        if finding.code == VERSIONED_BUCKET and options.versioned == "refuse":
+            raise GuardRefused(
+                f"deleting frees nothing in {shown(finding.sample)}: versioning is on", code="VERSIONED_BUCKET"
+            )
+
+
+_METADATA: Final = (Phase.META, Phase.ROOT, Phase.KEPT)
+_RANKS: Final = frozenset({RANK[FileType.ROOT], RANK[FileType.FORMER_METADATA]})
+
+
+@dataclass(frozen=True, slots=True)
+class StatedTable:
+    """The table's state as its caller loaded it, which may be older than the catalog's."""
+
+    metadata_location: str
+    location: str
+    format_version: int
+
+
+def check_stated(stated: StatedTable | None, metadata: ParsedMetadata) -> None:
+    """Raise GuardRefused (TABLE_STATE_MISMATCH), which has both values, unless the table has or had what the caller
+    states.
+
+    The location has to be the present one, the metadata file the present one or one of the metadata log, and the format
+    version at most the present one, because a table is never set back to an older version.
+    """
+    if stated is None:
+        return
+    if _place(stated.location) != _place(metadata.location):
+        raise table_state_mismatch("location", stated.location, metadata.location)
+    if _place(stated.metadata_location) not in {_place(path) for path in (metadata.path, *metadata.former)}:
+        raise table_state_mismatch("metadata_location", stated.metadata_location, metadata.path)
+    if stated.format_version > metadata.format_version:
+        raise table_state_mismatch("format-version", str(stated.format_version), str(metadata.format_version))
+
+
+def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
+    """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue the table's history from where a segment
+    was planned.
+
+    The metadata log decides (Iceberg Table Spec, Table Metadata Fields): the clocks of the writers may differ. A plan
+    has the former metadata files of its table, so a rollback to one, and a commit after a rollback, are recognized.
+    """
+    if not earlier or _place(metadata.path) == _place(earlier[-1].metadata_location):
+        return
+    log = frozenset(_place(path) for path in metadata.former)
+    if _place(earlier[-1].metadata_location) in log:
+        return
+    own = {_place(metadata.path), *log}
+    if _meets(own, plans, earlier) or _is_older(metadata, earlier):
+        raise metadata_replaced(
+            f"the catalog names {metadata.path}, whose history does not continue from the planned "
+            f"{earlier[-1].metadata_location}: the table was rolled back or restored; "
+            "send a new purge if it is still to be deleted"
+        )
+
+
+def continues(metadata: ParsedMetadata, location: str, *, exactly: bool = False) -> bool:
+    """Return whether a metadata file is this one or, unless `exactly`, in its log."""
+    before = () if exactly else metadata.former
+    return _place(location) in {_place(path) for path in (metadata.path, *before)}
+
+
+def metadata_files(plans: PlanStore, indexes: Sequence[PlanIndex]) -> tuple[str, ...]:
+    """Return the metadata files of a plan's table, without those of lost chunks; raise PlanTampered."""
+    found: set[str] = set()
+    for index in indexes:
+        for chunk in (one for one in index.chunks if one.kind in _METADATA):
+            with suppress(PlanLost):
+                records = read_chunk(plans, index.plan_id, chunk)
+                found.update(record.path for record in records if record.rank in _RANKS)
+    return tuple(sorted(found))
+
+
+def _meets(own: Set[str], plans: PlanStore, earlier: Sequence[PlanIndex]) -> bool:
+    """Return whether the plans have one of these metadata files, so that both histories have it in common."""
+    return any(path in own for path in planned_paths(plans, earlier, _METADATA))
+
+
+def _is_older(metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> bool:
+    """Compare the times; for two histories without a common file, because a log was cut between them.
+
+    `write.metadata.previous-versions-max` bounds the log (Iceberg documentation, Configuration).
+    """
+    return metadata.last_updated_ms < max(index.last_updated_ms for index in earlier)
+
+
+def _place(location: str) -> str:
+    """Return one spelling of a location; one that cannot be read is compared by its letters."""
+    text = location.rstrip("/")
+    try:
+        return canonical(text)
+    except GuardRefused:
+        return text
+
+
+REPLANNED: Final = "REPLANNED"
+_MOST_ROOTS: Final = 64
+_MOST_ROOT_BYTES: Final = 16_384
+"""A task's record has at most 400 KB (Amazon DynamoDB, Quotas)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostPlan:
+    """A plan of which parts are missing: its segments, what is left of their indexes, and what the head records."""
+
+    segments: tuple[PlanSegment, ...]
+    left: tuple[PlanIndex, ...]
+    done: StepsDone | None
+
+    @classmethod
+    def read(cls, plans: PlanStore, segments: Sequence[PlanSegment], done: StepsDone | None) -> "LostPlan":
+        """Read what is left of published segments; raise PlanTampered for a part that was altered."""
+        left = []
+        for segment in segments:
+            try:
+                index = load_index(plans, segment)
+            except PlanLost:
+                continue
+            stored = set(plans.keys(f"{segment.id}/"))
+            chunks = tuple(chunk for chunk in index.chunks if f"{segment.id}/{chunk.name}" in stored)
+            left.append(index.model_copy(update={"chunks": chunks}))
+        return cls(tuple(segments), tuple(left), done)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The locations that the table is known to have had."""
+        recorded = () if self.done is None else self.done.roots
+        return (*recorded, *(root for index in self.left for root in index.roots))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the head records that this plan is lost."""
+        return self.done is not None and self.done.lost == self.segments[-1].id
+
+    def known(self) -> StepsDone:
+        """Return what the head has to record for that."""
+        return replace(self.done or StepsDone(of="", state="", steps=()), lost=self.segments[-1].id)
+
+    @property
+    def root(self) -> str | None:
+        """The metadata file that the plan was to delete last, if it is known."""
+        if self.left:
+            return self.left[-1].metadata_location
+        return (self.done.state or None) if self.done is not None else None
+
+    def steps_known(self, *, root_is_next: bool) -> tuple[str, ...]:
+        """Return the steps of which everything is deleted, by the head's record or the mark that the root is next."""
+        if root_is_next:
+            order = list(DeleteStep)
+            return tuple(order[: order.index(DeleteStep.ROOT)])
+        done = self.done
+        return done.steps if done is not None and done.of == self.segments[-1].id else ()
+
+    def files(self, plans: PlanStore) -> Iterator[TableFile]:
+        """Yield what is left to delete of the plan except data files, which the remaining manifests name."""
+        for index in self.left:
+            done = Marks(plans, index.plan_id).once_done()
+            for chunk in index.chunks:
+                if chunk.kind is Phase.META and chunk.name not in done:
+                    yield from read_chunk(plans, index.plan_id, chunk)
+
+    def check_continues(self, plans: PlanStore, metadata: ParsedMetadata) -> None:
+        """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue from where the plan was made."""
+        check_not_replaced(plans, metadata, self.left)
+        if self.done is not None and self.done.state and not self.left and not continues(metadata, self.done.state):
+            raise metadata_replaced(
+                f"the catalog names {metadata.path}, whose log does not have {self.done.state}, from where the purge "
+                "deleted; its plan is lost, so nothing tells which of these files are the table's"
+            )
+
+    def excuses(self, metadata: ParsedMetadata, spelling: Spelling) -> Callable[[str], bool]:
+        """Return a function that tells of a missing manifest or manifest list whether this purge deleted it."""
+        steps = self.steps_of(metadata)
+        named = (one.manifest_list for one in metadata.snapshots if one.manifest_list is not None)
+        lists = {spelling.one(path) for path in named}
+        return lambda path: (DeleteStep.META if path in lists else DeleteStep.DATA) in steps
+
+    def steps_of(self, metadata: ParsedMetadata) -> frozenset[str]:
+        """Return the steps that are done for this state of the table, by the record of this plan."""
+        done = self.done
+        if (
+            done is None
+            or not done.state
+            or done.of != self.segments[-1].id
+            or not continues(metadata, done.state, exactly=True)
+        ):
+            return frozenset()
+        return frozenset(done.steps)
+
+    def finding(self) -> Finding:
+        """Return the finding that names what was lost."""
+        return Finding(code=REPLANNED, count=len(self.segments), sample=tuple(one.id for one in self.segments[:SAMPLE]))
+
+
+def steps_before(step: DeleteStep, indexes: Sequence[PlanIndex]) -> StepsDone:
+    """Return the record that all steps before this one are deleted."""
+    order = list(DeleteStep)
+    roots = tuple(dict.fromkeys(root for index in indexes for root in index.roots))
+    if len(roots) > _MOST_ROOTS or sum(len(root.encode()) for root in roots) > _MOST_ROOT_BYTES:
+        roots = ()
+    last = indexes[-1]
+    return StepsDone(last.plan_id, last.metadata_location, tuple(order[: order.index(step)]), roots)
 
 
 PAGES: Final = 3

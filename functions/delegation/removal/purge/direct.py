@@ -28,10 +28,9 @@ from delegation.removal.index import PlanIndex, load_index
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.removal.model import Neighbour
 from delegation.removal.paths import NOBODYS
-from delegation.removal.purge.context import PurgeContext, PurgeResult
+from delegation.removal.purge.context import PurgeContext, PurgeResult, check_same_options
 from delegation.removal.purge.errors import PlanNotAllowed
-from delegation.removal.purge.guards import check_same_options
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError, PlanStore
 from delegation.storage.credentials import S3Settings

@@ -26,9 +26,7 @@ from delegation.removal.behaviors import NeighboursOf
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.lost import WithLostRefs
 from delegation.removal.model import Catalog, Neighbourhood, OverlapScan, Pace, TableSource
-from delegation.removal.purge.limits import Limits, ReferenceSettings
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
-from delegation.removal.purge.requests import TablePurge
+from delegation.removal.purge.requests import Limits, PurgeOptions, PurgeSettings, ReferenceSettings, TablePurge
 from delegation.removal.purge.task_type import PLAN_TASK_TYPE
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt, TaskMoment

@@ -30,13 +30,16 @@ from delegation.removal.index import (
     FileTally,
     Finding,
     PlanIndex,
+    Sorter,
+    common,
     load_index,
     planned_paths,
     sorted_runs,
+    without,
 )
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
 from delegation.removal.paths import NOT_COVERED
-from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.context import PurgeContext, metadata_files
 from delegation.removal.purge.errors import (
     CredentialsDoNotCover,
     FilesAtAnotherTable,
@@ -44,8 +47,6 @@ from delegation.removal.purge.errors import (
     PathsOutsideTable,
     PlanNotAllowed,
 )
-from delegation.removal.purge.guards import metadata_files
-from delegation.removal.sorting import Sorter, common, without
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.base import FileTooLarge, ObjectNotFound, PlanStore
 from delegation.storage.locations import LOCAL, Roots, parse, split

@@ -27,21 +27,22 @@ from delegation.removal.index import (
     CheckedNeighbour,
     Finding,
     PlanIndex,
+    PlanWriter,
+    Sorter,
+    common_of_two,
     planned_paths,
     read_index,
     store_index,
+    without,
 )
 from delegation.removal.marks import Marks, plan_ids
 from delegation.removal.model import Neighbour
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
 from delegation.removal.paths import GuardVerdict, PathGuard, reads, unknown_findings
-from delegation.removal.purge import guards
-from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.context import PurgeContext, check_not_replaced, check_table, kept_for, refuse_findings
 from delegation.removal.purge.errors import CredentialsDoNotCover
-from delegation.removal.purge.guards import check_not_replaced
 from delegation.removal.purge.kept import kept_paths, kept_rows, refuse_kept_root, roots_of, taken_over, with_markers
-from delegation.removal.purge.options import PurgeOptions
-from delegation.removal.sorting import PlanWriter, Sorter, common_of_two, without
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.base import BucketNotFound
 from delegation.storage.locations import Roots, canonical, parse, uri_of
@@ -115,7 +116,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     Manifests in `earlier` segments of the plan are not read again and may be deleted already.
     """
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
-    guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+    check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(ctx.plans, metadata, earlier)
     covered = paths.covered_roots(table, ctx.options) if ctx.settings.vended else None
     lost = ctx.lost_plan
@@ -204,7 +205,7 @@ class TableDamage:
     def keep(self, path: str, error: DelegationError) -> None:
         """Take a file out of the plan; raise its error unless it is explained or kept."""
         if not (isinstance(error, ManifestMissing) and self._is_explained(path)):
-            self._verdicts[path] = guards.kept_for(error, self._ctx.options)
+            self._verdicts[path] = kept_for(error, self._ctx.options)
 
     def _is_explained(self, path: str) -> bool:
         return (self._excuses is not None and self._excuses(path)) or path in self.explained
@@ -304,7 +305,7 @@ def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tupl
     versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, found, chunks))
     if versioned:
         findings.append(Finding(code=paths.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
-    guards.refuse_findings(findings, ctx.options)
+    refuse_findings(findings, ctx.options)
     return tuple(findings)
 
 

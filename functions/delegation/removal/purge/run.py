@@ -5,7 +5,7 @@ To compare is to load the table again. Another uuid is refused. Newer metadata b
 and the phases start again with the unmarked chunks. A table that cannot be loaded means success, but only after the
 mark "ROOT next". A call after a crash resumes: marked chunks are skipped, the others are repeated, and a missing object
 counts as deleted. ROOT is the current metadata file. Before META and before the lists the head records what is deleted,
-so that a plan which is lost later can be made again (`guards.LostPlan`).
+so that a plan which is lost later can be made again (`context.LostPlan`).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +25,22 @@ from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work, delete
 from delegation.removal.errors import FilesNotDeletedYet, PlanLost
 from delegation.removal.index import PlanIndex, merge_findings
 from delegation.removal.marks import Deleted, Marks
-from delegation.removal.purge import errors, guards
-from delegation.removal.purge.context import PurgeContext, PurgeResult, Stayed, count_stayed, own_of_receipt
-from delegation.removal.purge.guards import LostPlan, check_not_replaced, check_stated, metadata_files, steps_before
+from delegation.removal.purge import errors
+from delegation.removal.purge.context import (
+    LostPlan,
+    PurgeContext,
+    PurgeResult,
+    Stayed,
+    check_not_replaced,
+    check_plan,
+    check_same_options,
+    check_stated,
+    check_table,
+    count_stayed,
+    metadata_files,
+    own_of_receipt,
+    steps_before,
+)
 from delegation.removal.purge.kept import check_not_foreign, check_still_not_shared, left_over, record_kept
 from delegation.removal.purge.planning import make_plan
 from delegation.removal.run import ExecutedPlan, RemovalRun, Reported
@@ -89,12 +102,12 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         super()._open(segments)
         if not self._planned_here and not self._plan.left(*DeleteStep, done=True):
             for index in self._plan.indexes():
-                guards.check_plan(index, self._ctx.options)
+                check_plan(index, self._ctx.options)
 
     def _check_named(self, index: PlanIndex) -> None:
         super()._check_named(index)
-        guards.check_same_options(index, self._ctx.options)
-        guards.check_plan(index, self._ctx.options)
+        check_same_options(index, self._ctx.options)
+        check_plan(index, self._ctx.options)
 
     def _make(self) -> None:
         table = self._ctx.loaded or self._ctx.tables.load()
@@ -142,7 +155,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
     def _check_stated(self, table: LoadedTable) -> None:
         """Compare the table with what the caller states; a plan that exists decides alone, for the purge has begun."""
         metadata = self._metadata_of(table)
-        guards.check_table(metadata, self._ctx.options, table_uuid=self._ctx.table_uuid)
+        check_table(metadata, self._ctx.options, table_uuid=self._ctx.table_uuid)
         check_stated(self._ctx.stated, metadata)
 
     def _metadata_of(self, table: LoadedTable) -> ParsedMetadata:
@@ -197,7 +210,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         if table.table_uuid != ctx.table_uuid.lower() and not left and self._marks(last).root_is_next():
             return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
         metadata = self._metadata_of(table)
-        guards.check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
+        check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
         self._location = next(iter(paths.own_root(metadata, ctx.options).roots), None)
         if canonical(metadata.path) != canonical(last.metadata_location):
             check_not_replaced(ctx.plans, metadata, self._plan.indexes())

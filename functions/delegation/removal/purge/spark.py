@@ -37,15 +37,13 @@ from delegation.removal.executors import (
     store_of,
     written,
 )
-from delegation.removal.index import PlanIndex
+from delegation.removal.index import PlanIndex, common_of_two, without
 from delegation.removal.paths import GuardVerdict, kept_spellings
-from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.guards import kept_for
+from delegation.removal.purge.context import PurgeContext, PurgeResult, kept_for
 from delegation.removal.purge.kept import kept_rows
-from delegation.removal.purge.options import PurgeOptions
 from delegation.removal.purge.planning import Survey, TableDamage, finish_plan, survey
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import Execution
-from delegation.removal.sorting import common_of_two, without
 from delegation.removal.spark import UNREAD, NearTables, ReadNear, SparkDeletes, SparkJobs, WritesPlan, in_session
 from polaris_common.errors import DelegationError
 

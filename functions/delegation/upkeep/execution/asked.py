@@ -22,10 +22,9 @@ from delegation.removal.errors import NeighbourChanged
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn, stricter
 from delegation.removal.orphans.context import always_permitted
-from delegation.removal.orphans.limits import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
 from delegation.removal.orphans.options import location_of
 from delegation.removal.orphans.place import LEAST_AGE
-from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.requests import FILE_AGE, LOCATION, LOCATIONS, MISMATCH, TableOrphans
 from delegation.removal.orphans.task_type import POLICY, PREFIX
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration

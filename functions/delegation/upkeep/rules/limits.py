@@ -17,7 +17,7 @@ from delegation.removal.expiry.requests import LEAST_AGE as EXPIRY_AGE
 from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHOTS
 from delegation.removal.expiry.requests import Floor
 from delegation.removal.expiry.task_type import PREFIX as EXPIRY_PREFIX
-from delegation.removal.orphans.limits import allowed_locations
+from delegation.removal.orphans.requests import allowed_locations
 from delegation.tasks.life.policy import InvalidProperty, duration_property
 from delegation.upkeep.errors import ScheduleInvalid
 from delegation.upkeep.rules.model import PolicyType

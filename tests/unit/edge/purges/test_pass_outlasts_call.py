@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.metrics import MetricLines
-from delegation.removal.purge.limits import ReferenceSettings
+from delegation.removal.purge.requests import ReferenceSettings
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table

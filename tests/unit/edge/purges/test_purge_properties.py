@@ -13,7 +13,7 @@ import pytest
 from delegation.edge.answers import failure_status, problem_of
 from delegation.edge.errors import BadRequest
 from delegation.idempotency.keys import IdempotencyError
-from delegation.removal.purge.limits import Limits
+from delegation.removal.purge.requests import Limits
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status, Task
 from polaris_common.errors import DelegationError

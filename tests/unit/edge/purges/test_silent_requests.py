@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.requests import options_of
+from delegation.removal.purge.requests import Limits, options_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wire.tasks import TaskRecord

@@ -33,8 +33,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.removal.purge.behavior import PurgeBehavior
-from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import Limits, PurgeSettings
 from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.storage.base import ObjectStore
 from delegation.storage.memory import Faults, MemoryPlanStore

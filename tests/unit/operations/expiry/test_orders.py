@@ -10,9 +10,8 @@ import pytest
 from delegation.polaris.answers import NoSuchTable, PolarisOutcomeUnknown
 from delegation.removal.attempt import PlanHead, PlanSegment, receipt_key
 from delegation.removal.chunks import Phase, read_chunk
-from delegation.removal.expiry.context import ExpiryResult
+from delegation.removal.expiry.context import ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.errors import RefLost
-from delegation.removal.expiry.index import ExpiryIndex
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import load_index_as
 from delegation.removal.marks import Marks

@@ -9,7 +9,7 @@ import pytest
 
 from delegation.removal.attempt import PlanHead
 from delegation.removal.errors import PlanLost
-from delegation.removal.orphans.approval import ApprovalLimits, ListedAmount
+from delegation.removal.orphans.details import ApprovalLimits, ListedAmount
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.memory import Faults, Killed
 from tests.effort import apart

@@ -6,7 +6,7 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.references.errors import ReferencesNotKnown
-from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import LocationShared
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.run import remove_orphan_files

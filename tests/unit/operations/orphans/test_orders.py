@@ -23,7 +23,7 @@ from delegation.removal.errors import (
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import store_index
 from delegation.removal.marks import Marks
-from delegation.removal.orphans.approval import ApprovalLimits
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import AgeTooShort, AreaLeftAlone, LocationShared, PrefixMismatch
 from delegation.removal.orphans.index import CandidateWriter, read_candidates
 from delegation.removal.orphans.place import Equal, MismatchMode, Place

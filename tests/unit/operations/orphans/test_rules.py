@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
-from delegation.removal.orphans.approval import ApprovalLimits, ListedAmount, share_of, waits_for
 from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.details import ApprovalLimits, ListedAmount, share_of, waits_for
 from delegation.removal.orphans.errors import AgeTooShort, LocationShared
 from delegation.removal.orphans.place import (
     END,

@@ -7,8 +7,8 @@ import pytest
 
 from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import PlanHead, PlanSegment
-from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.context import Claim
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import LocationShared, OrphansError, PrefixMismatch
 from delegation.removal.orphans.place import MismatchMode
 from delegation.removal.orphans.run import remove_orphan_files

@@ -10,8 +10,8 @@ from delegation.removal.attempt import PlanHead
 from delegation.removal.errors import PlanTampered
 from delegation.removal.foreign import METADATA_UNREADABLE
 from delegation.removal.index import store_index
-from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.context import OrphanResult
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import LocationShared
 from delegation.removal.orphans.index import load_plan
 from delegation.removal.orphans.run import remove_orphan_files

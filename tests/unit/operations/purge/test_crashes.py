@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, Killed
 from tests.effort import apart

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from delegation.errors import GuardRefused
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.removal.choice import Size
-from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.behavior import estimate
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.storage.memory import Faults
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import PurgedTables, filled

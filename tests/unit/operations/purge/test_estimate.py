@@ -13,7 +13,7 @@ from delegation.removal.chunks import Chunk, Phase, Total
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import PlanIndex, load_index
 from delegation.removal.marks import paths_digest
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.removal.task_attempt import pace_of
 from tests.kit.lakes.lake import FAST, NOW, PurgedTables, filled, rows

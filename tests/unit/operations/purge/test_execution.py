@@ -14,9 +14,9 @@ from delegation.removal.attempt import MemoryAttempt, PlanSegment
 from delegation.removal.chunks import Phase
 from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, FilesThrottled, PlanTampered
 from delegation.removal.index import load_index, read_index
-from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.behavior import estimate
 from delegation.removal.purge.errors import PlanOutdated, PurgeError
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore

@@ -8,9 +8,9 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.removal.attempt import MemoryAttempt, PlanHead
 from delegation.removal.errors import FilesNotDeleted
-from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.behavior import estimate
 from delegation.removal.purge.errors import PathsOutsideTable, PlanNotAllowed
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import UnsupportedLocation
 from tests.kit.errors import coded, made_with_code

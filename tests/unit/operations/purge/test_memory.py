@@ -10,11 +10,11 @@ from pathlib import Path
 from unittest import mock
 
 from delegation.identifiers import TableIdentifier
-from delegation.removal import sorting
+from delegation.removal import index
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import MetadataFile
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult, ObjectNotFound
 from delegation.storage.deleter import DeletePolicy, RatePolicy
@@ -104,7 +104,7 @@ def peak(folder: Path, entries: int) -> int:
 
 def main() -> None:
     """Print the peaks for a small table and for one five times as large."""
-    with tempfile.TemporaryDirectory() as name, mock.patch.object(sorting, "_FAN_IN", 4):  # merges in several passes
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(index, "_FAN_IN", 4):  # merges in several passes
         folder = Path(name)
         # What every process makes once, such as decoders and models, takes ten times as long when it is traced.
         purge(folder / "first", written(folder / "first", 8_000))

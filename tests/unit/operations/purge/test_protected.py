@@ -6,8 +6,8 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.removal.paths import protection_of
-from delegation.removal.purge.choose import estimate
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.behavior import estimate
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table

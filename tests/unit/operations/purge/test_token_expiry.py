@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy, RatePolicy

@@ -27,9 +27,8 @@ from delegation.edge.codes import by_code
 from delegation.errors import GuardRefused
 from delegation.removal.index import Finding
 from delegation.removal.paths import AT_ANOTHER_TABLE
-from delegation.removal.purge.guards import refuse_findings
-from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.requests import options_of
+from delegation.removal.purge.context import refuse_findings
+from delegation.removal.purge.requests import Limits, options_of
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Lease
@@ -173,7 +172,7 @@ CHANGES: Final[Mapping[str, ForeseenChange]] = {
     ),
     "a new option of a purge with its setting": ForeseenChange(
         edits={
-            "functions/delegation/removal/purge/limits.py": (
+            "functions/delegation/removal/purge/requests.py": (
                 (
                     '        _limited("versioned",',
                     (
@@ -181,14 +180,12 @@ CHANGES: Final[Mapping[str, ForeseenChange]] = {
                         '        _limited("versioned",'
                     ),
                 ),
-            ),
-            "functions/delegation/removal/purge/options.py": (
                 (
                     '    overlap_scan: OverlapScan = "namespace"\n',
                     '    overlap_scan: OverlapScan = "namespace"\n    at_another_table: str = "subtract"\n',
                 ),
             ),
-            "functions/delegation/removal/purge/guards.py": (
+            "functions/delegation/removal/purge/context.py": (
                 (
                     'finding.code == AT_ANOTHER_TABLE and options.shared == "refuse"',
                     'finding.code == AT_ANOTHER_TABLE and options.at_another_table == "refuse"',

@@ -13,8 +13,7 @@ from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUna
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
 from delegation.removal.details import purge_id
 from delegation.removal.errors import NeighbourChanged
-from delegation.removal.orphans.limits import Approvers
-from delegation.removal.orphans.requests import TableOrphans, approve
+from delegation.removal.orphans.requests import Approvers, TableOrphans, approve
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Caller, Task

@@ -81,7 +81,7 @@ def test_the_limit_itself_is_inline(files: int, engine: str) -> None:
 
 
 def test_no_limit_of_the_operator_means_that_of_purges() -> None:
-    from delegation.removal.purge.options import PurgeSettings
+    from delegation.removal.purge.requests import PurgeSettings
 
     for name in ("inline_max_files", "longest_planning_seconds", "most_read_ahead_bytes", "read_seconds"):
         assert getattr(ExpirySettings(), name) == getattr(PurgeSettings(), name)

@@ -15,8 +15,7 @@ from delegation.references.reading import digest
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, PlanLost, PlanTampered
-from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
-from delegation.removal.expiry.index import ExpiryIndex
+from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.planning import decided
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, OtherPlaces, Rest
 from delegation.removal.expiry.run import ExpiryRun

@@ -17,12 +17,10 @@ from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReserv
 from delegation.idempotency.mutations.service import Mutations
 from delegation.metrics import MetricLines
 from delegation.removal.index import load_index
-from delegation.removal.orphans.approval import Approval
-from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.details import Approval, OrphanDetails
 from delegation.removal.orphans.index import load_plan
-from delegation.removal.orphans.limits import OrphanLimits, approvers_of
 from delegation.removal.orphans.place import Place
-from delegation.removal.orphans.requests import approve
+from delegation.removal.orphans.requests import OrphanLimits, approve, approvers_of
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.recovery import recovered

@@ -14,7 +14,7 @@ from delegation.removal.orphans.context import OrphanSettings
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, TASK_TYPE
-from delegation.removal.purge.options import PurgeSettings
+from delegation.removal.purge.requests import PurgeSettings
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table, rows

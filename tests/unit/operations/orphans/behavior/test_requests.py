@@ -8,13 +8,11 @@ import pytest
 from delegation.edge.answers import problem_of
 from delegation.edge.outlook import outlook_of
 from delegation.errors import GuardRefused
-from delegation.removal.orphans.approval import ApprovalLimits
-from delegation.removal.orphans.details import OrphanDetails
+from delegation.removal.orphans.details import ApprovalLimits, OrphanDetails
 from delegation.removal.orphans.errors import OperatorRoleRequired
-from delegation.removal.orphans.limits import OrphanLimits
 from delegation.removal.orphans.options import options_of
 from delegation.removal.orphans.place import MismatchMode
-from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.requests import OrphanLimits, TableOrphans
 from delegation.removal.orphans.task_type import ORPHANS, TASK_TYPE
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty

@@ -16,8 +16,7 @@ from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.references.store import MemoryReferenceStore
 from delegation.removal.orphans.behavior import OrphansBehavior
-from delegation.removal.orphans.limits import OrphanLimits
-from delegation.removal.orphans.requests import TableOrphans
+from delegation.removal.orphans.requests import OrphanLimits, TableOrphans
 from delegation.removal.orphans.task_type import TASK_TYPE
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status, Task

@@ -10,8 +10,8 @@ from delegation.removal.attempt import PlanHead, receipt_key
 from delegation.removal.choice import EngineChoice
 from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import FilesNotDeleted, PlanTampered
-from delegation.removal.orphans.approval import ApprovalLimits
 from delegation.removal.orphans.context import OrphanContext
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import OperatorRoleRequired
 from delegation.removal.orphans.index import load_plan
 from delegation.removal.orphans.planning import InlineOrphans

@@ -6,10 +6,8 @@ from dataclasses import replace
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.removal.purge.choose import estimate
-from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
-from delegation.removal.purge.requests import options_of
+from delegation.removal.purge.behavior import estimate
+from delegation.removal.purge.requests import Limits, PurgeOptions, PurgeSettings, options_of
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.submission.options import InvalidOption
 from delegation.wiring.types import policies_of

@@ -11,7 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden
 from delegation.references.model import SERVES_FOR, CatalogPass
 from delegation.references.names import REFERENCE_INDEX
-from delegation.removal.purge.limits import Limits, ReferenceSettings
+from delegation.removal.purge.requests import Limits, ReferenceSettings
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty

@@ -12,7 +12,7 @@ from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking.model import Exemption, blocking_of
 from delegation.removal.purge.indexed import may_be_held, release
-from delegation.removal.purge.limits import Limits, ReferenceSettings
+from delegation.removal.purge.requests import Limits, ReferenceSettings
 from delegation.removal.purge.task_type import DROP_TASK_TYPE, PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import busy_table, filled, rows

@@ -8,7 +8,7 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, MemoryObjectStore
 from polaris_common.errors import DelegationError

@@ -11,12 +11,12 @@ import pytest
 
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.paths import RANK
-from delegation.removal import sorting
+from delegation.removal import index
 from delegation.removal.chunks import DeleteStep, step_of
 from delegation.removal.errors import PlanTampered
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.errors import PurgeError
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults, Killed
 from tests.effort import apart
@@ -308,7 +308,7 @@ def test_a_plan_of_the_former_release_has_its_lists_among_the_others(
     for number in range(1, total, 5):
         bench = fresh(world)
         with monkeypatch.context() as former:
-            former.setattr(sorting, "step_of", one_phase)
+            former.setattr(index, "step_of", one_phase)
             with contextlib.suppress(Killed):
                 purge_table(bench.context("doomed", options=STRICT, faults=Faults(kill_at=number)))
         for key, data in bench.plans.objects.items():

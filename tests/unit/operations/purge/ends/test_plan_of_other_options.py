@@ -7,7 +7,7 @@ import pytest
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.errors import PlanNotAllowed
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from tests.kit.lakes.lake import PurgedTables, filled
 

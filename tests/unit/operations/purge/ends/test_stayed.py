@@ -8,7 +8,7 @@ from botocore.config import Config
 
 from delegation.polaris.answers import NoSuchTable
 from delegation.removal.purge.context import PAGES, PurgeResult, Stayed, count_stayed
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings

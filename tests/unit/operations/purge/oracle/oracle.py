@@ -16,7 +16,7 @@ from delegation.removal.index import PlanIndex, planned_paths, read_index
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from tests.fixtures import corpus
 from tests.fixtures.corpus import FixtureTable, plain

@@ -9,7 +9,7 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults
 from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows

@@ -15,10 +15,9 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
 from delegation.removal.model import Neighbour, Neighbourhood, Pace
-from delegation.removal.purge.choose import estimate
+from delegation.removal.purge.behavior import estimate
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.limits import Limits
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import Limits, PurgeOptions
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore

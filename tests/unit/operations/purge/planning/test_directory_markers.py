@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from delegation.removal.index import read_index
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
 from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
 from tests.unit.operations.purge.planning.test_neighbours import beside

@@ -8,7 +8,7 @@ from delegation.errors import GuardRefused
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import Faults
 from tests.kit.lakes.lake import LakeSource, PurgedTables, rows

@@ -10,7 +10,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore

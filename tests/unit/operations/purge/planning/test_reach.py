@@ -12,7 +12,7 @@ from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchErro
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import AmbiguousPath, UnsupportedLocation, parse
 from delegation.storage.memory import Faults, MemoryObjectStore

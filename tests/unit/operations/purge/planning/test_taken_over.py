@@ -12,7 +12,7 @@ import pytest
 from delegation.removal.errors import PlanTampered
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.options import PurgeOptions
+from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES

@@ -22,7 +22,7 @@ from delegation.removal.errors import EngineFailed
 from delegation.removal.index import read_index
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.removal.purge.options import PurgeOptions, PurgeSettings
+from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy
