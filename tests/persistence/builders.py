@@ -18,6 +18,10 @@ from polaris_persistence.objects.types import Fetch, ObjectType, ObjectTypes
 from tests.kit.clocks import MicrosecondClock
 
 
+class CommitterKilled(BaseException):
+    """The death of a process that commits; not an Exception, so that nothing handles it."""
+
+
 class Entity(PersistedModel):
     name: str
     number: int = 0

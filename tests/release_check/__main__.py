@@ -3,6 +3,8 @@
 python -m tests.release_check [NAME ...]     all, or some; writes their records into bench/long.json
 python -m tests.release_check --due          those whose records are oldest, as .ci/run does; writes nothing
 python -m tests.release_check --record LOG   take the records that a log of .ci/run has into bench/long.json
+python -m tests.release_check --persistence  0 if the persistence's tests passed with the contents that are committed
+python -m tests.release_check --passed       print the record that they did
 """
 
 import argparse
@@ -22,6 +24,7 @@ from typing import Any, Final
 from tests.bench.records.results import commit
 from tests.kit.printing import print_now
 from tests.paths import ROOT
+from tests.release_check import persistence
 from tests.release_check.targets import LANDINGS, TARGETS, LongTarget, due
 
 PLACE: Final = ROOT / "bench" / "long.json"
@@ -107,7 +110,7 @@ def store(records: Iterable[Record], place: Path = PLACE) -> None:
         former = known.get(record["target"])
         if record["result"] in {OK, SKIPPED} and (former is None or former["at"] < record["at"]):
             known[record["target"]] = record
-    names = {target.name for target in TARGETS}
+    names = {persistence.GROUP, *(target.name for target in TARGETS)}
     lines = [json.dumps(known[name]) for name in sorted(known) if name in names]
     place.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
 
@@ -140,8 +143,15 @@ def main() -> int:
     parser.add_argument("--due", action="store_true", help=f"what one landing of {LANDINGS} runs; writes no record")
     parser.add_argument("--record", type=Path, metavar="LOG", help="take over the records in a log of .ci/run")
     parser.add_argument("--list", action="store_true", help="list the targets with their bounds and last records")
+    parser.add_argument("--persistence", action="store_true", help="status 0 if no landing must run these tests again")
+    parser.add_argument("--passed", action="store_true", help="print the record that the persistence's tests passed")
     given = parser.parse_args()
     known = load()
+    if given.persistence or given.passed:
+        now = persistence.digest()
+        if given.passed and now is not None:
+            print_now(RECORD + json.dumps(persistence.record(now)))
+        return 0 if given.passed or persistence.passed_before(known, now) else 1
     if given.record:
         found = in_log(given.record.read_text(encoding="utf-8", errors="replace"))
         store(found)

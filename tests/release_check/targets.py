@@ -46,7 +46,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/infra --ignore tests/infra/rule", of="infra"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/integration", of="integration"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/faults", of="faults"),
-    _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/persistence", of="persistence"),
+    _part(8, "test", "THOROUGH=1", "ARGS=tests/persistence", of="persistence"),
     _part(6, "crash-matrix", "ARGS=--engine inline"),
     _part(6, "crash-matrix", "OPERATION=expiry", "ARGS=10", of="expiry"),
     _part(6, "crash-matrix", "OPERATION=orphans", "ARGS=20", of="orphans"),

@@ -1,7 +1,9 @@
 """The list of long targets beside the Makefile, the rotation of landings, and how one target is run."""
 
+import ast
 import os
 import re
+import subprocess
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +11,9 @@ from random import Random
 
 import pytest
 
+from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
+from tests.release_check import persistence
 from tests.release_check.__main__ import FAILED, OK, SKIPPED, TIMED_OUT, in_log, load, run, store, table, tried
 from tests.release_check.targets import LANDINGS, MINUTES, NOT_LONG, TARGETS, LongTarget, due
 
@@ -149,6 +153,59 @@ def test_records_are_found_in_a_log_and_the_table_has_totals() -> None:
     assert table([record("docs", OK, 1), record("drill", TIMED_OUT, 1)])[-1] == (
         "release-check: 2 targets, 1 ok, 1 timed out, 10 s"
     )
+
+
+def imported(path: Path) -> set[str]:
+    """Return the modules that a file of the persistence's tests may import, and the names in them."""
+    names: set[str] = set()
+    for one in ast.walk(tree_of(path)):
+        if isinstance(one, ast.Import):
+            names |= {each.name for each in one.names}
+        elif isinstance(one, ast.ImportFrom):
+            names |= {str(one.module)}
+    return {name for name in names if name.partition(".")[0] in {"delegation", "infra", "tests"}}
+
+
+def test_what_decides_the_outcome_of_the_persistences_tests_is_among_their_inputs() -> None:
+    assert [one for one in persistence.INPUTS if not (ROOT / one).exists()] == []
+    inside = tuple(one.removesuffix(".py").replace("/", ".") for one in persistence.INPUTS)
+    found = {name for path in modules("tests/persistence") for name in imported(path)}
+    assert "tests.persistence.builders" in found
+    assert [name for name in sorted(found) if not (f"{name}.").startswith(tuple(f"{one}." for one in inside))] == []
+
+
+def test_the_persistences_tests_run_again_when_one_of_their_inputs_changed(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=tmp_path, check=True)
+
+    def digest() -> str | None:
+        return persistence.digest(tmp_path, ("in", "constraints.txt"))
+
+    (tmp_path / "in").mkdir()
+    for name in ("in/one.py", "constraints.txt", "other.py"):
+        (tmp_path / name).write_text("1", encoding="utf-8")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    first = digest()
+    known = {persistence.GROUP: {"inputs": first}}
+    assert persistence.passed_before(known, first)
+    assert not persistence.passed_before({}, first)
+    (tmp_path / "other.py").write_text("2", encoding="utf-8")
+    assert digest() == first
+    (tmp_path / "in" / "new.py").write_text("2", encoding="utf-8")
+    assert digest() is None
+    assert not persistence.passed_before({persistence.GROUP: {}}, None)
+    git("add", ".")
+    git("commit", "-qm", "two")
+    second = digest()
+    assert second is not None
+    assert not persistence.passed_before(known, second)
+
+
+def test_the_record_of_the_persistences_tests_is_kept(tmp_path: Path) -> None:
+    store([persistence.record("abc")], tmp_path / "long.json")
+    assert persistence.passed_before(load(tmp_path / "long.json"), "abc")
 
 
 def test_ci_runs_what_is_due_and_prints_the_summary_of_pytest_last() -> None:

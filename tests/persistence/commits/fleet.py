@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from delegation.storage.memory import Killed
 from polaris_persistence.backends.base import Backend
 from polaris_persistence.backends.memory import MemoryBackend
 from polaris_persistence.commits.committer import CommitRetries, Committer
@@ -25,7 +24,7 @@ from polaris_persistence.objects.cache import Cache
 from polaris_persistence.objects.objects import ObjectRef
 from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectTypes
-from tests.persistence.builders import TYPES, Head, add
+from tests.persistence.builders import TYPES, CommitterKilled, Head, add
 
 CALL = 0.005
 STARTED_MS = EPOCH_MS + 10_000_000
@@ -107,7 +106,7 @@ class FleetBackend(MemoryBackend):
     def _lose(self, operation: str) -> None:
         conditional = operation in {"replace_reference", "add_waiting", "withdraw"}
         if self.slow and self._draw.random() < self.kills:
-            raise Killed
+            raise CommitterKilled
         if conditional and self.slow and self._draw.random() < self.lost_answers:
             raise CommitOutcomeUnknown("cut off")
 
@@ -195,7 +194,7 @@ def run_fleet(
                 report.latencies.append(time.now - at)
             except CommitContended:
                 report.contended += 1
-            except (CommitUnknown, Killed):
+            except (CommitUnknown, CommitterKilled):
                 report.unknown += 1
 
     order = list(range(processes))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from delegation.storage.memory import Killed
 from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.committer import Committer
@@ -17,7 +16,7 @@ from polaris_persistence.index.spill import IndexPolicy
 from polaris_persistence.maintenance.run import RealmSweepReport, SweepPolicy
 from polaris_persistence.objects.types import ObjectTypes
 from tests.kit.clocks import MicrosecondClock
-from tests.persistence.builders import ENTITY, CountingBackend, Entity
+from tests.persistence.builders import ENTITY, CommitterKilled, CountingBackend, Entity
 
 HOUR = 3_600.0
 YEAR = 365 * 24 * HOUR
@@ -125,9 +124,9 @@ def test_a_run_lost_on_a_host_a_year_ahead_is_taken_over_in_time() -> None:
     world.put("n")
 
     def stop() -> bool:
-        raise Killed
+        raise CommitterKilled
 
-    with pytest.raises(Killed):
+    with pytest.raises(CommitterKilled):
         world.run(stop, keeper=YEAR)
     with pytest.raises(TaskHeld):
         world.run()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from delegation.storage.memory import Killed
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.committer import CommitRetries, Committer
 from polaris_persistence.commits.directories import Directory, directory_of, entity_committer
@@ -25,7 +24,7 @@ from polaris_persistence.objects.objects import ObjectRef
 from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectTypes
 from tests.kit.clocks import MicrosecondClock
-from tests.persistence.builders import ENTITY, CountingBackend, Entity, store_on
+from tests.persistence.builders import ENTITY, CommitterKilled, CountingBackend, Entity, store_on
 from tests.persistence.commits.commit_world import LOST
 from tests.persistence.commits.fleet import FLEET_TYPES, FleetBackend, VirtualTime, process_of
 
@@ -317,7 +316,7 @@ def test_recorded_updates_are_applied_once_despite_lost_answers_and_kills(seed: 
                 continue
             except CommitUnknown:
                 unknown[0] += 1
-            except Killed:
+            except CommitterKilled:
                 unknown[0] += 1
                 return
 
