@@ -5,11 +5,11 @@ They use the task table with the operator's own AWS credentials; the sweeper and
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
-from delegation.cli.calls import Call, argument, command, group
+from delegation.cli.calls import Call, argument, command, defaulted, group, switch
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, partly_done
 from delegation.items import reason_of
@@ -29,8 +29,8 @@ _MOST: Final = 10_000
 def list_command(
     call: Call,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Also list what is still tried.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="The largest number to list.")] = 50,
+    everything: bool = switch("--all", "Also list what is still tried."),
+    limit: int = defaulted("--limit", "The largest number to list.", 50, min=1, max=_MOST),
 ) -> None:
     """List the dead letters: events and callbacks that were tried as often as the settings allow, the oldest first."""
     store = store_of(call.connection, call.tasks_table)
@@ -46,9 +46,9 @@ def list_command(
 @command(app, "resend", "yes stack tasks_table")
 def resend_command(
     call: Call,
-    task_id: Annotated[str | None, argument("[TASK_ID]", "The task whose dead letters to send again.")] = None,
+    task_id: str | None = argument("[TASK_ID]", "The task whose dead letters to send again.", default=None),
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Send the dead letters of all tasks again.")] = False,
+    everything: bool = switch("--all", "Send the dead letters of all tasks again."),
 ) -> None:
     """Send dead letters again, with all their attempts and the same Idempotency-Key; the next sweep sends them."""
     if (task_id is None) != everything:

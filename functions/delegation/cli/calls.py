@@ -21,14 +21,27 @@ if TYPE_CHECKING:
     from delegation.tasks.submission.options import Option, OptionTable
 
 
-def option(flag: str, text: str, metavar: str | None = None, **settings: Any) -> Any:
-    """Return an option whose help states its default, if it has one."""
-    return typer.Option(flag, metavar=metavar, show_default=False, help=text, **settings)
+def option(flag: str, text: str, metavar: str | None = None, default: Any = ..., **settings: Any) -> Any:
+    """Return an option whose help states its default, if it has one; as a parameter's default or its annotation."""
+    return typer.Option(default, flag, metavar=metavar, show_default=False, help=text, **settings)
 
 
-def argument(metavar: str, text: str) -> Any:
+def optional(flag: str, text: str, metavar: str | None = None, **settings: Any) -> Any:
+    return option(flag, text, metavar, None, **settings)
+
+
+def defaulted(flag: str, text: str, default: Any, **settings: Any) -> Any:
+    """Return an option whose default typer adds to the help."""
+    return typer.Option(default, flag, help=text, **settings)
+
+
+def switch(flag: str, text: str) -> Any:
+    return typer.Option(False, flag, help=text)
+
+
+def argument(metavar: str, text: str, default: Any = ...) -> Any:
     """Return an argument, optional ones too, without its default in the help."""
-    return typer.Argument(metavar=metavar, show_default=False, help=text)
+    return typer.Argument(default, metavar=metavar, show_default=False, help=text)
 
 
 StackOption = Annotated[

@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 from rich.console import RenderableType
 
-from delegation.cli.calls import Call, argument, command, group, option
+from delegation.cli.calls import Call, argument, command, defaulted, group, optional
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.output import Output
@@ -89,9 +89,7 @@ def show_command(
         ),
     ],
     *,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="How many files to list, in the order of their paths.")
-    ] = 20,
+    limit: int = defaulted("--limit", "How many files to list, in the order of their paths.", 20, min=1),
     plan_bucket: PlanBucketOption = None,
 ) -> None:
     """List the files of a plan, with your own AWS credentials: what `delegation orphans approve` would delete.
@@ -179,14 +177,11 @@ def approve_command(
     call: Call,
     plan: Annotated[str, argument("PLAN", "The plan's id, which the summary of the task that made it has.")],
     *,
-    including: Annotated[
-        list[str] | None,
-        option(
-            "--including",
-            "Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
-            "UUID",
-        ),
-    ] = None,
+    including: list[str] | None = optional(
+        "--including",
+        "Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
+        "UUID",
+    ),
 ) -> None:
     """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 from rich.console import Console
 
-from delegation.cli.calls import Call, command, option
+from delegation.cli.calls import Call, command, defaulted, option, switch
 from delegation.cli.errors import CommandError
 from delegation.cli.screens import Rows, plain
 from delegation.cli.tasks.filters import StatusName, TaskFilter
@@ -33,7 +33,7 @@ ReasonOption = Annotated[str, option("--reason", "Why, for those who find the ta
 def pause_command(
     call: Call,
     *,
-    everything: Annotated[bool, typer.Option("--all", help="All work, that of the service itself included.")] = False,
+    everything: bool = switch("--all", "All work, that of the service itself included."),
     realm: RealmOption = False,
     table: TableOption = None,
     reason: ReasonOption = "",
@@ -69,9 +69,9 @@ def drain_command(
     call: Call,
     *,
     reason: ReasonOption = "",
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.0, help="Stop waiting after this many seconds, with exit status 1.")
-    ] = 3_600.0,
+    timeout: float = defaulted(
+        "--timeout", "Stop waiting after this many seconds, with exit status 1.", 3_600.0, min=0.0
+    ),
 ) -> None:
     """Begin nothing new, and wait until nothing runs, for instance before an upgrade.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, defaulted, optional, switch
 from delegation.cli.deployment.limits import CdkOption, StageFileOption, given_foreign
 from delegation.cli.errors import INTERRUPTED, command_unavailable
 from delegation.cli.interruption import Interrupted, Interruption
@@ -44,50 +44,36 @@ def purge_command(
     call: Call,
     metadata_location: Annotated[str, argument("METADATA_LOCATION", "The table's current metadata.json.")],
     *,
-    engine: Annotated[
-        EngineChoice, typer.Option("--engine", help="Purge in this process, or with a Spark session.")
-    ] = "inline",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the plan and an estimate; delete nothing.")] = False,
-    plan: Annotated[
-        str | None,
-        option(
-            "--plan",
-            "Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
-            "DIR_OR_URI",
-        ),
-    ] = None,
-    s3_endpoint: Annotated[str | None, option("--s3-endpoint", "The URL of an S3-compatible store.", "URL")] = None,
-    outside: Annotated[
-        Literal["keep", "refuse", "delete"],
-        typer.Option("--outside", help="What to do with files outside the table's own locations."),
-    ] = "keep",
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--protect",
-            metavar="OTHER_METADATA_LOCATION",
-            help="The metadata.json of another table whose files must stay; may be repeated.",
-        ),
-    ] = None,
-    keep: Annotated[
-        list[Kept] | None,
-        typer.Option(
-            "--keep",
-            help="Purge the rest of a table: keep lost or corrupt manifests, what is in another storage or encrypted, "
-            "ambiguous paths; may be repeated. Refused otherwise.",
-        ),
-    ] = None,
-    not_covered: Annotated[
-        bool,
-        typer.Option(
-            "--not-covered",
-            help="METADATA_LOCATION is the index.json of a plan: delete the files that its purge kept as NOT_COVERED.",
-        ),
-    ] = False,
-    experimental_format: Annotated[
-        bool,
-        typer.Option("--experimental-format", help="Try a format version that this release may not read completely."),
-    ] = False,
+    engine: EngineChoice = defaulted("--engine", "Purge in this process, or with a Spark session.", "inline"),
+    dry_run: bool = switch("--dry-run", "Write the plan and an estimate; delete nothing."),
+    plan: str | None = optional(
+        "--plan",
+        "Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
+        "DIR_OR_URI",
+    ),
+    s3_endpoint: str | None = optional("--s3-endpoint", "The URL of an S3-compatible store.", "URL"),
+    outside: Literal["keep", "refuse", "delete"] = defaulted(
+        "--outside", "What to do with files outside the table's own locations.", "keep"
+    ),
+    protect: list[str] | None = defaulted(
+        "--protect",
+        "The metadata.json of another table whose files must stay; may be repeated.",
+        None,
+        metavar="OTHER_METADATA_LOCATION",
+    ),
+    keep: list[Kept] | None = defaulted(
+        "--keep",
+        "Purge the rest of a table: keep lost or corrupt manifests, what is in another storage or encrypted, "
+        "ambiguous paths; may be repeated. Refused otherwise.",
+        None,
+    ),
+    not_covered: bool = switch(
+        "--not-covered",
+        "METADATA_LOCATION is the index.json of a plan: delete the files that its purge kept as NOT_COVERED.",
+    ),
+    experimental_format: bool = switch(
+        "--experimental-format", "Try a format version that this release may not read completely."
+    ),
     cdk: CdkOption = Path("cdk.json"),
     stage_file: StageFileOption = None,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import RenderableType
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, option, optional, switch
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
 from delegation.cli.output import Output
@@ -119,9 +119,9 @@ def restore_command(
         ),
     ],
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")] = False,
+    dry_run: bool = switch("--dry-run", "Show what would come back; change nothing."),
     plan_bucket: PlanBucketOption = None,
-    s3_endpoint: Annotated[str | None, option("--s3-endpoint", "The URL of the table's S3 store.", "URL")] = None,
+    s3_endpoint: str | None = optional("--s3-endpoint", "The URL of the table's S3 store.", "URL"),
 ) -> None:
     """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
 

@@ -8,7 +8,17 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from delegation.cli.calls import Call, KeyOption, WaitOption, argument, command, flag_of, option
+from delegation.cli.calls import (
+    Call,
+    KeyOption,
+    WaitOption,
+    argument,
+    command,
+    defaulted,
+    flag_of,
+    optional,
+    switch,
+)
 from delegation.cli.errors import bad_table_metadata
 from delegation.cli.output import Output, watch
 from delegation.cli.screens import Whole
@@ -44,38 +54,26 @@ def submit_command(
     call: Call,
     table: TableArgument,
     *,
-    sync: Annotated[
-        bool,
-        typer.Option(
-            "--sync/--async", help="Wait in one call for the outcome, or have the task run in the background."
-        ),
-    ] = False,
+    sync: bool = defaulted(
+        "--sync/--async", "Wait in one call for the outcome, or have the task run in the background.", False
+    ),
     key: KeyOption = None,
     wait: WaitOption = False,
-    task_type: Annotated[
-        str | None,
-        option(
-            "--type",
-            f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
-            "Default: the first of these.",
-            "TASK_TYPE",
-        ),
-    ] = None,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--property", metavar="NAME=VALUE", help="A property of the purge, such as outside=keep; may be repeated."
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Have the work planned; delete nothing.")] = False,
-    metadata: Annotated[
-        str | None,
-        option(
-            "--metadata",
-            "Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
-            "FILE",
-        ),
-    ] = None,
+    task_type: str | None = optional(
+        "--type",
+        f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
+        "Default: the first of these.",
+        "TASK_TYPE",
+    ),
+    properties: list[str] | None = defaulted(
+        "--property", "A property of the purge, such as outside=keep; may be repeated.", None, metavar="NAME=VALUE"
+    ),
+    dry_run: bool = switch("--dry-run", "Have the work planned; delete nothing."),
+    metadata: str | None = optional(
+        "--metadata",
+        "Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
+        "FILE",
+    ),
 ) -> None:
     """Have the service delete all files of a table; the table's entry in the catalog stays.
 

@@ -13,13 +13,12 @@ from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import parse_qs, urlsplit
 
-import typer
 from pydantic import BaseModel, ValidationError
 
-from delegation.cli.calls import Call, command, option
+from delegation.cli.calls import Call, command, defaulted, option
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.output import next_step
@@ -243,8 +242,8 @@ class StatusRequest(BaseHTTPRequestHandler):
 def ui_command(
     call: Call,
     *,
-    port: Annotated[int, option("--port", "The port. Default: any free one.", min=0, max=65_535)] = 0,
-    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
+    port: int = option("--port", "The port. Default: any free one.", min=0, max=65_535, default=0),
+    browser: bool = defaulted("--open/--no-open", "Open the page in the browser.", False),
 ) -> None:
     """Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.
 

@@ -17,7 +17,7 @@ import typer
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
-from delegation.cli.calls import Call, command
+from delegation.cli.calls import Call, command, switch
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.configuration.settings import problems_of
 from delegation.environment import parse_properties
@@ -58,9 +58,7 @@ def worker_command(
         Path | None, typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False)
     ] = None,
     poll: Annotated[str, typer.Option(help="How long to wait when no task is due.")] = "5s",
-    added_only: Annotated[
-        bool, typer.Option("--added-only", help="Run only the behaviors that DELEGATION_BEHAVIORS adds.")
-    ] = False,
+    added_only: bool = switch("--added-only", "Run only the behaviors that DELEGATION_BEHAVIORS adds."),
 ) -> None:
     """Run the service's tasks in this process, one at a time, until SIGTERM.
 

@@ -16,7 +16,7 @@ from typing import Annotated, Final
 
 import typer
 
-from delegation.cli.calls import Call, IndexTableOption, argument, command, option
+from delegation.cli.calls import Call, IndexTableOption, argument, command, defaulted, optional, switch
 from delegation.cli.catalog.findings import Audit, OrphanLook, audited
 from delegation.cli.catalog.health import storage_prices
 from delegation.cli.connection import Connection
@@ -155,14 +155,11 @@ def audit_command(
     call: Call,
     catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
-    most: Annotated[
-        int, typer.Option("--limit", min=1, help="Print so many tables; --json and --csv print all.")
-    ] = MOST_SHOWN,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, a line for each finding of a table.")] = False,
-    state: Annotated[
-        Path | None,
-        option("--state", "Keep what was read of plans in this file, from which a repetition resumes.", "FILE"),
-    ] = None,
+    most: int = defaulted("--limit", "Print so many tables; --json and --csv print all.", MOST_SHOWN, min=1),
+    as_csv: bool = switch("--csv", "Print CSV, a line for each finding of a table."),
+    state: Path | None = optional(
+        "--state", "Keep what was read of plans in this file, from which a repetition resumes.", "FILE"
+    ),
     index_table: IndexTableOption = None,
     plan_bucket: PlanBucketOption = None,
 ) -> None:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
 from rich.console import RenderableType
 
-from delegation.cli.calls import Call, argument, command
+from delegation.cli.calls import Call, argument, command, defaulted
 from delegation.cli.catalog.references import document_of as lost_document
 from delegation.cli.catalog.references import kept_now, summary_of
 from delegation.cli.connection import Connection
@@ -266,7 +265,7 @@ def health_command(
     call: Call,
     name: Annotated[str, argument("CATALOG|TABLE", "A catalog, or CATALOG.NAMESPACE.TABLE.")],
     *,
-    most: Annotated[int, typer.Option("--limit", min=1, help="Print so many tables; --json prints all.")] = MOST_SHOWN,
+    most: int = defaulted("--limit", "Print so many tables; --json prints all.", MOST_SHOWN, min=1),
 ) -> None:
     """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.
 

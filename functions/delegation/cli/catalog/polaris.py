@@ -9,7 +9,7 @@ import typer
 from pydantic import SecretStr
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, group, option
+from delegation.cli.calls import Call, argument, command, defaulted, group, optional, switch
 from delegation.cli.catalog.polaris_setup import (
     SetupStep,
     WantedAccess,
@@ -42,63 +42,40 @@ def setup_command(
     call: Call,
     catalog: Annotated[str, argument("CATALOG", "The catalog of the tables.")],
     *,
-    namespace: Annotated[
-        list[str] | None,
-        option(
-            "--namespace",
-            "A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
-            "LEVEL.LEVEL",
-        ),
-    ] = None,
-    only_namespaces: Annotated[
-        bool,
-        typer.Option(
-            "--only-namespaces",
-            help="Grant nothing on the whole catalog; for deployments with delegation.purge.references=namespace.",
-        ),
-    ] = False,
-    principal: Annotated[str, typer.Option("--principal", help="The name of the service's principal.")] = "delegation",
-    principal_role: Annotated[str, typer.Option("--principal-role", help="The principal's role.")] = "delegation",
-    catalog_role: Annotated[str, typer.Option("--catalog-role", help="The catalog's role.")] = "delegation",
-    tombstones: Annotated[
-        str | None,
-        option(
-            "--tombstones",
-            "Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
-            "LEVEL.LEVEL",
-        ),
-    ] = None,
-    callers: Annotated[
-        list[str] | None,
-        option(
-            "--callers",
-            "With --tombstones: a principal role whose members may drop tables; may be repeated.",
-            "PRINCIPAL_ROLE",
-        ),
-    ] = None,
-    callers_role: Annotated[
-        str, typer.Option("--callers-role", help="The catalog's role for those who may drop tables.")
-    ] = "delegation_callers",
-    drop_views: Annotated[
-        bool, typer.Option("--drop-views", help="Also let views be dropped: Polaris then keeps their metadata files.")
-    ] = False,
-    secret_file: Annotated[
-        Path | None,
-        option(
-            "--secret-file",
-            "Write client id and secret to this new file, readable by you alone, instead of printing them.",
-        ),
-    ] = None,
-    new_secret: Annotated[
-        bool, typer.Option("--new-secret", help="Give a principal that exists a new secret; the former one ends.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be changed; change nothing.")] = False,
-    management_api: Annotated[
-        str | None,
-        option(
-            "--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."
-        ),
-    ] = None,
+    namespace: list[str] | None = optional(
+        "--namespace",
+        "A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
+        "LEVEL.LEVEL",
+    ),
+    only_namespaces: bool = switch(
+        "--only-namespaces",
+        "Grant nothing on the whole catalog; for deployments with delegation.purge.references=namespace.",
+    ),
+    principal: str = defaulted("--principal", "The name of the service's principal.", "delegation"),
+    principal_role: str = defaulted("--principal-role", "The principal's role.", "delegation"),
+    catalog_role: str = defaulted("--catalog-role", "The catalog's role.", "delegation"),
+    tombstones: str | None = optional(
+        "--tombstones",
+        "Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
+        "LEVEL.LEVEL",
+    ),
+    callers: list[str] | None = optional(
+        "--callers",
+        "With --tombstones: a principal role whose members may drop tables; may be repeated.",
+        "PRINCIPAL_ROLE",
+    ),
+    callers_role: str = defaulted(
+        "--callers-role", "The catalog's role for those who may drop tables.", "delegation_callers"
+    ),
+    drop_views: bool = switch("--drop-views", "Also let views be dropped: Polaris then keeps their metadata files."),
+    secret_file: Path | None = optional(
+        "--secret-file", "Write client id and secret to this new file, readable by you alone, instead of printing them."
+    ),
+    new_secret: bool = switch("--new-secret", "Give a principal that exists a new secret; the former one ends."),
+    dry_run: bool = switch("--dry-run", "Print what would be changed; change nothing."),
+    management_api: str | None = optional(
+        "--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."
+    ),
 ) -> None:
     """Create the service's principal, its roles and its grants in Polaris, as far as they are missing.
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import Call, IndexTableOption, argument, command, group, option
+from delegation.cli.calls import Call, IndexTableOption, argument, command, defaulted, group, option, optional, switch
 from delegation.cli.deployment.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.errors import CommandError, partly_done
 from delegation.cli.screens import Rows, Whole
@@ -141,9 +141,9 @@ def simulate_command(
     call: Call,
     catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
-    days: Annotated[int, typer.Option("--days", min=1, max=60, help="How many days are simulated.")] = 7,
-    most: Annotated[int, typer.Option("--limit", min=1, help="Print so many; --json prints all.")] = _MOST_SHOWN,
-    policy_file: Annotated[Path | None, option("--policy-file", "The deployment's policy file.", "FILE")] = None,
+    days: int = defaulted("--days", "How many days are simulated.", 7, min=1, max=60),
+    most: int = defaulted("--limit", "Print so many; --json prints all.", _MOST_SHOWN, min=1),
+    policy_file: Path | None = optional("--policy-file", "The deployment's policy file.", "FILE"),
     index_table: IndexTableOption = None,
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
@@ -181,17 +181,12 @@ def create_command(
     name: PolicyArgument,
     *,
     type_: Annotated[str, option("--type", "snapshot-expiry, for example.", "TYPE")],
-    values: Annotated[
-        list[str] | None,
-        option("--set", "A value of its config, max_snapshot_age_days=7 for example; may be repeated.", "NAME=VALUE"),
-    ] = None,
-    content: Annotated[
-        Path | None, option("--content", "A file with the whole content, instead of --set.", "FILE")
-    ] = None,
-    disabled: Annotated[
-        bool, typer.Option("--disabled", help="Create it disabled: what it is attached to is left alone.")
-    ] = False,
-    description: Annotated[str, option("--description", "What it is for.")] = "",
+    values: list[str] | None = optional(
+        "--set", "A value of its config, max_snapshot_age_days=7 for example; may be repeated.", "NAME=VALUE"
+    ),
+    content: Path | None = optional("--content", "A file with the whole content, instead of --set.", "FILE"),
+    disabled: bool = switch("--disabled", "Create it disabled: what it is attached to is left alone."),
+    description: str = option("--description", "What it is for.", default=""),
 ) -> None:
     """Create a policy in a namespace of Polaris; it has an effect where it is attached.
 
@@ -219,7 +214,7 @@ def delete_command(
     call: Call,
     name: PolicyArgument,
     *,
-    detach_all: Annotated[bool, typer.Option("--detach-all", help="Also detach it from everything.")] = False,
+    detach_all: bool = switch("--detach-all", "Also detach it from everything."),
 ) -> None:
     """Delete a policy that is attached nowhere. Needs POLICY_DROP."""
     identifier = parse_policy(name)
@@ -262,7 +257,7 @@ def list_command(
     call: Call,
     namespace: Annotated[str, argument("CATALOG.NAMESPACE", "The namespace of the policies.")],
     *,
-    type_: Annotated[str | None, option("--type", "Only policies of this type.", "TYPE")] = None,
+    type_: str | None = optional("--type", "Only policies of this type.", "TYPE"),
 ) -> None:
     """List the policies of a namespace with their versions, and whether they are enabled.
 
@@ -303,14 +298,11 @@ def show_command(
         ),
     ],
     *,
-    policy_file: Annotated[
-        Path | None,
-        option(
-            "--policy-file",
-            "The deployment's policy file; for a catalog that it names, Polaris' policies are not asked for.",
-            "FILE",
-        ),
-    ] = None,
+    policy_file: Path | None = optional(
+        "--policy-file",
+        "The deployment's policy file; for a catalog that it names, Polaris' policies are not asked for.",
+        "FILE",
+    ),
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
 ) -> None:

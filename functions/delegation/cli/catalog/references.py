@@ -13,7 +13,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, group, option
+from delegation.cli.calls import Call, argument, command, group, option, switch
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.cli.screens import Whole, plain
@@ -287,9 +287,7 @@ def exempt_command(
     name: Annotated[str, argument("CATALOG.NS.TABLE", "The table; a part with a dot is between backquotes.")],
     *,
     why: Annotated[str, option("--why", "Why purges and expiries may run beside it; it is in their receipts.")],
-    of_list: Annotated[
-        bool, typer.Option("--list", help="The name is that of a namespace, or of a catalog, that cannot be listed.")
-    ] = False,
+    of_list: bool = switch("--list", "The name is that of a namespace, or of a catalog, that cannot be listed."),
 ) -> None:
     """Let purges and expiries run although a table cannot be read; what is known of it still protects its files.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, group, option
+from delegation.cli.calls import Call, argument, command, defaulted, group, optional, switch
 from delegation.cli.deployment.authority import CA, REVOCATION_LIST, Authority, Issued, exists, is_name
 from delegation.cli.errors import CommandError
 from delegation.cli.screens import Rows
@@ -37,23 +37,16 @@ def init_command(
     call: Call,
     *,
     folder: DirOption = _FOLDER,
-    organization: Annotated[str, typer.Option("--organization", help="The organization in every name.")] = "Delegation",
-    server: Annotated[
-        list[str] | None,
-        option(
-            "--server",
-            "A DNS name or IP address of the service; may be repeated. Without it no server certificate is made.",
-            "HOST",
-        ),
-    ] = None,
-    client: Annotated[
-        list[str] | None, option("--client", "A caller; may be repeated. Default: polaris.", "NAME")
-    ] = None,
-    operator: Annotated[list[str] | None, option("--operator", "An operator; may be repeated.", "NAME")] = None,
+    organization: str = defaulted("--organization", "The organization in every name.", "Delegation"),
+    server: list[str] | None = optional(
+        "--server",
+        "A DNS name or IP address of the service; may be repeated. Without it no server certificate is made.",
+        "HOST",
+    ),
+    client: list[str] | None = optional("--client", "A caller; may be repeated. Default: polaris.", "NAME"),
+    operator: list[str] | None = optional("--operator", "An operator; may be repeated.", "NAME"),
     days: DaysOption = 365,
-    ca_days: Annotated[
-        int, typer.Option("--ca-days", min=1, max=7300, help="For how many days the CA is valid.")
-    ] = 3650,
+    ca_days: int = defaulted("--ca-days", "For how many days the CA is valid.", 3650, min=1, max=7300),
 ) -> None:
     """Make a private CA, and the certificates that do not exist yet: safe to repeat, nothing is replaced.
 
@@ -118,13 +111,11 @@ def rotate_command(
 @command(app, "revoke", "")
 def revoke_command(
     call: Call,
-    name: Annotated[str | None, argument("[NAME]", "Its name or serial number; none with --renew.")] = None,
+    name: str | None = argument("[NAME]", "Its name or serial number; none with --renew.", default=None),
     *,
     folder: DirOption = _FOLDER,
-    list_days: Annotated[
-        int, typer.Option("--list-days", min=1, max=365, help="For how many days the revocation list counts.")
-    ] = 30,
-    renew: Annotated[bool, typer.Option("--renew", help="Only sign the list anew, before it is out of date.")] = False,
+    list_days: int = defaulted("--list-days", "For how many days the revocation list counts.", 30, min=1, max=365),
+    renew: bool = switch("--renew", "Only sign the list anew, before it is out of date."),
 ) -> None:
     """Put a certificate on the CA's revocation list (crl.pem), and sign the list again."""
     if (name is None) != renew:

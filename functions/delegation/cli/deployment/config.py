@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
 from pydantic import ValidationError
 from rich.text import Text
 
-from delegation.cli.calls import Call, command, group, option
+from delegation.cli.calls import Call, command, defaulted, group, optional
 from delegation.cli.connection import Connection, settings_of
 from delegation.cli.screens import LabelledLines, Rows
 from delegation.client.settings import ClientSettings
@@ -159,10 +158,10 @@ _TITLES: Final = {
 def show_command(
     call: Call,
     *,
-    cdk: Annotated[
-        Path, typer.Option("--cdk", metavar="FILE", help="The cdk.json whose deployment is shown, if it exists.")
-    ] = Path("cdk.json"),
-    stage_file: Annotated[Path | None, option("--stage-file", "The file of the stage, as for cdk.", "FILE")] = None,
+    cdk: Path = defaulted(
+        "--cdk", "The cdk.json whose deployment is shown, if it exists.", Path("cdk.json"), metavar="FILE"
+    ),
+    stage_file: Path | None = optional("--stage-file", "The file of the stage, as for cdk.", "FILE"),
 ) -> None:
     """Show every setting with its value, where it comes from and its default: the command's own, those of a
     deployment, the service's properties, and the variables of its processes. Secrets are not shown.

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import typer
 from pydantic import ValidationError
 from rich.console import RenderableType
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, defaulted, optional, switch
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.screens import LabelledLines, Rows, duration_text, size_text
 from delegation.client.errors import NotFound
@@ -268,22 +268,20 @@ def monthly_screens(work: Workload, prices: MonthlyPrices, lines: list[Cost]) ->
 @command()
 def estimate_command(
     call: Call,
-    task_id: Annotated[str | None, argument("TASK_ID", "The task's id.")] = None,
+    task_id: str | None = argument("TASK_ID", "The task's id.", default=None),
     *,
-    of_a_month: Annotated[bool, typer.Option("--monthly", help="Show what the service costs in a month.")] = False,
-    tables: Annotated[int, typer.Option("--tables", min=0, help="With --monthly: the tables of a month.")] = 100,
-    files: Annotated[int, typer.Option("--files", min=0, help="With --monthly: the files of each.")] = 10_000,
-    engine: Annotated[EngineName, typer.Option("--engine", help="With --monthly: which engine.")] = EngineName.INLINE,
-    network: Annotated[
-        NetworkChoice, typer.Option("--network", help="With --monthly: the network profile.")
-    ] = NetworkChoice.PRIVATE,
-    architecture: Annotated[
-        Architecture, typer.Option("--architecture", help="With --monthly: the processor of functions and jobs.")
-    ] = Architecture.ARM64,
-    nat_gateways: Annotated[
-        int, typer.Option("--nat-gateways", min=0, help="With --monthly: the NAT gateways of the private network.")
-    ] = 0,
-    prices: Annotated[Path | None, option("--prices", "With --monthly: a price file.", "FILE")] = None,
+    of_a_month: bool = switch("--monthly", "Show what the service costs in a month."),
+    tables: int = defaulted("--tables", "With --monthly: the tables of a month.", 100, min=0),
+    files: int = defaulted("--files", "With --monthly: the files of each.", 10_000, min=0),
+    engine: EngineName = defaulted("--engine", "With --monthly: which engine.", EngineName.INLINE),
+    network: NetworkChoice = defaulted("--network", "With --monthly: the network profile.", NetworkChoice.PRIVATE),
+    architecture: Architecture = defaulted(
+        "--architecture", "With --monthly: the processor of functions and jobs.", Architecture.ARM64
+    ),
+    nat_gateways: int = defaulted(
+        "--nat-gateways", "With --monthly: the NAT gateways of the private network.", 0, min=0
+    ),
+    prices: Path | None = optional("--prices", "With --monthly: a price file.", "FILE"),
 ) -> None:
     """Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.
 

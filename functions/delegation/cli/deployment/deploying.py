@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final, Self
 
-import typer
 from rich.text import Text
 
-from delegation.cli.calls import Call, command, option
+from delegation.cli.calls import Call, command, defaulted, optional
 from delegation.cli.errors import CommandError
 from delegation.cli.screens import Whole
 from polaris_common.errors import counted
@@ -265,17 +264,12 @@ _STACK: Final = "aws:cloudformation:stack"
 def deploy_check_command(
     call: Call,
     *,
-    folder: Annotated[
-        Path, typer.Option("--app", metavar="FOLDER", help="The templates that `cdk synth` wrote.")
-    ] = Path("cdk.out"),
-    change_set: Annotated[
-        str | None,
-        option(
-            "--change-set",
-            "Read the change sets of this name too, which `cdk deploy --method prepare-change-set` makes.",
-            "NAME",
-        ),
-    ] = None,
+    folder: Path = defaulted("--app", "The templates that `cdk synth` wrote.", Path("cdk.out"), metavar="FOLDER"),
+    change_set: str | None = optional(
+        "--change-set",
+        "Read the change sets of this name too, which `cdk deploy --method prepare-change-set` makes.",
+        "NAME",
+    ),
 ) -> None:
     """Check before a deployment that it replaces and removes nothing that holds data; changes nothing.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from delegation.cli.calls import Call, command, option
+from delegation.cli.calls import Call, command, optional, switch
 from delegation.cli.connection import Connection
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.output import Output
@@ -32,11 +32,9 @@ def recover_command(
         str, typer.Option("--to", metavar="TABLE", envvar="DELEGATION_TASKS_TABLE", help="The live task table.")
     ],
     *,
-    records_copy: Annotated[
-        str | None, option("--records-from", "The idempotency table that was restored.", "TABLE")
-    ] = None,
-    records_live: Annotated[str | None, option("--records-to", "The live idempotency table.", "TABLE")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would be copied, and copy nothing.")] = False,
+    records_copy: str | None = optional("--records-from", "The idempotency table that was restored.", "TABLE"),
+    records_live: str | None = optional("--records-to", "The live idempotency table.", "TABLE"),
+    dry_run: bool = switch("--dry-run", "Count what would be copied, and copy nothing."),
 ) -> None:
     """Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from pydantic import SecretStr
 
-from delegation.cli.calls import Call, command, option
+from delegation.cli.calls import Call, command, defaulted, optional, switch
 from delegation.cli.catalog.polaris import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
 from delegation.cli.catalog.polaris_setup import service_grants, wanted_grants
 from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
@@ -40,41 +40,25 @@ _PARTS = ("tasks_table", "idempotency_table", "references_table", "queue_url", "
 def doctor_command(
     call: Call,
     *,
-    namespace: Annotated[
-        str | None,
-        option(
-            "--namespace",
-            "Also check what a purge in this namespace needs; a catalog alone means all of its namespaces.",
-            "CATALOG.LEVEL",
-        ),
-    ] = None,
-    principal: Annotated[str, typer.Option("--principal", help="The service's principal in Polaris.")] = "delegation",
-    only_namespaces: Annotated[
-        bool,
-        typer.Option(
-            "--only-namespaces", help="Expect no grant on the whole catalog (delegation.purge.references=namespace)."
-        ),
-    ] = False,
-    tombstones: Annotated[
-        str | None,
-        option(
-            "--tombstones",
-            "Also check what drops through the gateway need: the namespace into which it renames tables.",
-            "CATALOG.LEVEL",
-        ),
-    ] = None,
-    callers: Annotated[
-        list[str] | None,
-        option(
-            "--callers",
-            "With --tombstones: a role whose members are to drop tables; may be repeated.",
-            "PRINCIPAL_ROLE",
-        ),
-    ] = None,
-    deployed: Annotated[
-        bool, typer.Option("--deployed", help="Check the stacks on AWS instead: what a first deployment has to show.")
-    ] = False,
-    stage: Annotated[str, typer.Option("--stage", help="With --deployed: the stage.")] = "prod",
+    namespace: str | None = optional(
+        "--namespace",
+        "Also check what a purge in this namespace needs; a catalog alone means all of its namespaces.",
+        "CATALOG.LEVEL",
+    ),
+    principal: str = defaulted("--principal", "The service's principal in Polaris.", "delegation"),
+    only_namespaces: bool = switch(
+        "--only-namespaces", "Expect no grant on the whole catalog (delegation.purge.references=namespace)."
+    ),
+    tombstones: str | None = optional(
+        "--tombstones",
+        "Also check what drops through the gateway need: the namespace into which it renames tables.",
+        "CATALOG.LEVEL",
+    ),
+    callers: list[str] | None = optional(
+        "--callers", "With --tombstones: a role whose members are to drop tables; may be repeated.", "PRINCIPAL_ROLE"
+    ),
+    deployed: bool = switch("--deployed", "Check the stacks on AWS instead: what a first deployment has to show."),
+    stage: str = defaulted("--stage", "With --deployed: the stage.", "prod"),
 ) -> None:
     """Check each part that the service needs, and state how to mend what is broken.
 

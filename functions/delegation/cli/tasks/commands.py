@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from delegation.cli.calls import Call, TaskId, argument, command, group, option
+from delegation.cli.calls import Call, TaskId, argument, command, defaulted, group, optional, switch
 from delegation.cli.errors import PARTLY_DONE, CommandError
 from delegation.cli.tasks import filters
 from polaris_common.errors import counted
@@ -29,15 +29,13 @@ TaskIds = Annotated[list[str] | None, argument("[TASK_ID]...", "The tasks' ids."
 def list_command(
     call: Call,
     *,
-    only_open: Annotated[bool, typer.Option("--open", help="Only tasks that have not ended.")] = False,
-    sort: Annotated[
-        filters.Order, typer.Option("--sort", help="What the list is sorted by; times are newest first.")
-    ] = filters.Order.RECEIVED,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number of tasks to list.")] = 50,
-    columns: Annotated[
-        str | None, option("--columns", f"Which columns: {', '.join(filters.COLUMN_NAMES)}.", "NAME,…")
-    ] = None,
-    cursor: Annotated[str | None, option("--cursor", "Continue an earlier list; it printed the cursor.")] = None,
+    only_open: bool = switch("--open", "Only tasks that have not ended."),
+    sort: filters.Order = defaulted(
+        "--sort", "What the list is sorted by; times are newest first.", filters.Order.RECEIVED
+    ),
+    limit: int = defaulted("--limit", "The largest number of tasks to list.", 50, min=1, max=10_000),
+    columns: str | None = optional("--columns", f"Which columns: {', '.join(filters.COLUMN_NAMES)}.", "NAME,…"),
+    cursor: str | None = optional("--cursor", "Continue an earlier list; it printed the cursor."),
 ) -> None:
     """List tasks with their status, the newest first; piped, a line for each with its id first."""
     from delegation.cli.tasks.source import chosen  # noqa: PLC0415
@@ -61,9 +59,7 @@ def types_command(call: Call) -> None:
 @command(app, "create-table", "")
 def create_table_command(
     call: Call,
-    name: Annotated[
-        str | None, option("--tasks-table", "The name of the table.", envvar="DELEGATION_TASKS_TABLE")
-    ] = None,
+    name: str | None = optional("--tasks-table", "The name of the table.", envvar="DELEGATION_TASKS_TABLE"),
 ) -> None:
     """Create a task table in your AWS environment, for workers without a deployment.
 
@@ -113,12 +109,10 @@ def watch_command(
     call: Call,
     task_id: TaskId,
     *,
-    interval: Annotated[
-        float, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between two polls.")
-    ] = 1.0,
-    timeout: Annotated[
-        float | None, option("--timeout", "Stop watching after this many seconds, with exit status 1.", min=0.0)
-    ] = None,
+    interval: float = defaulted("--interval", "Seconds between two polls.", 1.0, min=0.1, max=3600.0),
+    timeout: float | None = optional(
+        "--timeout", "Stop watching after this many seconds, with exit status 1.", min=0.0
+    ),
 ) -> None:
     """Follow a task until it has an outcome; the exit status is 1 if the outcome is FAILURE."""
     from delegation.cli.output import watch  # noqa: PLC0415 - `--help` needs no client
@@ -175,9 +169,7 @@ def release_command(
     call: Call,
     task_id: TaskId,
     *,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also if nothing proves that the holder is dead; end it first.")
-    ] = False,
+    force: bool = switch("--force", "Also if nothing proves that the holder is dead; end it first."),
 ) -> None:
     """Release the lease of a dead holder, so that the task continues now and not at the end of the lease.
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, group, option
+from delegation.cli.calls import Call, argument, command, defaulted, group, optional, switch
 from delegation.cli.errors import CommandError
 from delegation.cli.output import watch
 from delegation.cli.screens import LabelledLines, Rows, Whole, plain, unbroken
@@ -217,11 +217,9 @@ def no_gateway() -> CommandError:
 def list_command(
     call: Call,
     *,
-    only_open: Annotated[
-        bool, typer.Option("--open", help="Only those that have not ended: DROPPED, RESTORED and CLEARED are left out.")
-    ] = False,
-    table: Annotated[str | None, option("--table", "Only tables whose name contains the text.", "TEXT")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="The largest number to list.")] = 50,
+    only_open: bool = switch("--open", "Only those that have not ended: DROPPED, RESTORED and CLEARED are left out."),
+    table: str | None = optional("--table", "Only tables whose name contains the text.", "TEXT"),
+    limit: int = defaulted("--limit", "The largest number to list.", 50, min=1, max=10_000),
     mine: MineOption = False,
 ) -> None:
     """List tables that were dropped with their files, the newest first."""
@@ -247,14 +245,9 @@ def restore_command(
     call: Call,
     tombstone_id: TombstoneArgument,
     *,
-    to: Annotated[
-        str | None,
-        option(
-            "--to",
-            "Another name, if the former one is taken; alone it is in the former namespace.",
-            "[NAMESPACE.]TABLE",
-        ),
-    ] = None,
+    to: str | None = optional(
+        "--to", "Another name, if the former one is taken; alone it is in the former namespace.", "[NAMESPACE.]TABLE"
+    ),
     mine: MineOption = False,
 ) -> None:
     """Give a dropped table its name back, before the first attempt at its purge begins.
@@ -278,7 +271,7 @@ def purge_command(
     call: Call,
     tombstone_id: TombstoneArgument,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the purge until it has an outcome.")] = False,
+    wait: bool = switch("--wait", "Follow the purge until it has an outcome."),
 ) -> None:
     """Purge a dropped table now: end its grace period, or retry a purge that failed."""
     client = call.connection.operator_client()

@@ -4,11 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Annotated, Final, Self
+from typing import Final, Self
 
-import typer
-
-from delegation.cli.calls import Call, command, option
+from delegation.cli.calls import Call, command, defaulted, optional
 from delegation.cli.errors import CommandError
 from delegation.cli.output import Output
 from delegation.cli.submit import TableArgument, checked_key, parse_table
@@ -124,21 +122,15 @@ def drop_command(
     call: Call,
     table: TableArgument,
     *,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait until the files are deleted, or only until the name is free.")
-    ] = True,
-    key: Annotated[
-        str | None,
-        option(
-            "--key", "The idempotency key: repeating the command with it continues the same drop. Default: a new UUID."
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout", min=1.0, max=_LONGEST_WAIT, help="Give up after this many seconds; the drop continues."
-        ),
-    ] = _LONGEST_WAIT,
+    wait: bool = defaulted(
+        "--wait/--no-wait", "Wait until the files are deleted, or only until the name is free.", True
+    ),
+    key: str | None = optional(
+        "--key", "The idempotency key: repeating the command with it continues the same drop. Default: a new UUID."
+    ),
+    timeout: float = defaulted(
+        "--timeout", "Give up after this many seconds; the drop continues.", _LONGEST_WAIT, min=1.0, max=_LONGEST_WAIT
+    ),
 ) -> None:
     """Drop a table with its files through the gateway: the name is free at once, the files are purged.
 

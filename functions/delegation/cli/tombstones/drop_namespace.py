@@ -10,7 +10,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from delegation.cli.calls import Call, argument, command, option
+from delegation.cli.calls import Call, argument, command, defaulted, optional, switch
 from delegation.cli.errors import INTERRUPTED, MISUSE, PARTLY_DONE, CommandError
 from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.output import Output
@@ -70,31 +70,20 @@ def drop_namespace_command(
         ),
     ],
     *,
-    cascade: Annotated[
-        bool, typer.Option("--cascade", help="Drop all tables and namespaces in it too, with the files.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be dropped; change nothing.")] = False,
-    key: Annotated[
-        str | None, option("--key", "The idempotency key, from which each table's is made. Default: a new UUID.")
-    ] = None,
-    receipt: Annotated[
-        Path | None,
-        option(
-            "--receipt",
-            "The receipt's file; one that is not complete is resumed. Default: delegation-drop-KEY.json here.",
-            "FILE",
-        ),
-    ] = None,
-    drop_views: Annotated[bool, typer.Option("--drop-views", help="Drop the views in it too.")] = False,
-    drop_generic_tables: Annotated[
-        bool, typer.Option("--drop-generic-tables", help="Drop the generic tables in it too; their files stay.")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Wait for each purge, or only until the name of its table is free.")
-    ] = True,
-    parallel: Annotated[
-        int, typer.Option("--parallel", min=1, max=64, help="Tables that are dropped at a time.")
-    ] = PARALLEL,
+    cascade: bool = switch("--cascade", "Drop all tables and namespaces in it too, with the files."),
+    dry_run: bool = switch("--dry-run", "Show what would be dropped; change nothing."),
+    key: str | None = optional("--key", "The idempotency key, from which each table's is made. Default: a new UUID."),
+    receipt: Path | None = optional(
+        "--receipt",
+        "The receipt's file; one that is not complete is resumed. Default: delegation-drop-KEY.json here.",
+        "FILE",
+    ),
+    drop_views: bool = switch("--drop-views", "Drop the views in it too."),
+    drop_generic_tables: bool = switch("--drop-generic-tables", "Drop the generic tables in it too; their files stay."),
+    wait: bool = defaulted(
+        "--wait/--no-wait", "Wait for each purge, or only until the name of its table is free.", True
+    ),
+    parallel: int = defaulted("--parallel", "Tables that are dropped at a time.", PARALLEL, min=1, max=64),
 ) -> None:
     """Drop a namespace, with --cascade also its tables with their files, through the gateway.
 
