@@ -113,6 +113,14 @@ class HealthStoreContract:
             store.put(health())
         assert store.health(first.identifier) == second
 
+    def test_a_refused_writer_leaves_what_the_later_one_read(self, store: HealthStore) -> None:
+        first = store.put(health(), STATE)
+        later = replace(STATE, small=200)
+        store.put(replace(first, files=1), later)
+        with pytest.raises(HealthChanged):
+            store.put(replace(first, files=2), STATE)
+        assert store.read_state(first.identifier) == later
+
     def test_a_removal_removes_what_was_read_too_unless_the_health_was_written_since(self, store: HealthStore) -> None:
         first = store.put(health(), STATE)
         second = store.put(first)

@@ -145,7 +145,8 @@ def _computed(
     if asked is None or not is_outdated(health, asked, now):
         return health
     state = store.read_state(health.identifier)
-    return None if state.history is None else with_need(health, document_of(state.history), state, asked, now)
+    history = state.history_of(health)
+    return None if history is None else with_need(health, document_of(history), state, asked, now)
 
 
 def _screens(found: Simulated, catalog: str, days: int, most: int, note: str) -> Iterator[RenderableType]:

@@ -110,8 +110,8 @@ class ExpiryLook(KindLook[AskedExpiryRule]):
 
     def _with_need(self, health: TableHealth, asked: AskedExpiryRule, now: datetime) -> TableHealth:
         state = self._kind.healths.read_state(health.identifier)
-        if state.history is not None:
-            document = document_of(state.history)
+        if (history := state.history_of(health)) is not None:
+            document = document_of(history)
         elif self._loads_left > 0:
             self._loads_left -= 1
             self._kind.pace()

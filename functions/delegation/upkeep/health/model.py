@@ -330,13 +330,20 @@ class ReadState:
     """What is kept of manifests and snapshots, so that they are read once. `manifests` are the current snapshot's, by
     digest; those beyond MOST_MANIFESTS are read again when the table changes. `changes` are by id of the table's
     snapshots; a missing one is unknown. `small` is the size below which a file counted as small. `history` decides
-    rules (`upkeep.health.reading`), None if too large: then the table is loaded."""
+    rules (`upkeep.health.reading`), None if too large: then the table is loaded. It is of `metadata_location`, which a
+    former release did not store."""
 
     table_uuid: str = ""
     small: int = 0
     manifests: Mapping[bytes, ManifestSizes] = field(default_factory=dict)
     changes: Mapping[int, SnapshotChange] = field(default_factory=dict)
     history: Mapping[str, Any] | None = None
+    metadata_location: str = ""
+
+    def history_of(self, health: TableHealth) -> Mapping[str, Any] | None:
+        """Return the history if it is of the health's metadata file: state and health are written one after the other,
+        so another process may have written one of them since."""
+        return self.history if self.metadata_location in {"", health.metadata_location} else None
 
     def bounded(self) -> "ReadState":
         """The state as stored: the manifests with most files, and the newest snapshots."""
@@ -347,7 +354,13 @@ class ReadState:
         if len(changes) > MOST_CHANGES:
             changes = dict(list(changes.items())[-MOST_CHANGES:])
         fits = self.history is not None and len(packed(self.history)) <= LONGEST_HISTORY
-        return replace(self, manifests=manifests, changes=changes, history=self.history if fits else None)
+        return replace(
+            self,
+            manifests=manifests,
+            changes=changes,
+            history=self.history if fits else None,
+            metadata_location=self.metadata_location[:LONGEST_LOCATION],
+        )
 
 
 def packed(document: Mapping[str, Any]) -> bytes:

@@ -203,7 +203,7 @@ def read_health(
         elif state.small != small:
             state = replace(state, small=small, manifests={})
         state = _TableReader(table, metadata, fetcher, state, limits).read()
-        state = replace(state, history=history_in(table.metadata))
+        state = replace(state, history=history_in(table.metadata), metadata_location=table.metadata_location)
         health = health_of(table, state, base, rule, now)
     except LASTING as error:
         if error.retryable:
@@ -217,7 +217,10 @@ def read_health(
             known_now = replace(
                 failed, snapshots=len(_parents(table.metadata)), properties=rule_properties(table.metadata)
             )
-            return replace(known_now, rule=""), replace(state, history=history_in(table.metadata))
+            history = history_in(table.metadata)
+            return replace(known_now, rule=""), replace(
+                state, history=history, metadata_location=table.metadata_location
+            )
         return failed, state
     return health, state
 

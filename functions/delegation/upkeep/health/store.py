@@ -56,8 +56,9 @@ class HealthStore(Protocol):
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
         """Replace a table's health, bounded, by the next revision; return it as stored. Raises HealthChanged unless the
-        stored one has the revision of `health`, 0 for none. The state is stored first, whatever the revision: manifests
-        never change, so it fits another health too."""
+        stored one has the revision of `health`, 0 for none; then the state stays too. The state is stored after the
+        health: without it, or beside a later health, its manifests still fit, and ReadState.history_of tells whether
+        its history does."""
         ...
 
     def remove(self, health: TableHealth) -> None:
@@ -87,13 +88,13 @@ class MemoryHealthStore:
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
         with self._lock:
-            if state is not None:
-                self._states[health.identifier] = state.bounded()
             stored = self._healths.get(health.identifier)
             if (0 if stored is None else stored.revision) != health.revision:
                 raise HealthChanged(f"another process wrote the health of {health.identifier}; read it again")
             written = replace(health.bounded(), revision=health.revision + 1)
             self._healths[health.identifier] = written
+            if state is not None:
+                self._states[health.identifier] = state.bounded()
             return written
 
     def remove(self, health: TableHealth) -> None:
@@ -146,11 +147,11 @@ class DynamoDbHealthStore:
         return ReadState() if item is None or item["format"] != FORMAT else _state_of(item)
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
-        if state is not None:
-            self._states.put({**_key("health-read", health.identifier), **_state_item(state.bounded())})
         written = replace(health.bounded(), revision=health.revision + 1)
         if not self._items.replace(written, health.revision or None):
             raise HealthChanged(f"another process wrote the health of {health.identifier}; read it again")
+        if state is not None:
+            self._states.put({**_key("health-read", health.identifier), **_state_item(state.bounded())})
         return written
 
     def remove(self, health: TableHealth) -> None:
@@ -306,6 +307,7 @@ def _state_item(state: ReadState) -> dict[str, Any]:
         "read": zlib.compress(text.encode()),
         "sizes": zlib.compress(json.dumps(later, separators=(",", ":")).encode()),
         **({} if state.history is None else {"history": packed(state.history)}),
+        **({"metadata_location": state.metadata_location} if state.metadata_location else {}),
     }
 
 
@@ -323,6 +325,7 @@ def _state_of(item: Mapping[str, Any]) -> ReadState:
         },
         {one: SnapshotChange(*change) for one, *change in found["changes"]},
         _inflated(item["history"].value) if "history" in item else None,
+        item.get("metadata_location", ""),
     )
 
 

@@ -327,6 +327,17 @@ def test_a_history_that_is_too_large_to_be_kept_is_loaded_for_a_bounded_number_o
     assert world.run(settings=settings, loads=2).computed == 1
 
 
+def test_a_history_of_another_metadata_file_than_the_health_s_decides_nothing() -> None:
+    # A process that read an earlier state of the table, and was paused, stores what it read last.
+    world = world_of("a")
+    earlier = world.healths.read_state(named("a"))
+    world.write("a", [30.0, 25.0, 20.0, 1.0])
+    world.healths.put(world.health("a"), replace(earlier, metadata_location="s3://b/a/3.metadata.json"))
+    world.policies.attach(WEEK, "ns")
+    world.run()
+    assert (world.health("a").expirable, world.loads["a"] > 0) == (3, True)
+
+
 @pytest.mark.parametrize(
     ("problem", "started"), [("HEALTH_TABLE_TOO_LARGE: 30,000 manifests", 1), ("MANIFEST_MISSING: m0.avro", 0)]
 )
