@@ -16,7 +16,7 @@ from delegation.iceberg.metadata import PROTECTED, ParsedMetadata
 from delegation.iceberg.paths import LEFT, MARKS, Row, as_written, is_marked
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.model import LoadedTable
-from delegation.removal.index import SAMPLE, FileTally, Finding
+from delegation.removal.index import SAMPLE, FileTally, Finding, PlanWriter, common_of_two, without
 from delegation.removal.model import STRICT_PATHS, PathRules
 from delegation.storage.base import FileTooLarge, ObjectStore
 from delegation.storage.locations import (
@@ -298,6 +298,21 @@ class PathGuard:
             lambda row: self.verdict(row[0], shared=row[0] in shared, foreign=row[0] in foreign, taken=row[0] in taken),
         ):
             yield verdict, list(group)
+
+    def write(
+        self,
+        writer: PlanWriter,
+        batches: Iterable[list[Row]],
+        needed: Iterable[str],
+        foreign: Set[str],
+        *,
+        shared: Iterable[str] = (),
+        taken: Iterable[str] = (),
+    ) -> None:
+        """Write the sorted rows that are not `needed` by what is decided on them; all paths come in order."""
+        for rows, theirs, ours in common_of_two(without(batches, needed), shared, taken):
+            for verdict, group in self.verdicts(rows, shared=theirs, foreign=foreign, taken=ours):
+                writer.write(group, verdict)
 
     def _disputed(self, first: str, last: str) -> bool:
         """Return whether a path from `first` to `last`, in text order, may be kept for another table's location."""

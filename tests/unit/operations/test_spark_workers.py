@@ -9,7 +9,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.removal.executors import DeleteChunks, SpreadSources, WriteParts, no_checkpoint
-from delegation.removal.orphans.executors import ListOnExecutors, SubtractParts
+from delegation.removal.orphans.spark import ListOnExecutors, SubtractParts
 from delegation.removal.orphans.subtraction import Rules
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore

@@ -25,9 +25,16 @@ from delegation.removal.choice import EngineChoice, HandedToSpark, Size
 from delegation.removal.chunks import Chunk, Total
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, Removal
 from delegation.removal.expiry.retention import Expired, decide
-from delegation.removal.index import PlanWriter, Sorter, store_index, without
+from delegation.removal.index import PlanWriter, Sorter, store_index
 from delegation.removal.model import LENIENT_PATHS
-from delegation.removal.paths import PathGuard, covered_roots, own_root, reads, table_roots, unknown_findings
+from delegation.removal.paths import (
+    PathGuard,
+    covered_roots,
+    own_root,
+    reads,
+    table_roots,
+    unknown_findings,
+)
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError
@@ -277,18 +284,12 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     )
 
 
-def make_plan(
-    ctx: ExpiryContext, table: LoadedTable, gone: Expired, engine: EngineChoice = "inline"
-) -> tuple[ExpiryIndex, PlanSegment]:
-    """Write the plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards.
+def write_here(ctx: ExpiryContext, found: ExpirySurvey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
+    """Write the chunks of a plan in this process, with memory for a sort run and a chunk beside manifests' names.
 
-    Memory is bounded by a sort run and a chunk, beside the manifests' names. Raises the errors of damaged, encrypted
-    and unreadable metadata, but for what is gone of expiring snapshots alone. Raises HandedToSpark if there is more to
-    read than a function has time or memory for. `engine` is whose process this is.
+    Raises HandedToSpark if there is more to read than a function has time or memory for.
     """
-    found = survey(ctx, table, gone)
     _check_size(ctx, [*found.kept.manifests.values(), *found.going.manifests.values()])
-    plan_id = ctx.new_plan_id()
     run_records, unread = ctx.settings.run_records, found.unread
     with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
         candidates.extend(found.small)
@@ -298,32 +299,25 @@ def make_plan(
             needed.extend(row for row in rows if row[0] not in found.outdated)
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.lot_paths)
         paths = (row[0] for row in needed.sorted())
-        write_candidates(writer, candidates.batches(), paths, found.guard, found.foreign)
-        chunks, totals = writer.close()
-    return finish_plan(ctx, table, gone, found, plan_id=plan_id, engine=engine, chunks=chunks, totals=totals)
+        found.guard.write(writer, candidates.batches(), paths, found.foreign)
+        return writer.close()
 
 
-def write_candidates(
-    writer: PlanWriter, batches: Iterable[list[Row]], needed: Iterable[str], guard: PathGuard, foreign: frozenset[str]
-) -> None:
-    """Write the sorted candidates that are not `needed`, as the guard decides on them."""
-    for rows in without(batches, needed):
-        for verdict, group in guard.verdicts(rows, foreign=foreign):
-            writer.write(group, verdict)
-
-
-def finish_plan(
+def make_plan(
     ctx: ExpiryContext,
     table: LoadedTable,
     gone: Expired,
-    found: ExpirySurvey,
-    *,
-    plan_id: str,
-    engine: EngineChoice,
-    chunks: Sequence[Chunk],
-    totals: dict[str, Total],
+    engine: EngineChoice = "inline",
+    write: Callable[[ExpiryContext, ExpirySurvey, str], tuple[Sequence[Chunk], dict[str, Total]]] = write_here,
 ) -> tuple[ExpiryIndex, PlanSegment]:
-    """Store the index of a plan's chunks, with what the guard counted and what was noted of manifests."""
+    """Make a plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards.
+
+    `write` writes its chunks, by the id of the plan. Raises the errors of damaged, encrypted and unreadable metadata,
+    but for what is gone of expiring snapshots alone.
+    """
+    found = survey(ctx, table, gone)
+    plan_id = ctx.new_plan_id()
+    chunks, totals = write(ctx, found, plan_id)
     metadata, guard = found.metadata, found.guard
     index = ExpiryIndex(
         **ctx.plan_head(plan_id, metadata),

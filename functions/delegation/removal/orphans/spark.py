@@ -1,54 +1,245 @@
-"""Removing orphan files with Spark: executors list, compare and delete.
+"""Removing orphan files with Spark: executors list, compare and delete objects as they were listed.
 
-Comparing listed files with needed ones on Spark's executors: the driver gets chunk names, counts and samples.
-Listing, manifests, other tasks' plans → reading tasks → sorted runs by a hash of the folded path, by which spellings
-are joined → one task for each part subtracts → runs of orphans by ranges of paths → one task for each range sorts and
-writes chunks. So the plan is in the order of its paths, as one process writes it: files that are together in the store
-are looked at together.
+The driver gets chunk names, counts and samples. Listing, manifests, other tasks' plans → reading tasks
+(`removal.sources`) → sorted runs by a hash of the folded path, by which spellings are joined → one task for each part
+subtracts → runs of orphans by ranges of paths → one task for each range sorts and writes chunks. So the plan is in the
+order of its paths, as one process writes it: files that are together in the store are looked at together.
 """
 
+import functools
+import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
-from typing import Final
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any, NamedTuple, Self
 
 from pyspark import SparkContext
 
+from delegation.errors import RunStopped
 from delegation.iceberg.avro.manifests import ManifestFile
-from delegation.removal.choice import UNCOUNTED_ENTRIES
-from delegation.removal.chunks import Chunk
+from delegation.iceberg.paths import Row
+from delegation.identifiers import TableIdentifier
+from delegation.removal.chunks import Chunk, paths_of
+from delegation.removal.context import random_id
+from delegation.removal.deletes import Tally, Work
+from delegation.removal.errors import PlanLost
 from delegation.removal.executors import (
+    ERROR,
+    DeleteChunks,
     ExecutorResources,
-    ManifestToRead,
-    SpreadSources,
+    Gathered,
+    Result,
+    Run,
+    Spread,
     WriteParts,
-    expected_rows,
+    checkpoint_of,
+    encode_error,
+    name_of,
     pack,
+    plans_of,
+    prepare_worker,
+    store_of,
+    try_of_task,
+    unpack,
 )
 from delegation.removal.index import PlanIndex
 from delegation.removal.model import Neighbour
 from delegation.removal.neighbours import ReadOnce
 from delegation.removal.orphans.context import OrphanContext, OrphanResult
-from delegation.removal.orphans.executors import (
-    BothSource,
-    DeleteOrphans,
-    ListOnExecutors,
-    PartNote,
-    ReadBoth,
-    SubtractParts,
-    WriteRanges,
-)
-from delegation.removal.orphans.index import Candidate, candidates_of
+from delegation.removal.orphans.deletes import ConditionalStore, delete_unchanged
+from delegation.removal.orphans.index import Candidate, CandidateWriter, candidates_of, read_candidates
 from delegation.removal.orphans.listing import ListedProgress, PartLister, PartsListing
 from delegation.removal.orphans.needed import ForeignAtLocation, NeededSet, SortedNeeded, StoredParts
-from delegation.removal.orphans.place import END
+from delegation.removal.orphans.place import END, Equal, joined_all
 from delegation.removal.orphans.run import OrphanRun
-from delegation.removal.orphans.subtraction import Orphans, Rules, Subtraction
-from delegation.removal.spark import OWN, NearTables, SparkDeletes, SparkJobs, in_session
+from delegation.removal.orphans.subtraction import Orphans, Rules, Subtraction, rows_of, write_held, write_rows
+from delegation.removal.sources import (
+    CANDIDATE,
+    FOREIGN,
+    NEEDED,
+    OWN,
+    UNREAD,
+    MarkedRows,
+    NearTables,
+    ReadSources,
+    Sources,
+)
+from delegation.removal.spark import SparkDeletes, SparkJobs, in_session
 from delegation.removal.unread import UnreadNeighbours
+from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.timestamps import utc_now
+from polaris_common.errors import DelegationError
 
-_PATHS: Final = 50_000
-"""Paths that the driver has read, for one task."""
+
+@dataclass(frozen=True, slots=True)
+class ListOnExecutors:
+    """Maps numbers of `shares` (packed parts, each as it is so far) to one result per part, which states how far it is.
+
+    A part is listed up to `most_pages` at a time.
+    """
+
+    resources: ExecutorResources
+    identifier: TableIdentifier
+    how: PartsListing
+    most_pages: int
+    shares: tuple[bytes, ...]
+    task_id: str
+    attempt: int
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[Result]:
+        prepare_worker()
+        try:
+            lister = PartLister(
+                self.how,
+                store_of(self.resources, self.identifier),
+                plans_of(self.resources),
+                checkpoint_of(self.resources, self.task_id, self.attempt),
+                utc_now,
+                name=f"{try_of_task()}-",
+            )
+            for number in numbers:
+                begun = [ListedProgress.model_validate_json(one) for one in unpack(self.shares[number])]
+                for found in lister.run(begun, self.most_pages):
+                    yield {"listed": found.model_dump_json()}
+        except (DelegationError, RunStopped) as error:
+            yield {"error": encode_error(error)}
+
+
+LEFT, HELD, NOTE = range(1, 4)
+"""Marks of rows that are written: candidates (`Subtraction.orphans`), what stays for foreign tables, a PartNote."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOrphans(ReadSources):
+    """Reads candidates (`subtraction.rows_of`), and texts of needed files.
+
+    With `only_needed` chunks that are gone are left out. What is missing, damaged or encrypted of the table itself is
+    an error.
+    """
+
+    equal: Equal
+    only_needed: bool
+
+    def planned(self, mark: int, plan_id: str, chunk: Chunk) -> Iterator[MarkedRows]:
+        plans = plans_of(self.resources)
+        if mark == NEEDED:
+            for paths in paths_of(plans, plan_id, [chunk]):
+                yield self._texts(paths), NEEDED
+            return
+        with suppress(PlanLost) if self.only_needed else nullcontext():
+            yield rows_of(read_candidates(plans, plan_id, chunk), self.equal), mark
+
+    def marked(self, rows: Sequence[Row], mark: int) -> Iterator[MarkedRows]:
+        if mark != FOREIGN:
+            yield self._texts([path for path, _, _ in rows]), NEEDED
+            return
+        for number, some in groupby(rows, itemgetter(1)):
+            yield self._texts([path for path, _, _ in some], number), FOREIGN
+
+    def _texts(self, paths: Sequence[str], number: int = 0) -> list[Row]:
+        return [(text, number, 0) for text in joined_all(paths, self.equal)]
+
+
+class PartNote(NamedTuple):
+    """What one part came to, for the driver: how many are needed, why others stay, and what could not be read.
+
+    `stay` has for each code the number of files and the first paths, `unread` texts for NearTables.take.
+    """
+
+    part: int
+    needed: int
+    stay: Sequence[tuple[str, int, Sequence[str]]]
+    unread: Sequence[str]
+
+    @classmethod
+    def loaded(cls, text: str) -> Self:
+        """Return a note from the text of its row."""
+        return cls(*json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class SubtractParts:
+    """Maps the runs of one or more parts to runs of what is left, or of what is needed, by ranges of paths.
+
+    `ends` are the paths at which the ranges end but the last one. What else is known of a part is a row of NOTE.
+    """
+
+    rules: Rules
+    ends: tuple[str, ...]
+    only_needed: bool
+
+    def __call__(self, runs: Iterable[Run]) -> Iterator[Run]:
+        prepare_worker()
+        gathered = Gathered(runs)
+        spread = Spread(len(self.ends) + 1, part_of=lambda text: bisect_right(self.ends, text))
+        for part in gathered.parts:
+            errors = [(text, 0, 0) for text in islice(gathered.paths(part, ERROR), 1)]
+            if errors:
+                yield from spread.add(errors, ERROR)
+                continue
+            found = Subtraction(self.rules)
+            texts = ([text for text, _, _ in rows] for rows in gathered.rows(part, NEEDED))
+            listed, foreign = gathered.rows(part, CANDIDATE), gathered.rows(part, FOREIGN)
+            if self.only_needed:
+                for rows in found.others(listed, texts, foreign):
+                    yield from spread.add(rows, LEFT)
+            else:
+                for rows, held in found.orphans(listed, texts, foreign):
+                    yield from spread.add(rows, LEFT)
+                    yield from spread.add(held, HELD)
+            stay = [(code, one.count, one.sample) for code, one in found.stay.items()]
+            note = PartNote(part, found.needed, stay, list(gathered.paths(part, UNREAD)))
+            yield from spread.add([(json.dumps(note), 0, 0)], NOTE)
+        yield from spread.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRanges:
+    """Writes what is left in a range of paths as chunks of a plan; returns these, and the notes of parts."""
+
+    resources: ExecutorResources
+    plan_id: str
+    chunk_paths: int
+
+    def __call__(self, runs: Gathered, part: int) -> Result:
+        plans, name = plans_of(self.resources), name_of(part)
+        writer = CandidateWriter(plans, self.plan_id, name, chunk_paths=self.chunk_paths)
+        chunks = write_rows(writer, runs.rows(part, LEFT))
+        held = write_held(plans, self.plan_id, name, runs.rows(part, HELD), self.chunk_paths)
+        return {
+            "chunks": [one.model_dump(mode="json") for one in chunks],
+            "held": [(number, one.model_dump(mode="json")) for number, some in held.items() for one in some],
+            "notes": list(runs.paths(part, NOTE)),
+        }
+
+
+class DeleteOrphans(DeleteChunks):
+    """Maps numbers of shares to one result per chunk of one plan, by what is deleted as it was listed."""
+
+    __slots__ = ()
+
+    def deleted(
+        self, plans: Any, works: Iterable[Work], checkpoint: Callable[[], None]
+    ) -> Iterator[tuple[Work, Tally]]:
+        store = _store(self.resources, self.identifier)
+        (plan_id,) = self.plans
+        store.begin(plan_id)
+        return delete_unchanged(plans, works, store, _deleter(self.resources, self.identifier, self.policy), checkpoint)
+
+
+# One of each per process, as in removal.executors.
+@functools.cache
+def _store(resources: ExecutorResources, identifier: TableIdentifier) -> ConditionalStore:
+    return ConditionalStore(store_of(resources, identifier), plans_of(resources), random_id)
+
+
+@functools.cache
+def _deleter(resources: ExecutorResources, identifier: TableIdentifier, policy: DeletePolicy) -> Deleter:
+    return Deleter(_store(resources, identifier), policy)  # type: ignore[arg-type]
 
 
 class SpreadNeeded:
@@ -69,10 +260,6 @@ class SpreadNeeded:
         self._plans: list[PlanIndex] = []
         self._here: SortedNeeded | None = None
         self._foreign: ForeignAtLocation | None = None
-        self._versions = NearTables(ctx, UnreadNeighbours(ctx))
-        self._numbers: list[int] = []
-        self._foreign_listed: list[tuple[int, ManifestToRead]] = []
-        self._foreign_paths: list[tuple[int, Sequence[str]]] = []
 
     def add_files(self, paths: Iterable[str]) -> None:
         self._paths.extend(paths)
@@ -88,26 +275,20 @@ class SpreadNeeded:
         self._plans.append(index)
 
     def add_foreign(self, foreign: ForeignAtLocation) -> None:
-        """See NeededSet.add_foreign; of one table its versions share most manifests, which are read once."""
-        self._foreign, self._foreign_paths = foreign, list(foreign.files())
+        self._foreign = foreign
+        for number, paths in foreign.files():
+            self._near.rows.extend((FOREIGN, path, number, 0) for path in paths)
         once = ReadOnce(self._once.lists, self._once.former, self._once.manifests | foreign.known)
-        self._versions = NearTables(self._ctx, foreign.unread, once)
-        listed: set[tuple[int, str]] = set()
         for number, head in foreign.heads():
-            rows, manifests = len(self._versions.rows), len(self._versions.listed)
-            self._numbers.append(number)
             with foreign.reading(number):
-                self._versions.add(head, slim=True)
-            self._foreign_paths.append((number, [path for path, _, _ in self._versions.rows[rows:]]))
-            fresh = [one for one in self._versions.listed[manifests:] if (number, one[1].path) not in listed]
-            listed.update((number, one.path) for _, one in fresh)
-            self._foreign_listed += fresh
+                self._near.add_foreign(head, number, foreign.unread, once)
 
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
-        if self._is_small(parts):
+        sources = self._sources(parts)
+        if self._is_small(sources):
             return self._sorted_here().subtracted(parts, plan_id, rules)
         found = Subtraction(rules)
-        chunks, held, notes = self._compared(parts, plan_id, rules, only_needed=False)
+        chunks, held, notes = self._compared(sources, parts, plan_id, rules, only_needed=False)
         for note in notes:
             found.add(note.needed, note.stay, self._ctx.options.equal)
         found.check()
@@ -115,26 +296,29 @@ class SpreadNeeded:
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
         """See NeededSet.needed_among; what executors find is stored, and read chunk by chunk."""
-        if self._is_small(parts):
+        sources = self._sources(parts)
+        if self._is_small(sources):
             return self._sorted_here().needed_among(parts, rules)
         plan_id = self._ctx.new_plan_id()
-        chunks, _, _ = self._compared(parts, plan_id, rules, only_needed=True)
+        chunks, _, _ = self._compared(sources, parts, plan_id, rules, only_needed=True)
         return candidates_of(self._ctx.plans, [(plan_id, chunks)])
 
     def close(self) -> None:
         if self._here is not None:
             self._here.close()
 
-    def _is_small(self, parts: StoredParts) -> bool:
-        return self._expected(parts) <= self._ctx.settings.rows_here
+    def _sources(self, parts: StoredParts) -> Sources:
+        sources = Sources(self._ctx, self._jobs, self._near)
+        sources.add_rows(NEEDED, [(path, 0, 0) for path in self._paths])
+        sources.add_manifests(OWN, self._own)
+        for plan_id, chunks in parts:
+            sources.add_chunks(CANDIDATE, plan_id, chunks)
+        for index in self._plans:
+            sources.add_chunks(NEEDED, index.plan_id, index.chunks)
+        return sources
 
-    def _expected(self, parts: StoredParts) -> int:
-        """Return how many files are compared, by the manifest lists and the chunks."""
-        read_here = len(self._paths) + len(self._near.rows)
-        planned = sum(chunk.count for index in self._plans for chunk in index.chunks)
-        foreign = sum(len(paths) for _, paths in self._foreign_paths)
-        foreign += sum(one.manifest.entries or UNCOUNTED_ENTRIES for _, one in self._foreign_listed)
-        return read_here + expected_rows(self._own.values()) + self._near.expected + planned + foreign + _count(parts)
+    def _is_small(self, sources: Sources) -> bool:
+        return sources.expected <= self._ctx.settings.rows_here
 
     def _sorted_here(self) -> SortedNeeded:
         """Return the same files, read and sorted in this process."""
@@ -152,7 +336,7 @@ class SpreadNeeded:
         return self._here
 
     def _compared(
-        self, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
+        self, sources: Sources, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
     ) -> tuple[list[Chunk], dict[int, list[Chunk]], list[PartNote]]:
         """Compare on executors; return the chunks of what is left, or `only_needed`, in order, and what parts note.
 
@@ -161,67 +345,27 @@ class SpreadNeeded:
         """
         while True:
             areas = () if self._foreign is None else self._foreign.areas
-            found = self._compared_once(parts, plan_id, replace(rules, places=areas), only_needed=only_needed)
+            found = self._compared_once(sources, parts, plan_id, replace(rules, places=areas), only_needed=only_needed)
             if self._foreign is None or self._foreign.areas == areas:
                 return found
 
     def _compared_once(
-        self, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
+        self, sources: Sources, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
     ) -> tuple[list[Chunk], dict[int, list[Chunk]], list[PartNote]]:
         ctx, jobs = self._ctx, self._jobs
-        rows = self._expected(parts)
-        reading = ReadBoth(
-            resources=jobs.resources,
-            identifier=ctx.identifier,
-            near=self._near.reading(jobs.resources),
-            threads=ctx.settings.read_threads,
-            equal=ctx.options.equal,
-            only_needed=only_needed,
-            foreign=self._versions.reading(jobs.resources),
-            numbers=tuple(self._numbers),
-        )
-        ends = range_ends(parts, jobs.parts_for(_count(parts)))
-        sources = self._sources(parts, rows)
-        runs = jobs.spread(SpreadSources.of(reading, jobs.parts_for(rows), sources, end=END))
+        ends = range_ends(parts, jobs.parts_for(sum(chunk.count for _, chunks in parts for chunk in chunks)))
+        runs = sources.spread(partial(ReadOrphans, equal=ctx.options.equal, only_needed=only_needed), end=END)
         writing = WriteParts(WriteRanges(jobs.resources, plan_id, ctx.settings.chunk_paths))
         left = runs.mapPartitions(SubtractParts(rules, ends, only_needed=only_needed))
         results = jobs.run(ctx.attempt, left.partitionBy(len(ends) + 1, int).mapPartitions(writing))
         notes = [PartNote.loaded(text) for result in results for text in result["notes"]]
         for note in notes:
             self._near.take(note.unread)
-            self._versions.take(note.foreign)
         chunks = [Chunk.model_validate(one) for result in results for one in result["chunks"]]
         held: dict[int, list[Chunk]] = {}
         for number, one in (one for result in results for one in result["held"]):
             held.setdefault(number, []).append(Chunk.model_validate(one))
         return sorted(chunks, key=lambda chunk: chunk.name), held, notes
-
-    def _sources(self, parts: StoredParts, rows: int) -> list[BothSource]:
-        limit, jobs = self._ctx.settings.max_file_bytes, self._jobs
-        own = ((OWN, *ManifestToRead(path, limit, one)) for path, one in self._own.items())
-        reading = [*own, *((number, *one) for number, one in self._near.listed)]
-        listed = [(plan_id, chunk.model_dump_json()) for plan_id, chunks in parts for chunk in chunks]
-        planned = [(one.plan_id, chunk.model_dump_json()) for one in self._plans for chunk in one.chunks]
-        foreign = [(version, *one) for version, one in self._foreign_listed]
-        paths = [*self._paths, *(path for path, _, _ in self._near.rows)]
-        return list(
-            chain(
-                (BothSource(listed=share) for share in jobs.shares_of_rows(listed, rows)),
-                (BothSource(manifests=share) for share in jobs.shares_of_rows(reading, rows)),
-                (BothSource(planned=share) for share in jobs.shares_of_rows(planned, rows)),
-                (BothSource(paths=paths[at : at + _PATHS]) for at in range(0, len(paths), _PATHS)),
-                (BothSource(foreign=share) for share in jobs.shares_of_rows(foreign, rows)),
-                (
-                    BothSource(foreign_paths=[(number, some[at : at + _PATHS])])
-                    for number, some in self._foreign_paths
-                    for at in range(0, len(some), _PATHS)
-                ),
-            )
-        )
-
-
-def _count(parts: StoredParts) -> int:
-    return sum(chunk.count for _, chunks in parts for chunk in chunks)
 
 
 def range_ends(parts: StoredParts, count: int) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Making a plan: from the table's metadata to chunks in the plan bucket, before anything is deleted.
 
-Both engines use these steps. `make_plan` runs them in one process, with memory bounded by a sort run and a chunk.
+Both engines use these steps. One process writes the chunks with memory bounded by a sort run and a chunk.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +29,9 @@ from delegation.removal.index import (
     PlanIndex,
     PlanWriter,
     Sorter,
-    common_of_two,
     planned_paths,
     read_index,
     store_index,
-    without,
 )
 from delegation.removal.marks import Marks, plan_ids
 from delegation.removal.model import Neighbour
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from delegation.removal.unlisted import UnlistedTables
 
 
-"""The finding that another catalog names the purged table, whose files stay for it."""
 _FORMER: Final = RANK[FileType.FORMER_METADATA]
 _MOST_ASKED: Final = 3
 """Objects of a bucket that are read to learn whether it keeps versions."""
@@ -228,16 +225,11 @@ class TableDamage:
         return frozenset(paths)
 
 
-def make_plan(
-    ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()
-) -> tuple[PlanIndex, PlanSegment]:
-    """Make a plan in this process, without publishing it: read every manifest, sort, apply guards, write chunks.
-
-    Files in `earlier` segments are left out. Raises the errors of guards and of corrupt files.
-    """
-    found = survey(ctx, table, earlier)
+def write_here(
+    ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], plan_id: str
+) -> tuple[Sequence[Chunk], dict[str, Total]]:
+    """Write the chunks of a plan in this process: read every manifest, sort, apply the guard."""
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
-    plan_id = ctx.new_plan_id()
     run_records = ctx.settings.run_records
     with Sorter(run_records=run_records) as table_files, Sorter(run_records=run_records) as shared_files:
         table_files.extend(found.small)
@@ -248,27 +240,34 @@ def make_plan(
         for neighbour in found.check_neighbours(ctx, earlier):
             shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread, found.once))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
-        planned = planned_paths(ctx.plans, earlier, Phase)
-        fresh = without(table_files.batches(), planned)
-        theirs = (record.path for record in shared_files.sorted())
-        for rows, shared, taken in common_of_two(fresh, theirs, kept_paths(ctx.plans, found.taken)):
-            for verdict, group in found.guard.verdicts(rows, shared=shared, foreign=found.foreign, taken=taken):
-                writer.write(group, verdict)
-        chunks, totals = writer.close()
-    return finish_plan(ctx, found, earlier, plan_id=plan_id, engine="inline", chunks=chunks, totals=totals)
+        found.guard.write(
+            writer,
+            table_files.batches(),
+            planned_paths(ctx.plans, earlier, Phase),
+            found.foreign,
+            shared=(record.path for record in shared_files.sorted()),
+            taken=kept_paths(ctx.plans, found.taken),
+        )
+        return writer.close()
 
 
-def finish_plan(
+def make_plan(
     ctx: PurgeContext,
-    found: Survey,
-    earlier: Sequence[PlanIndex],
-    *,
-    plan_id: str,
-    engine: EngineChoice,
-    chunks: Sequence[Chunk],
-    totals: dict[str, Total],
+    table: LoadedTable,
+    earlier: Sequence[PlanIndex] = (),
+    engine: EngineChoice = "inline",
+    write: Callable[
+        [PurgeContext, Survey, Sequence[PlanIndex], str], tuple[Sequence[Chunk], dict[str, Total]]
+    ] = write_here,
 ) -> tuple[PlanIndex, PlanSegment]:
-    """Raise for findings that the options refuse, then write the index of the chunks."""
+    """Make a plan, without publishing it, whose chunks `write` writes by the id of the plan.
+
+    Files in `earlier` segments are left out. Raises the errors of guards, of findings that the options refuse, and of
+    corrupt files.
+    """
+    found = survey(ctx, table, earlier)
+    plan_id = ctx.new_plan_id()
+    chunks, totals = write(ctx, found, earlier, plan_id)
     metadata, covered = found.metadata, found.guard.covered
     findings = _findings(ctx, found, chunks)
     index = PlanIndex(

@@ -6,7 +6,7 @@ from unittest import mock
 
 from delegation.removal import spark as spark_jobs
 from delegation.removal.executors import ExecutorResources
-from delegation.removal.orphans import executors
+from delegation.removal.orphans import spark as orphans_spark
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.listing import ListedProgress, PartsListing
 from delegation.removal.orphans.needed import NeededSet
@@ -50,7 +50,7 @@ class SparklessOrphans(InlineOrphans):
     ) -> Iterator[ListedProgress]:
         engine = SparkOrphans.__new__(SparkOrphans)
         engine._jobs = jobs(Executors(ctx), self._seed)
-        with mock.patch.object(executors, "utc_now", ctx.clock):
+        with mock.patch.object(orphans_spark, "utc_now", ctx.clock):
             yield from engine.list_parts(ctx, how, begun, listed)
 
     def needed(self, ctx: OrphanContext) -> NeededSet:

@@ -32,9 +32,6 @@ class ExecutorsHere(SparklessEngine):
     def __init__(self, ctx: PurgeContext) -> None:
         super().__init__(StoresOf(ctx), 7)
 
-    def _parts(self, found: object) -> int:
-        return 3
-
     def delete(self, ctx: PurgeContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         delete_in_this_process(ctx, work, report)
 

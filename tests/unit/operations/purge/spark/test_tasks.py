@@ -14,7 +14,7 @@ from delegation.polaris.answers import PolarisForbidden
 from delegation.removal.attempt import Attempt
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.removal.executors import ExecutorResources, decode_error
+from delegation.removal.executors import ExecutorResources, decode_error, expected_rows
 from delegation.removal.index import PlanIndex
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
@@ -81,11 +81,18 @@ class SparklessJobs(SparkJobs):
         return results
 
 
+class ThreeParts(SparklessJobs):
+    """As many parts however few rows there are."""
+
+    def parts_for(self, rows: int) -> int:
+        return 3
+
+
 class SparklessEngine(SparkEngine):
     """The Spark engine without Spark."""
 
     def __init__(self, resources: ExecutorResources, seed: int) -> None:
-        self._jobs = SparklessJobs(resources, seed)
+        self._jobs = ThreeParts(resources, seed)
 
 
 def planned(plans: MemoryPlanStore, index: PlanIndex) -> dict[str, set[tuple[str, int, int]]]:
@@ -103,9 +110,8 @@ def both(
     bench: PurgedTables, ctx: PurgeContext, seed: int, earlier: tuple[PlanIndex, ...] = ()
 ) -> tuple[PlanIndex, PlanIndex]:
     """Return the table's plans by the inline engine and by the Spark engine with several parts."""
-    spark = SparklessEngine(ThisProcess(ctx.store, bench.plans), seed)
-    spark._parts = lambda found: 3
-    return [engine.plan(ctx, ctx.tables.load(), earlier)[0] for engine in (InlineEngine(), spark)]
+    engines = (InlineEngine(), SparklessEngine(ThisProcess(ctx.store, bench.plans), seed))
+    return [engine.plan(ctx, ctx.tables.load(), earlier)[0] for engine in engines]
 
 
 def with_clone(bench: PurgedTables, ctx: PurgeContext) -> PurgeContext:
@@ -227,7 +233,7 @@ def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_pa
     bench = filled(PurgedTables(), "t")
     ctx = bench.context("t")
     found = survey(ctx, ctx.tables.load())
-    wrong_counts = {path: one._replace(added_files_count=2**62) for path, one in found.manifests.items()}
-    engine = SparklessEngine(ThisProcess(ctx.store, bench.plans), 0)
-    assert engine._parts(replace(found, manifests=wrong_counts)) == 4_096
-    assert engine._parts(found) == 1
+    jobs = SparklessJobs(ThisProcess(ctx.store, bench.plans), 0)
+    wrong_counts = [one._replace(added_files_count=2**62) for one in found.manifests.values()]
+    assert jobs.parts_for(expected_rows(wrong_counts)) == 4_096
+    assert jobs.parts_for(expected_rows(found.manifests.values())) == 1
