@@ -8,10 +8,10 @@ nothing, because rows are in no cycle and are freed without it.
 import functools
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 
 def receipt_key(plan_id: str) -> str:
@@ -91,6 +91,18 @@ class Attempt(Protocol):
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
         """Report the totals over all attempts at this plan."""
+        ...
+
+    def measured(self, size: str, fits: bool = True) -> None:
+        """Note how large the work is, and whether it fits a function."""
+        ...
+
+    def note(self, **details: Any) -> None:
+        """Note details of the task from time to time, so that it shows that the attempt makes progress."""
+        ...
+
+    def asked_by(self) -> Mapping[str, Any]:
+        """Return `requested_by` and `cancelled_by` for the receipt."""
         ...
 
 
@@ -184,6 +196,13 @@ class MemoryAttempt:
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
         self.reported = Progress(files_deleted, files_failed, bytes_deleted)
+
+    def measured(self, size: str, fits: bool = True) -> None: ...
+
+    def note(self, **details: Any) -> None: ...
+
+    def asked_by(self) -> Mapping[str, Any]:
+        return {"requested_by": None, "cancelled_by": None}
 
 
 _USUALLY: Final = gc.get_threshold()

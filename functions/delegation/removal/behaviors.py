@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from delegation.errors import GuardRefused, RunStopped
-from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesError, ReferencesNotKnown
 from delegation.removal.attempt import PlanSegment
@@ -39,10 +38,14 @@ if TYPE_CHECKING:
     from delegation.removal.requests import TableWork
     from delegation.storage.listing.model import ListableStore
 
+    OpenedTable = tuple[TableSource, ListableStore]
 
 Hold = Callable[[Task, NeighbourUnreadable | NeighbourChanged], tuple[AttemptError, timedelta] | None]
-NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+Check = TypeVar("Check", bound=ReferenceCheck)
 Check_co = TypeVar("Check_co", bound=ReferenceCheck, covariant=True)
+NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
+FoundTables = tuple[NeighboursOf, Check | None]
+"""What yields other tables, and the index that it uses if any."""
 Result = TypeVar("Result")
 
 
@@ -51,7 +54,7 @@ class ReferenceSearch(Protocol, Generic[Check_co]):
 
     def __call__(
         self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
-    ) -> tuple[NeighboursOf, Check_co | None]:
+    ) -> FoundTables[Check_co]:
         """Return what yields them, as of a pass that begins after its first call, and the index that it uses if any."""
         ...
 
@@ -205,20 +208,63 @@ Outcome = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 """What a success writes: the summary, details of the operation's own, and fields of the record."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpkeepBehavior(ABC, Generic[Ctx, Result]):
-    """TaskBehavior for upkeep of tables, whose attempts run in this process or in a Spark job.
+class TableBehavior(ABC, Generic[Ctx, Result]):
+    """The behavior of an operation on tables: the context of an attempt, what a success writes, how an attempt ends.
 
-    `open_table` opens a table's source and its storage with vended credentials, which every load renews; `plans` is the
-    service's plan bucket. `search` finds other tables, and `hold` returns how an attempt ends that waits for one, and
-    for how long: one of the type `unheld` waits for none. `if_missing` is the advice where a file is missing.
+    `plans` is the service's plan bucket. `hold` returns how an attempt ends that waits for another table, and for how
+    long: one of the type `unheld` waits for none. `advice` is what the operation adds to an error of a class.
     """
 
-    unheld: ClassVar[str]
-    if_missing: ClassVar[str]
+    unheld: ClassVar[str | None] = None
+    advice: ClassVar[Mapping[type[DelegationError], str]]
 
     tasks: TaskService
-    open_table: "Callable[[TableIdentifier], tuple[TableSource, ListableStore]]"
+    plans: PlanStore
+    settings: RemovalSettings
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+    hold: Hold
+
+    @abstractmethod
+    def outcome(self, task: Task, ctx: Ctx, work: Callable[[Ctx], Result] | None = None) -> Outcome:
+        """Do the `work` of a job, or without one that of this process; return what a success writes."""
+
+    def fields(
+        self, work: "TableWork", attempt: TaskAttempt, table: "OpenedTable", found: FoundTables[Any]
+    ) -> dict[str, Any]:
+        """Return the fields that all contexts have: of the `table` as it was opened, and of what finds others."""
+        return {
+            "attempt": attempt,
+            "identifier": work.identifier,
+            "table_uuid": work.table.table_uuid,
+            "tables": table[0],
+            "store": table[1],
+            "neighbours": found[0],
+            "references": found[1],
+            "plans": self.plans,
+            "settings": self.settings,
+            "clock": self.tasks.clock,
+            "now": self.monotonic,
+            "sleep": self.sleep,
+            "request": json.loads(work.to_payload()),
+        }
+
+    @property
+    def runner(self) -> AttemptRunner:
+        """What runs its attempts, and records how they end."""
+        return AttemptRunner(self.tasks, TableEndings(self.hold, unheld=self.unheld, advice=self.advice))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpkeepBehavior(TableBehavior[Ctx, Result]):
+    """TaskBehavior for upkeep of tables, whose attempts run in this process or in a Spark job.
+
+    `open_table` opens a table's source and its storage with vended credentials, which every load renews. `search` finds
+    other tables.
+    """
+
+    tasks: TaskService
+    open_table: "Callable[[TableIdentifier], OpenedTable]"
     plans: PlanStore
     search: ReferenceSearch[Any]
     hold: Hold
@@ -229,32 +275,6 @@ class UpkeepBehavior(ABC, Generic[Ctx, Result]):
     @abstractmethod
     def context(self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None) -> Ctx:
         """Return what an attempt needs, which hands over more files than `spark_above`."""
-
-    @abstractmethod
-    def outcome(self, task: Task, ctx: Ctx, work: Callable[[Ctx], Result] | None = None) -> Outcome:
-        """Do the `work` of a job, or without one that of this process; return what a success writes."""
-
-    def fields(self, work: "TableWork", attempt: TaskAttempt, spark_above: int | None) -> dict[str, Any]:
-        """Return what all contexts have."""
-        return {
-            "attempt": attempt,
-            "identifier": work.identifier,
-            "table_uuid": work.table.table_uuid.lower(),
-            "plans": self.plans,
-            "settings": self.settings,
-            "clock": self.tasks.clock,
-            "now": self.monotonic,
-            "sleep": self.sleep,
-            "spark_above": spark_above,
-            "request": json.loads(work.to_payload()),
-            "asked_by": attempt.asked_by,
-        }
-
-    @property
-    def runner(self) -> AttemptRunner:
-        """What runs its attempts, and records how they end."""
-        endings = TableEndings(self.hold, unheld=self.unheld, advice={ManifestMissing: self.if_missing})
-        return AttemptRunner(self.tasks, endings)
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
         """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""

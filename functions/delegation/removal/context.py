@@ -36,11 +36,10 @@ class RemovalContext:
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `neighbours`
     yields the live tables that may overlap locations, all for None, and an error for a table or list that cannot be
     loaded; it may raise ReferencesNotKnown. `find_plan` returns the published segment of an earlier plan's id; without
-    it the stored plan is trusted. `request` is for the receipt, and `asked_by` returns its members `requested_by` and
-    `cancelled_by`. If more files than `spark_above` are left when the references are known, the attempt ends with
-    HandedToSpark; None: it does whatever there is. One that `awaits_references` waits for a pass that another process
-    makes, rather than end with ReferencesNotKnown. `measured` is called with the size that was found. A `rate` is that
-    of all deletes of this process in the attempt. `now` and `sleep` count in seconds, `clock` returns UTC.
+    it the stored plan is trusted. `request` is for the receipt. If more files than `spark_above` are left when the
+    references are known, the attempt ends with HandedToSpark; None: it does whatever there is. One that
+    `awaits_references` waits for a pass that another process makes, rather than end with ReferencesNotKnown. A `rate`
+    is that of all deletes of this process in the attempt. `now` and `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -59,11 +58,9 @@ class RemovalContext:
     rate: AdaptiveRate | None = None
     nonce: Callable[[], str] = random_id
     find_plan: Callable[[str], PlanSegment] | None = None
-    measured: Callable[..., None] = lambda _size, _fits: None
     spark_above: int | None = None
     awaits_references: bool = False
     request: Mapping[str, Any] = field(default_factory=dict)
-    asked_by: Callable[[], Mapping[str, Any]] = lambda: {"requested_by": None, "cancelled_by": None}
 
     def named_plan(self, plan_id: str) -> PlanSegment:
         """Return an earlier plan by its id; raise PlanTampered."""
@@ -102,7 +99,7 @@ class RemovalContext:
 
     def note_size(self, size: str, fits: bool = True) -> None:
         """Note how large the work is, and if there is no Spark whether it fits a function."""
-        self.measured(size, fits or self.settings.has_spark)
+        self.attempt.measured(size, fits or self.settings.has_spark)
 
     def new_plan_id(self) -> str:
         """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
@@ -134,3 +131,22 @@ class RemovalResult:
     receipt: str | None = None
     seconds: float = 0.0
     engine: EngineChoice = "inline"
+
+    def deleted_text(self, files: str, of: str = "") -> str:
+        """Return how a summary states the deletes of `files`, and `of` what or beside what."""
+        absent = f" ({self.files_absent} of them were absent already)" if self.files_absent else ""
+        return f"deleted {files}{absent}, {self.bytes_deleted} bytes{of} in {self.seconds:.1f} s"
+
+    def freed_text(self) -> str:
+        """Return what a summary adds in a bucket that keeps versions."""
+        return "; nothing was freed, because the bucket is versioned" if self.bytes_freed is None else ""
+
+    def deleted_details(self) -> dict[str, Any]:
+        """Return the details of a task whose plan is executed."""
+        return {
+            "files_planned": self.files_planned,
+            "files_deleted": self.files_deleted,
+            "files_absent": self.files_absent,
+            "files_failed": 0,
+            "bytes_deleted": self.bytes_deleted,
+        }

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -15,11 +16,12 @@ from delegation.removal.attempt import PlanSegment, StepsDone, receipt_key
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels, Task
-from delegation.tasks.life.task_type import Measured
+from delegation.tasks.life.task_type import Measured, TaskType
 from delegation.tasks.life.transitions import held_by
 
 if TYPE_CHECKING:
     from delegation.removal.index import Finding
+    from delegation.tasks.submission.form import RequestForm
 
 
 class FindingCount(BaseModel):
@@ -225,7 +227,7 @@ class PlanDetailRules:
     """DetailRules of work with a plan: what began to change its table is resumed with the plan.
 
     After a FAILURE with a code in `ends_plan` it is not, since the plan must delete nothing. Another submission keeps
-    the details in `kept` and none of the model's others.
+    the details in `kept` and none of the model's others. An answer shows what is read with the `model`, too.
     """
 
     model: "DetailsModel"
@@ -238,13 +240,6 @@ class PlanDetailRules:
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
         gone = self.model().model_fields.keys() - self.kept
         return {name: value for name, value in details.items() if name not in gone}
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPlan:
-    """What an answer about work with a plan shows beside the record; `model` is that of its details."""
-
-    model: "DetailsModel"
 
     def measured(self, task: Task) -> Measured | None:
         """Return the files deleted of those planned; None for details that this release cannot read."""
@@ -261,3 +256,28 @@ class ShownPlan:
         """
         segments = self.model().of(task).plan_segments
         return receipt_key(segments[-1].id) if segments else None
+
+
+def task_types_of(
+    rules: PlanDetailRules,
+    name: str,
+    dry_run: str,
+    *,
+    properties: str,
+    requests: "Callable[[], RequestForm]",
+    known: Traits = _NOTHING,
+    **shared: Any,
+) -> tuple[TaskType, TaskType]:
+    """Return the task types of work on a table and of its dry run; `shared` are other fields of both."""
+    plan = TaskType(
+        name=dry_run,
+        labels=table_labels,
+        traits=partial(table_traits, known=known),
+        details=rules,
+        receipt_key=rules.receipt_key,
+        **shared,
+    )
+    # Retried more patiently than the proposal's default: what it waits for is mostly another system.
+    retry = {"max-attempts": "10", "initial-backoff-duration": "1m"}
+    work = replace(plan, name=name, retry=retry, properties=properties, requests=requests, measured=rules.measured)
+    return work, plan

@@ -297,7 +297,7 @@ def store_receipt(
         "task_id": ctx.attempt.task_id,
         "attempts": ctx.attempt.attempt,
         "request": dict(ctx.request),
-        **ctx.asked_by(),
+        **ctx.attempt.asked_by(),
         "status": result.status,
         "engine": result.engine,
         "identifier": {

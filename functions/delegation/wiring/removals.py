@@ -26,7 +26,7 @@ from delegation.storage.s3_errors import code_of
 from delegation.storage.sessions import s3_client
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.asked import PolicyPermissions, RemovalPermissions
+from delegation.upkeep.execution.asked import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.clients import aws
 from delegation.wiring.operations import purge_settings, shared_access, vended_table
@@ -48,6 +48,7 @@ def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
     purges."""
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
+    permissions = PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties))
     return ExpiryBehavior(
         tasks=tasks,
         commits=tables,
@@ -58,7 +59,7 @@ def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
         lost_refs=purge.references,
         settings=expiry_settings(),
         floor=Floor.from_properties(properties),
-        permissions=PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)),
+        permissions=permissions.of_expiry,
     )
 
 
@@ -73,7 +74,7 @@ def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
     numbers = purge_settings()
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
-    permissions = RemovalPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties))
+    permissions = PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties))
     return OrphansBehavior(
         tasks=tasks,
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
@@ -88,7 +89,7 @@ def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
         ),
         limits=OrphanLimits.from_properties(properties),
         tags=_role_tags,
-        permissions=permissions,
+        permissions=permissions.of_removal,
         asked_age=permissions.age_of,
     )
 

@@ -88,7 +88,7 @@ class Service:
             search=lambda *_: (no_neighbours, None),
             hold=lambda *_: None,
             settings=ExpirySettings(vended=False, probe=False),
-            permissions=PolicyPermissions(policies, LIMITS),
+            permissions=PolicyPermissions(policies, LIMITS).of_expiry,
         )
         runs = [FunctionBehavior(self.tasks, self.health), FunctionBehavior(self.tasks, self.upkeep)]
         self.behaviors = Behaviors([expiry, *runs])

@@ -16,7 +16,7 @@ from delegation.removal.behaviors import (
 )
 from delegation.removal.details import changed, counts_of
 from delegation.removal.expiry.context import Commits, ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
-from delegation.removal.expiry.errors import IF_MISSING, check_table
+from delegation.removal.expiry.errors import ADVICE, check_table
 from delegation.removal.expiry.planning import metadata_of
 from delegation.removal.expiry.requests import Floor, TableExpiry, choices_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
@@ -73,24 +73,10 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
                 **common,
             )
             return summary, details, fields
-    absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     kept = f", kept {result.files_kept}" if result.files_kept else ""
-    freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
-    summary = (
-        f"removed {snapshots} and {refs}, deleted {counted(result.files_deleted, 'file')}{absent}, "
-        f"{result.bytes_deleted} bytes{kept} in {result.seconds:.1f} s{freed}"
-    )
-    details = changed(
-        ExpiryDetails,
-        files_planned=result.files_planned,
-        files_deleted=result.files_deleted,
-        files_absent=result.files_absent,
-        files_failed=0,
-        files_kept=result.files_kept,
-        bytes_deleted=result.bytes_deleted,
-        **common,
-    )
-    return summary, details, {}
+    deleted = result.deleted_text(counted(result.files_deleted, "file"), kept)
+    summary = f"removed {snapshots} and {refs}, {deleted}{result.freed_text()}"
+    return summary, changed(ExpiryDetails, **result.deleted_details(), files_kept=result.files_kept, **common), {}
 
 
 ExpiryFunction = Callable[[ExpiryContext], ExpiryResult]
@@ -114,7 +100,7 @@ class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
     payload_version: ClassVar[int] = BY_POLICY
     unheld = PLAN_TASK_TYPE
-    if_missing = IF_MISSING
+    advice = ADVICE
 
     commits: Commits
     floor: Floor = field(default_factory=Floor)
@@ -130,10 +116,9 @@ class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
         refuse_purged(self.tasks.reads, expiry, task)
         choices = choices_of(expiry.properties, asked_at=task.received_timestamp, floor=self.floor)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
-        source, store = self.open_table(expiry.identifier)
+        opened = self.open_table(expiry.identifier)
         table_uuid = expiry.table.table_uuid.lower()
-        neighbours, references = self.search(expiry.identifier, table_uuid, attempt, task)
-
+        found = self.search(expiry.identifier, table_uuid, attempt, task)
         keeper = None
         if self.lost_refs is not None:
             keeper = LostRefsKeeper(
@@ -146,19 +131,15 @@ class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
             check_table(metadata_of(table), table_uuid=table_uuid)
 
         return ExpiryContext(
-            **self.fields(expiry, attempt, spark_above),
-            tables=source,
+            **self.fields(expiry, attempt, opened, found) | {"table_uuid": table_uuid},
+            spark_above=spark_above,
             commits=self.commits,
-            store=store,
             retention=choices.retention,
             options=ExpiryOptions(dry_run=choices.dry_run, execute_plan=choices.execute_plan),
             check=check,
             permitted=permitted,
-            neighbours=neighbours,
-            references=references,
             lost_refs=keeper,
             find_plan=partial(published_segment, self.tasks.reads, TASK_TYPES),
-            measured=attempt.measured,
         )
 
     def outcome(self, _task: Task, ctx: ExpiryContext, work: ExpiryFunction | None = None) -> Outcome:

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from delegation.errors import GuardRefused
+from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.identifiers import TableIdentifier, is_stand_in
 from delegation.references.lost import restore_statement
@@ -15,7 +16,10 @@ from polaris_common.errors import DelegationError, printable, shown
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """A plan was lost, so files of snapshots that it removed may stay until orphan files are removed."""
 
-IF_MISSING: Final = "; a snapshot that stays needs it: restore it, or drop or move the refs that keep the snapshot"
+ADVICE: Final[Mapping[type[DelegationError], str]] = {
+    ManifestMissing: "; a snapshot that stays needs it: restore it, or drop or move the refs that keep the snapshot"
+}
+"""What the outcome of the work adds to an error."""
 
 
 class ExpiryError(DelegationError):

@@ -1,16 +1,14 @@
 """The task types of expiries as values (tasks.life.task_type), their names and the fields of their records."""
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.references.names import LOST_REFS
-from delegation.removal.details import HandedDetails, PlanDetailRules, ShownPlan, table_labels, table_traits
+from delegation.removal.details import HandedDetails, PlanDetailRules, task_types_of
 from delegation.tasks.life.lanes import Traits
-from delegation.tasks.life.task_type import TaskType
 
 if TYPE_CHECKING:
     from delegation.tasks.submission.form import RequestForm
@@ -55,12 +53,14 @@ def _requests() -> "RequestForm":
     return EXPIRY_FORM
 
 
-EXPIRY_PLAN: Final = TaskType(
-    name=PLAN_TASK_TYPE,
+_work, _plan = task_types_of(
+    PlanDetailRules(lambda: ExpiryDetails, ends_plan=ENDS_PLAN),
+    TASK_TYPE,
+    PLAN_TASK_TYPE,
+    properties=PREFIX,
+    requests=_requests,
+    known=UPKEEP,
     payload_version=BY_POLICY,
-    labels=table_labels,
-    traits=partial(table_traits, known=UPKEEP),
-    details=PlanDetailRules(lambda: ExpiryDetails, ends_plan=ENDS_PLAN),
     counted={
         "snapshots_expired": None,
         "refs_expired": None,
@@ -68,15 +68,6 @@ EXPIRY_PLAN: Final = TaskType(
         "bytes_deleted": BYTES_DELETED,
         "files_kept": None,
     },
-    receipt_key=ShownPlan(lambda: ExpiryDetails).receipt_key,
 )
-EXPIRY: Final = replace(
-    EXPIRY_PLAN,
-    name=TASK_TYPE,
-    # What an expiry waits for is mostly another system, as with purges.
-    retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
-    properties=PREFIX,
-    folders=(LOST_REFS,),
-    requests=_requests,
-    measured=ShownPlan(lambda: ExpiryDetails).measured,
-)
+EXPIRY: Final = replace(_work, folders=(LOST_REFS,))
+EXPIRY_PLAN: Final = _plan

@@ -22,7 +22,7 @@ from delegation.removal.model import ReferenceCheck, TableSource
 from delegation.removal.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted, no_age
 from delegation.removal.orphans.details import ListedAmount, OrphanDetails, segments_of, share_of
 from delegation.removal.orphans.errors import (
-    IF_MISSING,
+    ADVICE,
     POLICY_WITHDRAWN,
     RemovalWithdrawn,
     no_role,
@@ -95,9 +95,7 @@ def success(
                 f"{result.plan_ids[-1]}`{released}"
             )
             return summary, changed(OrphanDetails, **details)
-    absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
     stayed = f"; {counted(result.files_changed, 'file')} changed since and stayed" if result.files_changed else ""
-    freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
     if result.quarantine:
         kept = f"; {counted(result.files_untagged, 'file')} with ten other tags stayed" if result.files_untagged else ""
         deleted = f"; {counted(result.files_deleted, 'file')} had been gone before" if result.files_deleted else ""
@@ -106,14 +104,10 @@ def success(
             f"bytes, of {listed} in {result.seconds:.1f} s{stayed}{kept}{deleted}{released}"
         )
     else:
-        summary = (
-            f"deleted {counted(result.files_deleted, 'orphan file')}{absent}, {result.bytes_deleted} bytes, of "
-            f"{listed} in {result.seconds:.1f} s{stayed}{freed}{released}"
-        )
-    details |= {
+        deleted = result.deleted_text(counted(result.files_deleted, "orphan file"), f", of {listed}")
+        summary = f"{deleted}{stayed}{result.freed_text()}{released}"
+    details |= result.deleted_details() | {
         "files_deleted": result.files_deleted + result.deleted_before.files,
-        "files_absent": result.files_absent,
-        "files_failed": 0,
         "files_changed": result.files_changed,
         "files_quarantined": result.files_quarantined,
         "bytes_deleted": result.bytes_deleted + result.deleted_before.bytes,
@@ -181,7 +175,7 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
     unheld = PLAN_TASK_TYPE
-    if_missing = IF_MISSING
+    advice = ADVICE
 
     search: ReferenceSearch[IndexedReferences]
     places: PlacesOf
@@ -201,16 +195,14 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
         options = options_of(orphans.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         table_uuid = orphans.table.table_uuid.lower()
-        neighbours, references = self.search(orphans.identifier, table_uuid, attempt, task)
+        found = self.search(orphans.identifier, table_uuid, attempt, task)
+        references = found[1]
         if references is None:
             raise references_not_indexed()
-        source, store = self.open_table(orphans.identifier)
+        opened = self.open_table(orphans.identifier)
         return OrphanContext(
-            **self.fields(orphans, attempt, spark_above),
-            tables=source,
-            store=store,
-            neighbours=neighbours,
-            references=references,
+            **self.fields(orphans, attempt, opened, found) | {"table_uuid": table_uuid},
+            spark_above=spark_above,
             places=lambda: self.places(references.catalogs, attempt.checkpoint),
             claims=lambda: claims_of(self.tasks, references.catalogs, attempt.checkpoint),
             options=options,
@@ -219,10 +211,8 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
             began=task.effects_began_ts is not None,
             permitted=self.permissions(orphans),
             asked_age=self.asked_age,
-            listed=lambda files: attempt.note(files_listed=files),
             leaves_plan=spark_above is not None and details.unplanned >= _UNPLANNED,
-            quarantined=lambda files: attempt.note(files_quarantined=files) if files else None,
-            tags=self._tags_of(source),
+            tags=self._tags_of(opened[0]),
             approval=lambda plan: approval_of(self.tasks.reads, self.limits.approvers, plan, task, self.tasks.clock()),
             waiting=details.waiting_plan,
             deleted_before=ListedAmount(details.files_deleted, details.bytes_deleted),

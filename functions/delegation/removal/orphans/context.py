@@ -122,11 +122,10 @@ class OrphanContext(RemovalContext):
     tasks. `submission` names the request: attempts of one share a listing. `began` states that an earlier attempt may
     have deleted files. `permitted` returns why a loaded table must not be swept any more, None if it may be; it is
     asked whenever the table is loaded. `asked_age` returns how old orphan files are at least by the policies of a
-    loaded table. `listed` gets the number of files listed so far, `quarantined` that of tagged ones. `tags` opens what
-    tags objects of a bucket, below a location, as an operator's role; it raises OperatorRoleRequired. An attempt that
-    `leaves_plan` leaves it to Spark, and so does one that listed too many. `approval` returns the approval of a
-    published plan that holds now. `waiting` is the plan that an earlier submission of the task left to a person.
-    Attempts before deleted `deleted_before`, of `planned_before` files.
+    loaded table. `tags` opens what tags objects of a bucket, below a location, as an operator's role; it raises
+    OperatorRoleRequired. An attempt that `leaves_plan` leaves it to Spark, and so does one that listed too many.
+    `approval` returns the approval of a published plan that holds now. `waiting` is the plan that an earlier submission
+    of the task left to a person. Attempts before deleted `deleted_before`, of `planned_before` files.
     """
 
     # field(): without a default, also where the base has one, because a removal without the others deletes their files.
@@ -140,9 +139,7 @@ class OrphanContext(RemovalContext):
     began: bool = False
     permitted: Callable[[LoadedTable], str | None] = always_permitted
     asked_age: Callable[[LoadedTable], timedelta] = no_age
-    listed: Callable[[int], None] = lambda _files: None
     leaves_plan: bool = False
-    quarantined: Callable[[int], None] = lambda _files: None
     tags: Callable[[str, str], TagStore] = no_role
     approval: Callable[[PlanSegment], Approval | None] = lambda _plan: None
     waiting: PlanSegment | None = None

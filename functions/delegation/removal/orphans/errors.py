@@ -1,9 +1,10 @@
 """Errors of a removal of orphan files, split by what the caller can do next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
 from delegation.errors import GuardRefused, RunStopped
+from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
 from delegation.removal.errors import changed_at_each_look
 from polaris_common.errors import DelegationError, counted, printable, shown
@@ -11,7 +12,10 @@ from polaris_common.errors import DelegationError, counted, printable, shown
 POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
 """The code of a finding: the policy that asked for a removal does not ask for it any more, so it stopped."""
 
-IF_MISSING: Final = "; restore it, or expire the snapshots that have it: until then no file is known to be an orphan"
+ADVICE: Final[Mapping[type[DelegationError], str]] = {
+    ManifestMissing: "; restore it, or expire the snapshots that have it: until then no file is known to be an orphan"
+}
+"""What the outcome of the work adds to an error."""
 
 
 class RemovalWithdrawn(RunStopped):

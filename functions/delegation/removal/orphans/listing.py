@@ -286,7 +286,7 @@ class _Walk:
         self._signs += part.signs or ()
 
     def _report(self, files: int) -> None:
-        self._ctx.listed(self._total.files + files)
+        self._ctx.attempt.note(files_listed=self._total.files + files)
 
     def _known(self, prefix: str) -> ListedProgress | None:
         """Return how far a part was listed not long ago with the same age; anything else is listed anew."""

@@ -389,7 +389,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
     def _report(self, _now: Deleted, failed: int) -> None:
         ctx, index = self._ctx, self._plan.index
         now, gone = swept(ctx, [index]), index.deleted_amount
-        ctx.quarantined(now.quarantined)
+        if now.quarantined:
+            ctx.attempt.note(files_quarantined=now.quarantined)
         files, size = now.files + gone.files, now.bytes + gone.bytes
         ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
 

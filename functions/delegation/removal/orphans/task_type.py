@@ -1,14 +1,11 @@
 """The task types of removals of orphan files as values (tasks.life.task_type), and their names."""
 
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.removal.details import PlanDetailRules, PlanDetails, ShownPlan, table_labels, table_traits
+from delegation.removal.details import PlanDetailRules, PlanDetails, task_types_of
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import TaskType
 from delegation.timestamps import isoformat
 from polaris_common.errors import printable
 
@@ -63,11 +60,13 @@ def _details() -> type[PlanDetails]:
     return OrphanDetails
 
 
-ORPHANS_PLAN: Final = TaskType(
-    name=PLAN_TASK_TYPE,
-    labels=table_labels,
-    traits=partial(table_traits, known=BACKGROUND),
-    details=PlanDetailRules(_details, kept=KEPT),
+ORPHANS, ORPHANS_PLAN = task_types_of(
+    PlanDetailRules(_details, kept=KEPT),
+    TASK_TYPE,
+    PLAN_TASK_TYPE,
+    properties=PREFIX,
+    requests=_requests,
+    known=BACKGROUND,
     counted={
         "files_listed": None,
         "files_deleted": FILES_DELETED,
@@ -75,16 +74,6 @@ ORPHANS_PLAN: Final = TaskType(
         "files_changed": None,
         "files_quarantined": None,
     },
-    receipt_key=ShownPlan(_details).receipt_key,
     next_step=_next_step,
     folders=(FOLDER,),
-)
-ORPHANS: Final = replace(
-    ORPHANS_PLAN,
-    name=TASK_TYPE,
-    # What a removal waits for is mostly another system, as with purges.
-    retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
-    properties=PREFIX,
-    requests=_requests,
-    measured=ShownPlan(_details).measured,
 )

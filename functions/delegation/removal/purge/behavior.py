@@ -1,6 +1,5 @@
 """Purging as a task behavior: what an attempt needs, its engine, in this process or in a Spark job."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,7 +18,8 @@ from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.behaviors import (
     KILLED_TWICE,
-    TableEndings,
+    Outcome,
+    TableBehavior,
     check_killed,
     is_lost_often,
     published_segment,
@@ -47,7 +47,6 @@ from delegation.storage.locations import canonical
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.work.parts.hooks import INLINE, SPARK
-from delegation.tasks.work.work_errors import AttemptRunner
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
@@ -294,18 +293,11 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
             fields["result_extended"] = result.forecast.without_samples()
         return summary, changed(PurgeDetails, files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
-    absent = f" ({result.files_absent} of them were absent already)" if result.files_absent else ""
-    freed = "; nothing was freed, because the bucket is versioned" if result.bytes_freed is None else ""
-    deleted = f"deleted {result.files_deleted} files{absent}, {result.bytes_deleted} bytes"
     left = f"; files stay that the credentials do not cover: {result.left_over}" if result.left_over else ""
-    summary = f"{deleted}{kept} in {result.seconds:.1f} s{freed}{left}"
+    summary = f"{result.deleted_text(f'{result.files_deleted} files', kept)}{result.freed_text()}{left}"
     details = changed(
         PurgeDetails,
-        files_planned=result.files_planned,
-        files_deleted=result.files_deleted,
-        files_absent=result.files_absent,
-        files_failed=0,
-        bytes_deleted=result.bytes_deleted,
+        **result.deleted_details(),
         **_kept(result),
         purged_identifier=identifier_text(result.identifier),
         # Another purge of a table that kept its metadata file may find more to delete, so it is no replay.
@@ -324,10 +316,11 @@ PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
 
 @dataclass(frozen=True)
-class PurgeBehavior(PurgeAccess):
+class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
     """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN, with the access of a process."""
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
+    advice = errors.ADVICE
 
     _last: LastOpened = field(default_factory=LastOpened, init=False, repr=False, compare=False)
 
@@ -338,25 +331,11 @@ class PurgeBehavior(PurgeAccess):
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         waited_for = hand_over_at is not None
-        neighbours, references = self.of_purge(purge, options, attempt, task, waited_for=waited_for)
+        found = self.of_purge(purge, options, attempt, task, waited_for=waited_for)
         return PurgeContext(
-            attempt=attempt,
-            identifier=purge.identifier,
-            table_uuid=purge.table.table_uuid,
-            tables=table.source,
-            store=table.store,
-            plans=self.plans,
+            **self.fields(purge, attempt, (table.source, table.store), found),
             options=options,
-            settings=self.settings,
-            neighbours=neighbours,
-            references=references,
-            clock=self.tasks.clock,
-            now=self.monotonic,
-            sleep=self.sleep,
             find_plan=partial(published_segment, self.tasks.reads, None),
-            request=json.loads(purge.to_payload()),
-            asked_by=attempt.asked_by,
-            measured=attempt.measured,
             loaded=table.loaded,
             stated=StatedTable(purge.table.metadata_location, purge.table.location, purge.table.format_version),
         )
@@ -416,9 +395,7 @@ class PurgeBehavior(PurgeAccess):
 
     def purged(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:
         """Run an engine for a leased task and record its success; raises what ends the attempt otherwise."""
-        return self.runner.succeed(task, *success(engine(self.context(task, hand_over_at=hand_over_at))))
+        return self.runner.succeed(task, *self.outcome(task, self.context(task, hand_over_at=hand_over_at), engine))
 
-    @property
-    def runner(self) -> AttemptRunner:
-        """What runs its attempts, and records how they end."""
-        return AttemptRunner(self.tasks, TableEndings(self.hold, advice=errors.ADVICE))
+    def outcome(self, _task: Task, ctx: PurgeContext, work: PurgeFunction | None = None) -> Outcome:
+        return success((work or purge_table)(ctx))

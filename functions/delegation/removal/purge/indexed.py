@@ -22,7 +22,7 @@ from delegation.references.recurring import IndexReport, RecurringCatalog, ensur
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import GenericTables, TableVisited
-from delegation.removal.behaviors import NeighboursOf
+from delegation.removal.behaviors import FoundTables
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.lost import WithLostRefs
 from delegation.removal.model import Catalog, Neighbourhood, OverlapScan, Pace, TableSource
@@ -121,8 +121,7 @@ def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], n
     )
 
 
-Found = tuple[NeighboursOf, ReferencingTables | None]
-"""What yields the tables, and the index that it uses; None without an index."""
+Found = FoundTables[ReferencingTables]
 
 
 @dataclass(frozen=True)

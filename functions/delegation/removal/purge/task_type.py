@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.removal.details import PlanDetailRules, PlanDetails, ShownPlan, table_labels, table_traits
+from delegation.removal.details import PlanDetailRules, PlanDetails, task_types_of
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import TaskType
+from delegation.tasks.life.task_type import KeptDetails, TaskType
 
 if TYPE_CHECKING:
     from delegation.tasks.submission.form import RequestForm
@@ -72,22 +72,15 @@ def _execution_result(task: Task) -> "ExecutionResult":
     return execution_result(task)
 
 
-PURGE_PLAN: Final = TaskType(
-    name=PLAN_TASK_TYPE,
-    labels=table_labels,
-    traits=table_traits,
-    counted={"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None},
-    receipt_key=ShownPlan(lambda: PurgeDetails).receipt_key,
-)
-DROP: Final = replace(PURGE_PLAN, name=DROP_TASK_TYPE, details=PlanDetailRules(lambda: PurgeDetails))
-PURGE: Final = replace(
-    DROP,
-    name=TASK_TYPE,
-    # A purge is retried more patiently than the proposal's default: what it waits for is mostly another system.
-    retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
+_work, _plan = task_types_of(
+    PlanDetailRules(lambda: PurgeDetails),
+    TASK_TYPE,
+    PLAN_TASK_TYPE,
     properties=PREFIX,
     requests=_requests,
-    measured=ShownPlan(lambda: PurgeDetails).measured,
-    execution_result=_execution_result,
+    counted={"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None},
 )
+PURGE: Final = replace(_work, execution_result=_execution_result)
+PURGE_PLAN: Final = replace(_plan, details=KeptDetails())
+DROP: Final = replace(_plan, name=DROP_TASK_TYPE)
 TOMBSTONE_UPKEEP: Final = TaskType(name=UPKEEP_TASK_TYPE, is_own=True)

@@ -26,6 +26,7 @@ from delegation.removal.orphans.options import location_of
 from delegation.removal.orphans.place import LEAST_AGE
 from delegation.removal.orphans.requests import FILE_AGE, LOCATION, LOCATIONS, MISMATCH, TableOrphans
 from delegation.removal.orphans.task_type import POLICY, PREFIX
+from delegation.removal.requests import TableWork
 from delegation.tasks.submission.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
@@ -57,6 +58,10 @@ class AskedExpiryRule:
     rule: ExpiryRule
     policy: str
     version: str
+
+    @property
+    def dry_run(self) -> bool:
+        return self.rule.dry_run
 
 
 A = TypeVar("A")
@@ -177,34 +182,6 @@ def effective(content: str) -> str:
     return text if len(text) <= _LONGEST_CONTENT else ""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyPermissions:
-    """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
-
-    policies: PolicySource
-    limits: UpkeepLimits
-
-    def __call__(
-        self, expiry: TableExpiry, asked: Retention, asked_at: datetime
-    ) -> Callable[[LoadedTable], Permission]:
-        """Return a function of a loaded table: how much of what was requested at `asked_at` its policy permits."""
-        asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
-
-        def permitted(table: LoadedTable) -> Permission:
-            applicable = self.policies.applicable(PolicyTarget.of(expiry.identifier), EXPIRY.value)
-            rule = rule_of(expiry.identifier, applicable, table.properties, self.limits)
-            if rule.asked is None:
-                reason = rule.shown.reason or "it is off"
-                return Withdrawn(f"the policy {expiry.policy} no longer requires this ({reason})")
-            if rule.asked.policy != expiry.policy:
-                return Withdrawn(f"the policy {rule.asked.policy} applies now instead of {expiry.policy}")
-            if rule.asked.rule.dry_run and not expiry.is_dry_run:
-                return Withdrawn("the operator now allows only plans")
-            return stricter(asked, rule.asked.rule.retention(asked_ms))
-
-        return permitted
-
-
 REMOVAL: Final = PolicyType.ORPHAN_FILE_REMOVAL
 _LOCATIONS: Final = "locations"
 _MODE: Final = "prefix_mismatch_mode"
@@ -258,14 +235,43 @@ def _age_in(rule: UpkeepRule) -> timedelta:
     return timedelta(milliseconds=min(rule.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1)))
 
 
+def _why_withdrawn(
+    rule: TableRule[AskedExpiryRule] | TableRule[AskedRemoval], policy: str | None, work: TableWork
+) -> str | None:
+    """Return why the policy that asked for work no longer does, None if it still does."""
+    if rule.asked is None:
+        return f"the policy {policy} no longer requires this ({rule.reason or rule.shown.reason or 'it is off'})"
+    if rule.asked.policy != policy:
+        return f"the policy {rule.asked.policy} applies now instead of {policy}"
+    if rule.asked.dry_run and not work.is_dry_run:
+        return "the operator now allows only plans"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
-class RemovalPermissions:
+class PolicyPermissions:
     """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
 
     policies: PolicySource
     limits: UpkeepLimits
 
-    def __call__(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
+    def of_expiry(
+        self, expiry: TableExpiry, asked: Retention, asked_at: datetime
+    ) -> Callable[[LoadedTable], Permission]:
+        """Return a function of a loaded table: how much of what was requested at `asked_at` its policy permits."""
+        asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
+
+        def permitted(table: LoadedTable) -> Permission:
+            applicable = self.policies.applicable(PolicyTarget.of(expiry.identifier), EXPIRY.value)
+            rule = rule_of(expiry.identifier, applicable, table.properties, self.limits)
+            reason = _why_withdrawn(rule, expiry.policy, expiry)
+            if rule.asked is None or reason is not None:
+                return Withdrawn(reason or "")
+            return stricter(asked, rule.asked.rule.retention(asked_ms))
+
+        return permitted
+
+    def of_removal(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
         """Return a function of a loaded table: why a removal must stop, always None for a caller's own."""
         policy = orphans.properties.get(POLICY)
         if policy is None:
@@ -274,18 +280,14 @@ class RemovalPermissions:
         def permitted(table: LoadedTable) -> str | None:
             applicable = self.policies.applicable(PolicyTarget.of(orphans.identifier), REMOVAL.value)
             rule = removal_of(orphans.identifier, applicable, table.properties, self.limits)
-            if rule.asked is None:
-                return f"the policy {policy} no longer requires this ({rule.reason})"
-            if rule.asked.policy != policy:
-                return f"the policy {rule.asked.policy} applies now instead of {policy}"
-            if rule.asked.dry_run and not orphans.is_dry_run:
-                return "the operator now allows only plans"
+            reason = _why_withdrawn(rule, policy, orphans)
+            if rule.asked is None or reason is not None:
+                return reason
             if rule.asked.age > parse_duration(orphans.properties[FILE_AGE]):
                 return f"the policy {policy} now requires older files"
             if rule.asked.mode == "error" and orphans.properties.get(MISMATCH) != "error":
                 return f"the policy {policy} now requires another {_MODE}"
-            here = orphans.properties.get(LOCATION)
-            if here not in (rule.asked.locations or (None,)):
+            if orphans.properties.get(LOCATION) not in (rule.asked.locations or (None,)):
                 return f"the policy {policy} now requires another location"
             return None
 

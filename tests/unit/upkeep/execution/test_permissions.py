@@ -22,7 +22,7 @@ def permission(
     world.write("a", [1.0], properties=properties)
     state = TableState.of(world.loaded("a"))
     expiry = TableExpiry(realm="R", identifier=named("a"), table=state, policy=policy)
-    return PolicyPermissions(policies, limits)(expiry, ASKED, NOW)(world.loaded("a"))
+    return PolicyPermissions(policies, limits).of_expiry(expiry, ASKED, NOW)(world.loaded("a"))
 
 
 def attached(content: Any = WEEK) -> MemoryPolicies:

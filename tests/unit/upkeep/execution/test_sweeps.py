@@ -18,7 +18,7 @@ from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, POLICY, TASK_TY
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.policy import Lease
-from delegation.upkeep.execution.asked import REMOVAL, RemovalPermissions
+from delegation.upkeep.execution.asked import REMOVAL, PolicyPermissions
 from delegation.upkeep.execution.kinds import KeptTables
 from delegation.upkeep.execution.passes import run_kinds
 from delegation.upkeep.execution.sweeps import OrphanSweeps
@@ -173,7 +173,7 @@ def test_locations_that_the_operator_allows_are_swept_in_turn(world: Coast) -> N
 def test_a_removal_stops_when_its_policy_names_another_location(world: Coast) -> None:
     world.attach({"enable": True, "locations": ["s3://b/first"]}, "ns")
     assert world.sweep(limits=WITH_PLACES) == 1
-    permitted = RemovalPermissions(world.policies, WITH_PLACES)(world.asked())
+    permitted = PolicyPermissions(world.policies, WITH_PLACES).of_removal(world.asked())
     assert permitted(world.loaded("t")) is None
     for other, reason in ((["s3://b/second"], "another location"), ([], "another location"), (["s3://c/x"], "allow")):
         world.attach({"enable": True, "locations": other}, "ns")
@@ -442,19 +442,19 @@ def test_a_removal_stops_when_its_policy_does_not_ask_for_it_any_more(
 ) -> None:
     world.sweep()
     asked = world.asked()
-    permitted = RemovalPermissions(world.policies, ALLOWED)(asked)
+    permitted = PolicyPermissions(world.policies, ALLOWED).of_removal(asked)
     assert permitted(world.loaded("t")) is None
     limits = change(world)
-    assert reason in (RemovalPermissions(world.policies, limits)(asked)(world.loaded("t")) or "")
+    assert reason in (PolicyPermissions(world.policies, limits).of_removal(asked)(world.loaded("t")) or "")
 
 
 def test_a_looser_policy_and_a_callers_removal_continue(world: Coast) -> None:
     world.sweep()
     asked = world.asked()
     world.attach({**DAYS, "max_orphan_file_age_in_days": 4}, "ns")
-    assert RemovalPermissions(world.policies, ALLOWED)(asked)(world.loaded("t")) is None
+    assert PolicyPermissions(world.policies, ALLOWED).of_removal(asked)(world.loaded("t")) is None
     own = asked.model_copy(update={"properties": {}})
-    assert RemovalPermissions(world.policies, UpkeepLimits())(own)(world.loaded("t")) is None
+    assert PolicyPermissions(world.policies, UpkeepLimits()).of_removal(own)(world.loaded("t")) is None
 
 
 def test_both_kinds_are_counted_together(world: Coast) -> None:
@@ -465,7 +465,7 @@ def test_both_kinds_are_counted_together(world: Coast) -> None:
 @pytest.mark.parametrize("limits", [ALLOWED, UpkeepLimits()])
 def test_the_age_of_a_policy_counts_for_removals_that_it_did_not_ask_for(world: Coast, limits: UpkeepLimits) -> None:
     """The limits of an operator who executes no policies are the default."""
-    permissions = RemovalPermissions(world.policies, limits)
+    permissions = PolicyPermissions(world.policies, limits)
     world.attach({"enable": True, "max_orphan_file_age_in_days": 30}, "ns")
     assert permissions.age_of(world.loaded("t")) == timedelta(days=30)
     stricter = {"delegation.policy.orphan-file-removal.max_orphan_file_age_in_days": "40"}
@@ -478,7 +478,7 @@ def test_the_age_of_a_policy_counts_for_removals_that_it_did_not_ask_for(world: 
 def test_an_age_that_cannot_be_read_or_asked_for_is_an_error_and_a_catalog_without_policies_asks_for_none(
     world: Coast,
 ) -> None:
-    permissions = RemovalPermissions(world.policies, ALLOWED)
+    permissions = PolicyPermissions(world.policies, ALLOWED)
     world.attach("no json", "ns")
     with pytest.raises(GuardRefused, match=r"lake\.ns\.t .*lake\.gov\.sweep.*not JSON", check=coded("AGE_INVALID")):
         permissions.age_of(world.loaded("t"))
