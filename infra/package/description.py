@@ -25,9 +25,7 @@ PLACE: Final = Path("delegation", "edge", "api")
 _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _CODE: Final = re.compile(r"`([^`]+)`")
 _CHAPTER: Final = re.compile(r"^## (.+)$")
-_ROW: Final = re.compile(
-    r'^\| <a id="(\w+)"></a>`\w+` \| ([^|]*) \| [^|]* \| (.*?) \| (.*?)(?: \*At a terminal:\* .*)? \|$'
-)
+_ROW: Final = re.compile(r'^\| <a id="(\w+)"></a>`\w+` (\d+)\S* \| (.*?) \| (.*?) \|$')
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1.5rem; }

@@ -75,7 +75,7 @@ def error_is_answered() -> None:
     assert type(raised.value).__name__ == "StoreBlocked"
     problem = problem_of(raised.value)
     assert (problem.status, problem.error) == (500, CODE)
-    assert f"`{CODE}` | 500 |  | {by_code()[CODE].meaning} |" in error_page.page()
+    assert f"`{CODE}` 500 | {by_code()[CODE].meaning} |" in error_page.page()
 
 
 def field_is_stored_and_shown() -> None:
