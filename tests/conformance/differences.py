@@ -30,16 +30,13 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 
 _INTRODUCTION = """# What the API adds to the proposal
 
-[openapi.yaml](openapi.yaml) has all that the appendix of the Delegation Service proposal has, by the same names. This
-page, written by `make regenerate`, lists what it adds. `properties` is beside `config`: the appendix's YAML has it one
-level too deep. `make schemathesis` sends requests made from both documents to the whole system on this machine.
+[openapi.yaml](openapi.yaml) has all that the appendix of the Delegation Service proposal has, by the same names, with
+`properties` beside `config`. `make regenerate` writes this page, and `make schemathesis` tests both documents.
 """
 
 
 _KEYS = """
 ## Keys: the proposal, Polaris 1.8 and this service
-
-Polaris 1.8 is read at its main of 2026-08-21.
 
 | | Idempotency-Key proposal | Polaris 1.8 | this service, its gateway |
 |---|---|---|---|
@@ -249,17 +246,22 @@ def _lines(differences: Differences) -> Iterator[str]:
     yield "\n## Additions\n\n"
     yield from (f"- {line}\n" for line in _joined(sorted(differences.additions)))
     yield (
-        "\n## Limits\n\nThe appendix gives types alone. A request that is beyond one of these is answered 400, and the "
-        "message names the member;\none larger than 4 MB is answered 413.\n\n"
+        "\n## Limits\n\nA request beyond one of these is answered 400, one larger than 4 MB 413.\n\n"
+        "| limit | members |\n|---|---|\n"
     )
-    yield from (f"- {line}\n" for line in differences.limits)
+    named: dict[str, list[str]] = {}
+    for line in differences.limits:
+        member, _, limit = line.partition(": ")
+        named.setdefault(limit, []).append(member)
+    yield from (f"| {limit} | {', '.join(members)} |\n" for limit, members in named.items())
 
 
 def _joined(additions: Iterable[str]) -> Iterator[str]:
-    """Join the lines about the members of one object."""
+    """Join the lines about the members of one object, and those of operations."""
     for (before, after), lines in groupby(additions, key=_around_the_member):
         names = ", ".join(f"`{line.removeprefix(before).removesuffix(after)}`" for line in lines) if after else ""
-        yield f"{before.replace('member', 'members of').removesuffix('.')}`: {names}" if after else before
+        of = before.replace("member", "members of").removesuffix(".")
+        yield f"{of}`: {names}" if after else re.sub(r"^operation `\w+`: ", "operation ", before)
 
 
 def _around_the_member(line: str) -> tuple[str, str]:
