@@ -158,7 +158,7 @@ endif
 
 simulate: $(if $(EVEN_SO),,$(STAMP)) ## Simulate tasks under faults: SEEDS=10000, or MUTATION=fencing|nonce|drift|jobs|answers|once without one safeguard; STORE=persistence
 	$(if $(EVEN_SO),+@MAKEFLAGS= $(MAKE) -s --no-print-directory VENV=$(VENV) venv)
-	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.simulate --seeds $(SEEDS) --mutation $(MUTATION) $(if $(STORE),--store $(STORE))
+	$(EVEN_SO)@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.simulator.$(or $(STORE),simulate) --seeds $(SEEDS) --mutation $(MUTATION) $(ARGS)
 
 mutants: $(STAMP) ## Remove one safeguard at a time in a copy, and run the tests that must notice; TEXT=child for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.mutants "$(TEXT)"

@@ -1,20 +1,13 @@
-"""Run the simulator: `python -m tests.faults.simulator.simulate --seeds 1000 [--mutation NAME] [--replay SEED]`.
+"""The task system under faults, on a hand-moved clock (`make simulate`); `told` is what the processes did.
 
-With `--store persistence` the tasks are in the NoSQL persistence, every change a commit.
-
-Exit 0 when no seed violates an invariant, 1 at the first seed that does. With a mutation: 0 and the last line `caught
-at seed N`, 1 when no seed detects it, 2 for an unknown mutation.
+In `persistence` the tasks are in the NoSQL persistence, every change a commit.
 """
 
-import argparse
-import contextlib
-import logging
-import multiprocessing
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any, ClassVar, Final
+from unittest.mock import patch
 
 from delegation.orchestration import steps
 from delegation.orchestration.failures import StateFailure
@@ -24,9 +17,8 @@ from delegation.tasks.life.model import HELD, Task
 from tests.faults.simulator.deployment import DRIFT, END, MAX_STEPS, Deployment, Mutation
 from tests.faults.simulator.ledger import Violation
 from tests.faults.simulator.scheduler import START, Simulation
-from tests.faults.simulator.stores import STORES, TABLE, WITHOUT_NONCES
-
-DEFAULT_SEEDS = 500
+from tests.faults.simulator.stores import TABLE, WITHOUT_NONCES
+from tests.kit.explorer import Explorer, Story, WrongOutcome
 
 
 class JobsIgnored:
@@ -43,152 +35,65 @@ def held_by_anyone(task: Task, attempt: int) -> Task:
     return task
 
 
-@contextlib.contextmanager
-def without_fencing() -> Iterator[Mutation]:
-    fence = transitions.held_by
-    transitions.held_by = held_by_anyone
-    try:
-        yield Mutation()
-    finally:
-        transitions.held_by = fence
+class TasksUnderFaults(Story):
+    """One seed. Which process acts next, and what befalls it, is in its simulation, so it is one event."""
 
+    steps = 0
+    store: ClassVar[str] = TABLE
+    mutation: ClassVar[Mutation] = Mutation()
 
-@contextlib.contextmanager
-def short_executions() -> Iterator[None]:
-    """Make long runs continue in a new execution after 4 heartbeats instead of 1,500."""
-    turns = steps.MAX_TURNS
-    steps.MAX_TURNS = 4
-    try:
-        yield
-    finally:
-        steps.MAX_TURNS = turns
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.world = Simulation(seed, DRIFT)
+        self.told = self.world.log
+        self.deployment = Deployment(self.world, self.mutation, self.store)
 
+    @staticmethod
+    def surroundings(seed: int) -> Any:
+        """Make long runs continue in a new execution after 4 heartbeats instead of 1,500."""
+        return patch.object(steps, "MAX_TURNS", 4)
 
-@contextlib.contextmanager
-def freed_at_once() -> Iterator[Mutation]:
-    """End an attempt although its invocation may still work, because only its answer was lost."""
-    held = StateFailure.may_still_work
-    StateFailure.may_still_work = property(lambda _failure: False)  # type: ignore[assignment]
-    try:
-        yield Mutation()
-    finally:
-        StateFailure.may_still_work = held  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def run_twice() -> Iterator[Mutation]:
-    """Retry work of which nothing shows that it did not run."""
-    may_not = outcomes._may_not_run_again
-    outcomes._may_not_run_again = lambda *_arguments: False
-    try:
-        yield Mutation()
-    finally:
-        outcomes._may_not_run_again = may_not
-
-
-MUTATIONS: dict[str, Callable[[], contextlib.AbstractContextManager[Mutation]]] = {
-    "none": lambda: contextlib.nullcontext(Mutation()),
-    "drift": lambda: contextlib.nullcontext(Mutation(drift_margin=timedelta(0))),
-    "nonce": lambda: contextlib.nullcontext(Mutation(stores=WITHOUT_NONCES)),
-    "fencing": without_fencing,
-    "answers": freed_at_once,
-    "once": run_twice,
-    "jobs": lambda: contextlib.nullcontext(Mutation(external_jobs=lambda _jobs: JobsIgnored())),
-}
-
-
-@dataclass(frozen=True)
-class Run:
-    """The result of one seed; equal runs have equal digests."""
-
-    seed: int
-    steps: int
-    digest: str
-    violation: str | None
-    arrows: frozenset[tuple[str, str]]
-    errors: frozenset[str]
-    happened: frozenset[str]
-    log: tuple[str, ...] = ()
-
-
-def run(seed: int, mutation: str = "none", store: str = TABLE, *, keep_log: bool = False) -> Run:
-    """Run one seed to its end or to its first violation."""
-    with MUTATIONS[mutation]() as changed, short_executions():
-        world = Simulation(seed, DRIFT)
-        world.log = [] if keep_log else None
-        deployment = Deployment(world, changed, store)
-        violation = None
+    def end(self) -> None:
+        ledger = self.deployment.ledger
         try:
-            deployment.start()
-            while not deployment.is_quiet() and world.now - START < END and world.steps < MAX_STEPS:
-                world.step()
-            deployment.ledger.check_end()
+            self.deployment.start()
+            while not self.deployment.is_quiet() and self.world.now - START < END and self.world.steps < MAX_STEPS:
+                self.world.step()
+            ledger.check_end()
         except Violation as found:
-            violation = str(found)
+            raise WrongOutcome(f"step {self.world.steps}: {found}") from found
         finally:
-            deployment.closing = True
-            world.close()
-        lives = [*deployment.ledger.lives, *deployment.ledger.rows.values()]
-        arrows = {(one.status.value, other.status.value) for rows in lives for one, other in pairwise(rows)}
-        errors = {row.error_code for rows in lives for row in rows if row.error_code}
-        log = tuple(world.log or ())
-        happened = frozenset(deployment.ledger.happened)
-        return Run(seed, world.steps, world.digest, violation, frozenset(arrows), frozenset(errors), happened, log)
+            for rows in (*ledger.lives, *ledger.rows.values()):
+                self.counts.update(f"{one.status.value} -> {other.status.value}" for one, other in pairwise(rows))
+                self.counts.update(row.error_code for row in rows if row.error_code)
+            self.counts.update(ledger.happened)
+
+    def close(self) -> None:
+        self.deployment.closing = True
+        self.world.close()
 
 
-def _run_one(job: tuple[int, str, str]) -> Run:
-    try:
-        return run(*job)
-    except Exception as error:
-        error.add_note(f"replay with: python -m tests.faults.simulator.simulate --store {job[2]} --replay {job[0]}")
-        raise
+def without(**changes: Any) -> Any:
+    return patch.object(TasksUnderFaults, "mutation", Mutation(**changes))
 
 
-def run_seeds(seeds: Iterable[int], mutation: str, processes: int, store: str = TABLE) -> Generator[Run, None, None]:
-    """Run seeds in their order, in several processes; with 1 in this one, which few seeds take less time in."""
-    if processes == 1:
-        yield from (run(seed, mutation, store) for seed in seeds)
-        return
-    quiet = (logging.WARNING,)  # without the many warnings under faults
-    with multiprocessing.get_context("spawn").Pool(processes, logging.disable, quiet) as pool:
-        yield from pool.imap(_run_one, ((seed, mutation, store) for seed in seeds), chunksize=4)
-
-
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="simulate", description="Simulate the task system under faults.")
-    parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS)
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--mutation", default="none")
-    parser.add_argument("--store", choices=sorted(STORES), default=TABLE, help="where the tasks are")
-    parser.add_argument("--replay", type=int, help="run one seed and print its steps")
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args(arguments)
-    if options.mutation not in MUTATIONS:
-        known = ", ".join(name for name in sorted(MUTATIONS) if name != "none")
-        sys.stdout.write(f"unknown mutation {options.mutation}; choose one of {known}\n")
-        return 2
-    if options.replay is not None:
-        replayed = run(options.replay, options.mutation, options.store, keep_log=True)
-        sys.stdout.write("\n".join((*replayed.log, replayed.violation or "no violation")) + "\n")
-        return 1 if replayed.violation else 0
-    mutated = options.mutation != "none"
-    seeds = range(options.first, options.first + options.seeds)
-    for done in run_seeds(seeds, options.mutation, options.processes, options.store):
-        if done.violation is None:
-            continue
-        sys.stdout.write(f"seed {done.seed}, step {done.steps}: {done.violation}\n")
-        if mutated:
-            sys.stdout.write(f"caught at seed {done.seed}\n")
-            return 0
-        store = "" if options.store == TABLE else f"--store {options.store} "
-        sys.stdout.write(f"replay with: python -m tests.faults.simulator.simulate {store}--replay {done.seed}\n")
-        return 1
-    sys.stdout.write(
-        f"{options.mutation} survived {len(seeds)} seeds\n" if mutated else f"{len(seeds)} seeds, 0 violations\n"
-    )
-    return 1 if mutated else 0
-
+MUTATIONS: Final = {
+    "drift": lambda: without(drift_margin=timedelta(0)),
+    "nonce": lambda: without(stores=WITHOUT_NONCES),
+    "fencing": lambda: patch.object(transitions, "held_by", held_by_anyone),
+    # An attempt ends although its invocation may still work, because only its answer was lost.
+    "answers": lambda: patch.object(StateFailure, "may_still_work", property(lambda _failure: False)),
+    # Work of which nothing shows that it did not run is retried.
+    "once": lambda: patch.object(outcomes, "_may_not_run_again", lambda *_arguments: False),
+    "jobs": lambda: without(external_jobs=lambda _jobs: JobsIgnored()),
+}
+EXPLORER: Final = Explorer(
+    "tests.faults.simulator.simulate",
+    TasksUnderFaults,
+    lambda total: f"{total['RUNNING -> SUCCESS']} tasks succeeded, {total['answer lost']} answers lost",
+    MUTATIONS,
+    seeds=500,
+)
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(EXPLORER.main(sys.argv[1:]))
