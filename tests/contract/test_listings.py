@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from delegation.storage.base import BucketNotFound, ObjectNotFound, ObjectStoreError
 from delegation.storage.credentials import S3Settings
 from delegation.storage.file_system import FileObjectStore
-from delegation.storage.listing import looks
+from delegation.storage.listing import unchanged
 from delegation.storage.listing.model import CHANGED, ListableStore, ListedObject
 from delegation.storage.locations import LOCAL, ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
@@ -237,7 +237,7 @@ def test_what_is_written_after_the_look_is_kept_where_the_store_has_conditions(
     for key in ("a", "b", "c"):
         put_object(key)
     found = s3.page("lake", "").objects
-    usual = looks.head
+    usual = unchanged.head
 
     def look(client: Any, bucket: str, one: ListedObject) -> str | None:
         code = usual(client, bucket, one)
@@ -245,7 +245,7 @@ def test_what_is_written_after_the_look_is_kept_where_the_store_has_conditions(
             put_object("c", b"of a writer")
         return code
 
-    monkeypatch.setattr(looks, "head", look)
+    monkeypatch.setattr(unchanged, "head", look)
     done = s3.delete_unchanged("lake", found)
     # moto ignores the condition of DeleteObjects and has that of DeleteObject.
     assert (done.result.deleted, done.looked_only) == (("a", "b"), 1)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.storage.credentials import S3Settings
-from delegation.storage.listing import looks, pages
+from delegation.storage.listing import pages, unchanged
 from delegation.storage.listing.model import CHANGED, ListedObject, ListedPage
 from delegation.storage.s3 import S3ObjectStore
 from tests.aws import mock_aws
@@ -101,7 +101,7 @@ def test_objects_are_looked_at_one_by_one_where_the_bucket_may_not_be_listed_or_
     def denied(*_arguments: Any) -> None:
         raise ClientError({"Error": {"Code": "AccessDenied"}}, "ListObjectsV2")
 
-    monkeypatch.setattr(looks, "page", denied)
+    monkeypatch.setattr(unchanged, "page", denied)
     assert s3.delete_unchanged("lake", found[40:]).result.deleted == tuple(keys[40:])
     assert s3.page("lake", "t/").objects == ()
 
@@ -126,9 +126,9 @@ def test_pages_settle_only_what_is_as_it_was_listed(
         return ListedPage(tuple(left[:size]), 0, len(left) <= size)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(looks, "page", page)
-        patch.setattr(looks, "PAGE_PAYS", 0)
-        found, pages_read = looks._pages(None, "lake", some, most)  # type: ignore[arg-type]
+        patch.setattr(unchanged, "page", page)
+        patch.setattr(unchanged, "PAGE_PAYS", 0)
+        found, pages_read = unchanged._pages(None, "lake", some, most)  # type: ignore[arg-type]
     same = {one.key for one in some if bucket.get(one.key) == one}
     assert found <= same
     assert pages_read <= most
@@ -150,7 +150,7 @@ def test_no_more_pages_are_listed_after_one_that_settled_too_few(
         left = [one for one in bucket if one.key > after]
         return ListedPage(tuple(left[:100]), 0, len(left) <= 100)
 
-    monkeypatch.setattr(looks, "page", page)
-    found, count = looks._pages(None, "lake", some, 9)  # type: ignore[arg-type]
+    monkeypatch.setattr(unchanged, "page", page)
+    found, count = unchanged._pages(None, "lake", some, 9)  # type: ignore[arg-type]
     assert (count, len(read)) == (pages, pages)
     assert len(found) == (200 if apart == 1 else 1)

@@ -10,7 +10,7 @@ import pytest
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.credentials import S3Settings
 from delegation.storage.listing.model import KeyVersions, ListableStore, ListedObject, VersionedStore
-from delegation.storage.listing.versions_s3 import S3Versions
+from delegation.storage.listing.tags_s3 import S3Versions
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
 from delegation.storage.s3 import S3ObjectStore

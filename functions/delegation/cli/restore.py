@@ -162,7 +162,7 @@ def _check_restorable(plans: PlanStore, removal: PastRemoval) -> None:
 
 def _run_of(client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_run: bool) -> "RestoreRun | UntagRun":
     if not removal.is_quarantine:
-        from delegation.storage.listing.versions_s3 import S3Versions  # noqa: PLC0415 - loads boto3
+        from delegation.storage.listing.tags_s3 import S3Versions  # noqa: PLC0415 - loads boto3
 
         return RestoreRun(S3Versions(client), plans, removal.plan_ids, removal.location, dry_run=dry_run)
     from delegation.removal.orphans.quarantine import UntagRun  # noqa: PLC0415 - few removals have tags

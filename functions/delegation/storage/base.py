@@ -62,6 +62,15 @@ class BatchResult:
     delete_markers: bool = False
     absent: tuple[str, ...] = ()
 
+    @classmethod
+    def merged(cls, results: Sequence["BatchResult"]) -> "BatchResult":
+        return cls(
+            tuple(key for one in results for key in one.deleted),
+            tuple(failure for one in results for failure in one.failed),
+            any(one.delete_markers for one in results),
+            tuple(key for one in results for key in one.absent),
+        )
+
 
 class Deletable(Protocol):
     """A file to delete: the canonical URI of its object, and its size in bytes."""

@@ -106,19 +106,15 @@ class S3ObjectStore:
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         if bucket == LOCAL:
             return BatchResult((), tuple(KeyFailure(key, UnsupportedLocation.code) for key in keys))
-        deleted: list[str] = []
-        absent: list[str] = []
-        failed: list[KeyFailure] = []
-        markers = False
+        found: list[BatchResult] = []
         for credential, group in self._by_credential(bucket, keys):
-            result = delete_keys(self._client(credential, deleting=True), bucket, group)
-            deleted.extend(result.deleted)
-            absent.extend(result.absent)
-            failed.extend(result.failed)
-            markers = markers or result.delete_markers
-            if self._credentials and credential and any(failure.code == EXPIRED for failure in result.failed):
-                self._credentials.replace(f"s3://{bucket}/{group[0]}", credential)
-        return BatchResult(tuple(deleted), tuple(failed), markers, tuple(absent))
+            found.append(delete_keys(self._client(credential, deleting=True), bucket, group))
+            self._replace_expired(credential, bucket, group[0], found[-1])
+        return found[0] if len(found) == 1 else BatchResult.merged(found)
+
+    def _replace_expired(self, credential: S3Credential | None, bucket: str, key: str, result: BatchResult) -> None:
+        if self._credentials and credential and any(one.code == EXPIRED for one in result.failed):
+            self._credentials.replace(f"s3://{bucket}/{key}", credential)
 
     def probe_delete(self, prefix: str) -> str | None:
         uri = f"{prefix.rstrip('/')}/.delegation-probe-{uuid.uuid4().hex}"
@@ -185,15 +181,8 @@ class S3ObjectStore:
         for credential, keys in self._by_credential(bucket, list(of_key)):
             reads, deletes = self._client(credential), self._client(credential, deleting=True)
             found.append(unchanged.delete(reads, deletes, bucket, [of_key[key] for key in keys]))
-            if self._credentials and credential and any(one.code == EXPIRED for one in found[-1].result.failed):
-                self._credentials.replace(f"s3://{bucket}/{keys[0]}", credential)
-        results = [one.result for one in found]
-        merged = BatchResult(
-            tuple(key for one in results for key in one.deleted),
-            tuple(failure for one in results for failure in one.failed),
-            any(one.delete_markers for one in results),
-            tuple(key for one in results for key in one.absent),
-        )
+            self._replace_expired(credential, bucket, keys[0], found[-1].result)
+        merged = BatchResult.merged([one.result for one in found])
         markers = {key: marker for one in found for key, marker in one.markers.items()}
         return UnchangedResult(merged, sum(one.looked_only for one in found), markers)
 
@@ -277,7 +266,7 @@ class S3ObjectStore:
 
 
 def _read_listing(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
-    from delegation.storage.listing.answers import read_body  # noqa: PLC0415 - few processes list
+    from delegation.storage.listing.pages import read_body  # noqa: PLC0415 - few processes list
 
     read_body(response_dict, customized_response_dict)
 

@@ -17,7 +17,7 @@ from delegation.storage.base import (
     ObjectStoreError,
     ObjectStoreUnavailable,
 )
-from delegation.storage.s3_answers import FOREIGN, AnswerNotRead
+from delegation.storage.sessions import FOREIGN, AnswerNotRead
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -16,8 +16,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.hooks import HierarchicalEmitter
 
-from delegation.storage.delete_answers import read_answer
-from delegation.storage.s3_delete import PINNED, READ, prepare_for_deletes, request_body
+from delegation.storage.s3_delete import PINNED, READ, prepare_for_deletes, read_answer, request_body
 from delegation.storage.sessions import new_session
 from tests.paths import ROOT
 

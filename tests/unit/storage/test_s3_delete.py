@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.storage.base import KeyFailure
-from delegation.storage.delete_answers import DeleteAnswer, read_answer
-from delegation.storage.s3_delete import delete_keys, prepare_for_deletes
+from delegation.storage.s3_delete import DeleteAnswer, delete_keys, prepare_for_deletes, read_answer
 
 SPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 ODD = [

@@ -1,31 +1,30 @@
-"""Tags in S3 (Amazon S3 API Reference: HeadObject, GetObjectTagging, PutObjectTagging, DeleteObjectTagging). S3 has no
-conditional tagging, and PutObjectTagging replaces all tags. A version never changes, so where there are versions the
-listed one is tagged."""
+"""Tags and versions in S3 (Amazon S3 API Reference: GetObjectTagging, PutObjectTagging, ListObjectVersions).
+
+S3 has no conditional tagging, and PutObjectTagging replaces all tags. A version never changes, so where there are
+versions the listed one is tagged.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
-from delegation.storage.listing.model import CHANGED, GONE, MOST_TAGS, TAG, TAGS_FULL, ListedObject, TagFound
-from delegation.storage.listing.pages import seconds
+from delegation.storage.base import ObjectStoreError
+from delegation.storage.listing.model import (
+    CHANGED,
+    GONE,
+    MOST_TAGS,
+    TAG,
+    TAGS_FULL,
+    KeyVersions,
+    ListedObject,
+    StoredVersion,
+    TagFound,
+)
+from delegation.storage.listing.unchanged import Present, look
 from delegation.storage.locations import uri_of
-from delegation.storage.s3_errors import ABSENT, FAILED, code_of, delete_code_of, is_bare_404, translate
+from delegation.storage.s3_errors import ABSENT, FAILED, check_listing, delete_code_of, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-_NULL: Final = "null"
-"""The version that is written over where versioning is suspended."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Present:
-    """A key's object: whether it is the listed one, and the version to name, None without versions."""
-
-    same: bool
-    version: Mapping[str, str]
 
 
 class S3Tags:
@@ -45,7 +44,7 @@ class S3Tags:
     def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
         client = self._client()
         try:
-            found = _look(client, bucket, one)
+            found = look(client, bucket, one)
             if found is None:
                 return TagFound.ABSENT
             # Another version was never tagged for this one.
@@ -58,7 +57,7 @@ class S3Tags:
 
 
 def _tagged(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
-    found = _look(client, bucket, one)
+    found = look(client, bucket, one)
     if found is None:
         return GONE
     if not found.same:
@@ -71,42 +70,17 @@ def _tagged(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
         _put(client, bucket, one.key, found.version, [*others, TAG])
     if found.version:
         return None
-    after = _look(client, bucket, one)
+    after = look(client, bucket, one)
     if after is None:
         return GONE
     return None if after.same else _changed(client, bucket, one.key, after)
 
 
-def _changed(client: "S3Client", bucket: str, key: str, found: _Present) -> str:
+def _changed(client: "S3Client", bucket: str, key: str, found: Present) -> str:
     """Remove the tag, if any, from an object written over the listed one."""
     if not found.version:
         _remove(client, bucket, key, found.version, dry_run=False)
     return CHANGED
-
-
-def _look(client: "S3Client", bucket: str, one: ListedObject) -> _Present | None:
-    try:
-        found = client.head_object(Bucket=bucket, Key=one.key)
-    except ClientError as error:
-        if code_of(error) not in ABSENT and not is_bare_404(error):
-            raise
-        return _again(client, bucket, one.key)
-    same = found.get("ETag", "") == one.etag and seconds(found["LastModified"]) == one.modified
-    version = found.get("VersionId", _NULL)
-    return _Present(
-        same and found["ContentLength"] == one.size, {} if version in ("", _NULL) else {"VersionId": version}
-    )
-
-
-def _again(client: "S3Client", bucket: str, key: str) -> _Present | None:
-    """Ask by GET for what HEAD did not find: HEAD's 404 does not state whether the bucket exists."""
-    try:
-        client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
-    except ClientError as error:
-        if code_of(error) in ABSENT:
-            return None
-        raise
-    return _Present(same=False, version={})
 
 
 def _tags(client: "S3Client", bucket: str, key: str, version: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -132,3 +106,35 @@ def _remove(client: "S3Client", bucket: str, key: str, version: Mapping[str, Any
     else:
         client.delete_object_tagging(Bucket=bucket, Key=key, **version)
     return True
+
+
+class S3Versions:
+    def __init__(self, client: "S3Client") -> None:
+        self._client = client
+
+    def versions(self, bucket: str, key: str) -> KeyVersions:
+        """Return the newest versions; a key's newest version is listed first."""
+        uri = uri_of(bucket, key)
+        try:
+            answer = self._client.list_object_versions(Bucket=bucket, Prefix=key, MaxKeys=1_000)
+            check_listing(self._client, uri, answer)
+            objects = [one for one in answer.get("Versions", ()) if one.get("Key") == key]
+            markers = [one for one in answer.get("DeleteMarkers", ()) if one.get("Key") == key]
+            found = None
+            if objects:
+                first = objects[0]
+                held = ListedObject(key, first["Size"], first.get("ETag", ""), int(first["LastModified"].timestamp()))
+                found = StoredVersion(first["VersionId"], held)
+            marker = next((StoredVersion(one["VersionId"], None) for one in markers if one.get("IsLatest")), None)
+        except FAILED as error:
+            translate(uri, error)
+        if marker is None and objects and not objects[0].get("IsLatest"):
+            # A store that marks no version as the newest one cannot be relied upon to remove the right one.
+            raise ObjectStoreError(f"the object store does not say which version of {uri} is its newest")
+        return KeyVersions(marker or found, found)
+
+    def remove_version(self, bucket: str, key: str, version_id: str) -> None:
+        try:
+            self._client.delete_object(Bucket=bucket, Key=key, VersionId=version_id)
+        except FAILED as error:
+            translate(uri_of(bucket, key), error)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from delegation.storage.credentials import S3Credential, S3Settings
 from delegation.storage.listing import pages
-from delegation.storage.listing.answers import READ, read_listing
 from delegation.storage.listing.model import ListedPage
+from delegation.storage.listing.pages import READ, read_listing
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.sessions import s3_client, time_of
 
