@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from delegation.gateway.drop.errors import (
-    MalformedTombstone,
-    TombstoneOutcomeUnknown,
-)
+from delegation.gateway.drop.errors import MalformedTombstone, TombstoneOutcomeUnknown
 from delegation.gateway.drop.store import (
     CALLERS_INDEX,
     DUE_INDEX,

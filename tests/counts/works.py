@@ -10,10 +10,8 @@ import boto3
 from botocore.awsrequest import AWSResponse
 
 from delegation.edge.submission import SubmissionAnswer
-from delegation.gateway.app import Gateway
-from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.events import answer_event
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.app import Gateway, answer_event
+from delegation.gateway.forwarding import Forwarder, GatewayCaller
 from delegation.gateway.keys.service import CatalogMutations, Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro

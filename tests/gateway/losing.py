@@ -6,13 +6,11 @@ from typing import Any
 from werkzeug.wrappers import Request, Response
 
 from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, TrustedIssuer, public_key
-from delegation.gateway.answers import error_answer
 from delegation.gateway.app import Gateway
-from delegation.gateway.callers import TokenCallers
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.forwarding import Forwarder, TokenCallers
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream, error_answer
 from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 from infra.local.processes.loopback import WsgiServer

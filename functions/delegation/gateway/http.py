@@ -10,8 +10,7 @@ from typing import Any, Final
 import httpcore
 import httpx
 
-from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import CatalogAnswer, CatalogOutcomeUnknown, CatalogRequest, CatalogUnavailable
 
 _MOST_CONNECTIONS: Final = 64
 _IDLE_SECONDS: Final = 5.0

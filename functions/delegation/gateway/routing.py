@@ -16,8 +16,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import parse_qsl, unquote, unquote_to_bytes
 
-from delegation.gateway.errors import UnsafeName, UnsafePath
-from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.messages import CatalogRequest, UnsafeName, UnsafePath
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded
 
 _RAW: Final = re.compile(r"[!-~]*")

@@ -27,7 +27,7 @@ from delegation.wiring.tasks import dispatch_queue, task_service
 from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
-    from delegation.gateway.drop.owners import OwnersTombstones
+    from delegation.gateway.drop.caller import OwnersTombstones
     from delegation.gateway.routing import CatalogPaths
 
 
@@ -60,7 +60,7 @@ def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
 
 def owners_tombstones(forwarder: Forwarder, realm: str, paths: "CatalogPaths") -> "OwnersTombstones":
     """Return what answers callers about the tables that they dropped; raises pydantic's ValidationError."""
-    from delegation.gateway.drop.owners import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
+    from delegation.gateway.drop.caller import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
 
     found = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
     return OwnersTombstones(lambda: found, forwarder.forward, realm, paths)

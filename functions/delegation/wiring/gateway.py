@@ -19,11 +19,8 @@ from delegation.edge.trust.tokens import (
     public_key,
 )
 from delegation.environment import EnvironmentSettings
-from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops
-from delegation.gateway.callers import TokenCallers
-from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.events import answer_event
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.app import Gateway, GatewayRules, PurgingDrops, answer_event
+from delegation.gateway.forwarding import Forwarder, KnownCatalogs, TokenCallers
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.routing import CatalogPaths
@@ -36,7 +33,7 @@ from delegation.wiring.settings import IdempotencySettings, TombstoneEnvironment
 from polaris_common.dynamodb import client_config
 
 if TYPE_CHECKING:
-    from delegation.gateway.drop.owners import OwnersTombstones
+    from delegation.gateway.drop.caller import OwnersTombstones
 
 
 def _readable(text: str) -> str:

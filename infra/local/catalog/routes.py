@@ -8,7 +8,7 @@ from uuid import UUID
 
 from werkzeug.wrappers import Request, Response
 
-from delegation.gateway.catalogs import duration_text
+from delegation.gateway.forwarding import duration_text
 from infra.local.catalog.entities import CatalogEntities, Namespace, dotted
 from infra.local.catalog.errors import (
     RestError,

@@ -13,9 +13,9 @@ import boto3
 import pytest
 
 from delegation.gateway.drop import tombstones as records
+from delegation.gateway.drop.service import purge_of, task_id_of
 from delegation.gateway.drop.steps import settle_all
 from delegation.gateway.drop.store import DynamoDbTombstoneStore, TombstoneTable
-from delegation.gateway.drop.submission import purge_of, task_id_of
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.orchestration.failures import Step

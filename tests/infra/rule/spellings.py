@@ -9,13 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, unquote_to_bytes
 
-from delegation.gateway.answers import error_answer
-from delegation.gateway.app import Gateway
-from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.events import answer_event
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.app import Gateway, answer_event
+from delegation.gateway.forwarding import Forwarder, GatewayCaller
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, error_answer
 from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
 

@@ -8,8 +8,8 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 from delegation.client.keys import send_keys
-from delegation.gateway.answers import error_answer
 from delegation.gateway.keys.calls import CatalogClient, Conclusion, conclusion
+from delegation.gateway.messages import error_answer
 from tests.gateway.losing import Answering, CatalogFront, LosingUpstream, direct_to, losing, through_gateway
 from tests.integration.local.catalog_world import SCHEMA, SCOPE, Stack, emptied, objects, rows, running
 

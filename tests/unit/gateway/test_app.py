@@ -5,10 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.gateway.answers import json_answer
 from delegation.gateway.app import GatewayRules
-from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import (
+    CatalogAnswer,
+    CatalogOutcomeUnknown,
+    CatalogRequest,
+    CatalogUnavailable,
+    json_answer,
+)
 from tests.unit.gateway.world import RecordingUpstream, gateway_over, request
 
 TABLE = "v1/lake/namespaces/ns/tables/t"

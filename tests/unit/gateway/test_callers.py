@@ -7,9 +7,8 @@ import pytest
 
 from delegation.edge.errors import KeysUnavailable, Unauthorized
 from delegation.edge.trust.tokens import Principal
-from delegation.gateway.callers import GatewayCaller, TokenCallers
-from delegation.gateway.errors import GatewayError
-from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.forwarding import GatewayCaller, TokenCallers
+from delegation.gateway.messages import CatalogRequest, GatewayError
 from tests.kit.errors import coded
 from tests.unit.gateway.world import request
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.gateway.errors import CatalogAnswerTooLarge
-from delegation.gateway.events import LARGEST_ANSWER, answer_event, event_of, request_of
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.app import LARGEST_ANSWER, answer_event, event_of, request_of
+from delegation.gateway.messages import CatalogAnswer, CatalogAnswerTooLarge, CatalogRequest
 
 BASE = "/api/catalog"
 JSON = (("Content-Type", "application/json"),)

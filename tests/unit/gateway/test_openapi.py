@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from delegation.gateway.keys.rules.choice import RULES
+from delegation.gateway.keys.rules import RULES
 from delegation.gateway.routing import Forwarded, KeyedMutation, Operation, UnknownMutation, route_of
 from tests.unit.gateway.keys.mutations import CASES, Case
 from tests.unit.gateway.keys.stand_in import KeyedCatalog

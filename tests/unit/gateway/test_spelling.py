@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delegation.gateway import routing
-from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.errors import UnsafeName, UnsafePath
-from delegation.gateway.events import answer_event
-from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.messages import CatalogAnswer
+from delegation.gateway.app import answer_event
+from delegation.gateway.forwarding import Forwarder, KnownCatalogs
+from delegation.gateway.messages import CatalogAnswer, UnsafeName, UnsafePath
 from delegation.gateway.routing import DEFAULT_PATHS, CatalogPaths, canonical_path, check_target, segment_of
 from delegation.identifiers import TableIdentifier
 from tests.effort import examples

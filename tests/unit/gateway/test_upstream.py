@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import httpx
 import pytest
 
-from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.http import DeadlineTransport, HttpUpstream
-from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.messages import CatalogOutcomeUnknown, CatalogRequest, CatalogUnavailable
 
 BODY = gzip.compress(b'{"a": 1}', mtime=0)
 ANSWER = (

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delegation.gateway.app import Gateway, GatewayRules
-from delegation.gateway.callers import TokenCallers
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.forwarding import Forwarder, TokenCallers
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 
 OK = CatalogAnswer(200, (("Content-Type", "application/json"),), b"{}")

@@ -11,12 +11,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.gateway.app import Gateway
-from delegation.gateway.callers import TokenCallers
-from delegation.gateway.errors import UnsafeName
-from delegation.gateway.events import answer_event
+from delegation.gateway.app import Gateway, answer_event
+from delegation.gateway.forwarding import TokenCallers
 from delegation.gateway.http import HttpUpstream
-from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.messages import CatalogRequest, UnsafeName
 from delegation.gateway.routing import segment_of
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import PolarisError, PolarisUnexpectedAnswer

@@ -3,8 +3,7 @@
 import pytest
 
 from delegation.edge.requests import MAX_BODY_BYTES
-from delegation.gateway.app import LARGEST_BODY
-from delegation.gateway.events import LARGEST_ANSWER
+from delegation.gateway.app import LARGEST_ANSWER, LARGEST_BODY
 from delegation.iceberg.metadata import FORMAT_VERSIONS, MAX_METADATA_BYTES
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.orchestration.sweep import LOOKED_AT

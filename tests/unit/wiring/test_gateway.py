@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import ValidationError
 
-from delegation.gateway.catalogs import KnownCatalogs
+from delegation.gateway.forwarding import KnownCatalogs
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.messages import CatalogAnswer
 from delegation.handlers import gateway as handler

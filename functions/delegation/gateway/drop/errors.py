@@ -1,10 +1,15 @@
-from collections.abc import Iterable
+"""The errors of drops with purge and of tombstones."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from delegation.errors import GuardRefused
-from delegation.gateway.errors import GatewayError
+from delegation.gateway.messages import GatewayError
+from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean
 from delegation.polaris.answers import CATALOG_UNSUPPORTED
+from delegation.tasks.errors import TaskError
 from polaris_common.errors import DelegationError, printable
 
 
@@ -245,3 +250,22 @@ def not_readable(error: DelegationError) -> str:
 
 def tombstone_refused(message: str) -> GuardRefused:
     return GuardRefused(message, code="TOMBSTONE_REFUSED")
+
+
+@contextmanager
+def as_drop_errors(what: str) -> Iterator[None]:
+    """Raise the errors of other packages as errors of a drop of `what`, with the status of its answer."""
+    try:
+        yield
+    except GatewayError:
+        raise
+    except (GuardRefused, IcebergError) as error:
+        raise DropError(
+            f"{what} was not dropped: {error.code}: {error}",
+            code="TABLE_NOT_PURGEABLE",
+            status=409,
+        ) from error
+    except DelegationError as error:
+        if error.retryable or isinstance(error, TaskError):
+            raise drop_interrupted(what, error) from error
+        raise service_not_permitted(what, error) from error

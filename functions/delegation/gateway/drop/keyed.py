@@ -4,12 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from delegation.gateway.answers import answer_of
 from delegation.gateway.app import PurgingDrops
-from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop.caller import DropKey
 from delegation.gateway.drop.sequence import TableDrops
-from delegation.gateway.errors import GatewayError
+from delegation.gateway.forwarding import GatewayCaller
 from delegation.gateway.keys.service import (
     Patience,
     catalog_answer,
@@ -19,7 +17,7 @@ from delegation.gateway.keys.service import (
     refusal_without_effect,
     scope_of,
 )
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, GatewayError, answer_of
 from delegation.gateway.routing import KEY_HEADER
 from delegation.idempotency.canonical import Scope
 from delegation.idempotency.mutations.answer import MutationAnswer

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.gateway.callers import REALM_HEADER, GatewayCaller
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.caller import (
     CallerCatalog,
@@ -24,6 +23,7 @@ from delegation.gateway.drop.errors import (
     NameTaken,
     RenamedBack,
     RestoreRefused,
+    as_drop_errors,
     catalog_unsupported,
     drop_interrupted,
     drop_not_confirmed,
@@ -37,7 +37,6 @@ from delegation.gateway.drop.errors import (
     tombstone_namespace_missing,
     word_unknown,
 )
-from delegation.gateway.drop.mapping import as_drop_errors
 from delegation.gateway.drop.settings import (
     MODE_HEADER,
     MODES,
@@ -48,10 +47,9 @@ from delegation.gateway.drop.settings import (
 )
 from delegation.gateway.drop.steps import DropSteps
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, caller_key
-from delegation.gateway.errors import MutationNotVerified
-from delegation.gateway.forwarding import FORWARDED_BY
+from delegation.gateway.forwarding import FORWARDED_BY, REALM_HEADER, GatewayCaller
 from delegation.gateway.keys.reading import is_error, is_genuine
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, MutationNotVerified
 from delegation.gateway.routing import PURGE, Operation, query_of
 from delegation.idempotency.mutations.answer import OWN_HEADERS
 from delegation.identifiers import TableIdentifier

@@ -1,6 +1,9 @@
-"""What operators do with tombstones: list, show, restore, purge before the grace period ends, and dismiss."""
+"""Tombstones: where their tables are, the tasks that purge them, and what operators do with them: list, show, restore,
+purge before the grace period ends, and dismiss."""
 
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeGuard
@@ -13,9 +16,7 @@ from delegation.gateway.drop.errors import (
     purge_not_possible,
     tombstone_not_found,
 )
-from delegation.gateway.drop.moves import is_there, renamed_back, uuid_at
 from delegation.gateway.drop.store import TombstoneConflict, TombstonePage, TombstoneStore
-from delegation.gateway.drop.submission import RESTORE_TO, RESTORED, dispatched, submit
 from delegation.gateway.drop.tombstones import MovedTable, Tombstone, TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
@@ -24,11 +25,157 @@ from delegation.polaris.answers import (
     PolarisError,
     PolarisUnavailable,
     TableAlreadyExists,
+    TableMetadataMissing,
 )
 from delegation.polaris.client import PolarisClient
+from delegation.polaris.model import LoadedTable
+from delegation.removal.details import DROPPED_TABLE
+from delegation.removal.purge.requests import TablePurge
+from delegation.removal.purge.task_type import DROP_TASK_TYPE
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.work.service import TaskService
+from delegation.wire.requests import TableState
+
+
+def is_there(catalog: PolarisClient, record: Tombstone) -> bool:
+    """Return whether the entry at a tombstone's destination is its own; raises NoSuchTable without an entry."""
+    try:
+        return catalog.load_table(record.destination, vend=False).table_uuid == record.table_uuid
+    except TableMetadataMissing:
+        return True  # nobody else knows the name, and the purge deletes the file last
+
+
+def uuid_at(catalog: PolarisClient, identifier: TableIdentifier) -> str | None:
+    """Return the uuid of the table that has a name, None without one."""
+    found = _table_at(catalog, identifier)
+    return None if found is None else found.table_uuid
+
+
+def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
+    """Rename a tombstone to its target and return a note, None without one; may be repeated. The tables at both names
+    decide, whatever the rename's answer. A clone registered under the name is kept, and the tombstone's entry is
+    dropped without purge. Raises NameTaken, PolarisUnavailable if the rename's outcome is unknown, and other
+    PolarisErrors if nothing was renamed."""
+    target = record.restore_identifier
+    error = _rename(catalog, record, target)
+    if error is None:
+        return None
+    there = _table_at(catalog, target)
+    if there is not None and there.table_uuid == record.table_uuid:
+        left = _table_at(catalog, record.destination)
+        if left is None or left.table_uuid != record.table_uuid:
+            return None
+        if _follows(there, left):
+            catalog.drop_table(record.destination, purge=False)
+            return (
+                f"a clone was registered as {target} meanwhile, which is the table now; the tombstone's entry is gone"
+            )
+        raise NameTaken(record.tombstone_id, str(target), is_former_state=True) from error
+    if isinstance(error, TableAlreadyExists):
+        raise NameTaken(record.tombstone_id, str(target)) from error
+    raise error
+
+
+def _rename(catalog: PolarisClient, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
+    """Rename the table at the destination if it is still this one; return the error that prevented it."""
+    try:
+        found = uuid_at(catalog, record.destination)
+        if found is not None and found != record.table_uuid:
+            return PolarisError(f"another table is at {record.destination}")
+        catalog.rename_table(record.destination, target)
+    except PolarisError as error:
+        return error
+    return None
+
+
+def _table_at(catalog: PolarisClient, identifier: TableIdentifier) -> LoadedTable | None:
+    try:
+        return catalog.load_table(identifier, vend=False)
+    except (NoSuchTable, NoSuchNamespace, TableMetadataMissing):
+        return None
+
+
+def _follows(clone: LoadedTable, table: LoadedTable) -> bool:
+    """Return whether a clone has the table's current state or was committed on top of it."""
+    log = clone.metadata.get("metadata-log") or ()
+    return table.metadata_location in {clone.metadata_location, *(one.get("metadata-file") for one in log)}
+
+
+TOMBSTONE: Final = "tombstone"
+"""The property of a task's payload that names the tombstone's record."""
+RESTORED: Final = "RESTORED"
+"""The error code of a purge that was taken from the queue because its table is restored."""
+RESTORE_TO: Final = "restore_to"
+"""The detail of such a task that has the namespace's levels and the name to restore to."""
+
+
+PROPERTIES: Final = {"overlap-scan": "catalog"}
+"""Options of every purge of a tombstone: a table that has the location again is in another namespace than this one.
+
+So all namespaces are searched for it, unless the reference index has every table anyway. The others are the operator's
+settings for a request that chooses nothing.
+"""
+
+
+def task_id_of(tombstone_id: str) -> str:
+    """Return the id of a tombstone's task, the same for a repeated submission."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:{DROP_TASK_TYPE}:{tombstone_id}"))
+
+
+def purge_of(record: Tombstone) -> TablePurge:
+    """Return the purge of a table found at its destination; raises DropError before that."""
+    if record.table_uuid is None or record.metadata_location is None or record.location is None:
+        raise purge_not_possible(f"the tombstone {record.tombstone_id} is {record.state}: its table is not known")
+    return TablePurge(
+        realm=record.realm,
+        identifier=record.destination,
+        table=TableState(
+            metadata_location=record.metadata_location,
+            location=record.location,
+            table_uuid=record.table_uuid,
+            format_version=record.format_version or 1,
+        ),
+        properties={**PROPERTIES, TOMBSTONE: record.tombstone_id, DROPPED_TABLE: str(record.identifier)},
+        requested_at=record.created_at,
+    )
+
+
+def payload_of(record: Tombstone) -> str:
+    """Return the payload of a tombstone's task: a purge's, with the tombstone's id among its properties."""
+    return purge_of(record).to_payload()
+
+
+def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None) -> Task:
+    """Store and dispatch the task of a RENAMED tombstone unless it exists; it runs after the grace period. An existing
+    task is not changed, whatever its status. An error before the first delete ends one whose caller waits. Raises
+    DropError (PURGE_NOT_POSSIBLE) and the errors of the task store."""
+    task_id = task_id_of(record.tombstone_id)
+    stored = tasks.reads.find(task_id)
+    if stored is not None:
+        return stored
+    at = at or record.grace_until or tasks.clock()
+    waits = record.waits and at <= tasks.clock()
+    first = tasks.submission.first(
+        task_id=task_id,
+        task_type=DROP_TASK_TYPE,
+        payload=payload_of(record),
+        at=at,
+        synchronous=waits,
+        requested_by=Caller(client_id=record.caller.partition(":")[2]),
+    )
+    task, _ = tasks.submission.create(first)
+    # No process runs it for its caller, as the service's API does with a synchronous purge.
+    return dispatched(tasks, task) if waits else task
+
+
+def dispatched(tasks: TaskService, task: Task) -> Task:
+    """Dispatch a waiting task; the sweeper or a worker takes one whose dispatch was not sent."""
+    with suppress(StoreUnavailable):
+        return tasks.dispatching.dispatch(task.task_id, task=task)
+    return task
+
 
 _RACES: Final = 5
 _FAILING: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.PURGED})

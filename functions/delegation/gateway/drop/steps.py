@@ -21,10 +21,9 @@ from delegation.gateway.drop.errors import (
     not_readable,
     still_purging,
 )
-from delegation.gateway.drop.service import Tombstones, restore_target
+from delegation.gateway.drop.service import Tombstones, restore_target, submit, task_id_of
 from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.store import TombstoneConflict, TombstoneStore
-from delegation.gateway.drop.submission import submit, task_id_of
 from delegation.gateway.drop.tombstones import LONGEST_BACKOFF, MovedTable, Tombstone, TombstoneState
 from delegation.items import each_item, reason_of
 from delegation.polaris.answers import (

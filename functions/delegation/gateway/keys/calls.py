@@ -7,30 +7,33 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from delegation.gateway.answers import json_answer
-from delegation.gateway.errors import (
-    CatalogNotReached,
-    CatalogOutcomeUnknown,
-    CatalogUnavailable,
-    MutationNotVerified,
-    OutOfTime,
-)
 from delegation.gateway.forwarding import Forwarder
-from delegation.gateway.keys.reading import CallersView, is_genuine, unkeyed
-from delegation.gateway.keys.rules.choice import MALFORMED
-from delegation.gateway.keys.rules.commits import committed
-from delegation.gateway.keys.rules.rule import (
+from delegation.gateway.keys.commits import committed
+from delegation.gateway.keys.reading import (
     NOT_APPLIED,
     Applied,
+    CallersView,
     Evidence,
     Found,
     NotApplied,
     Undecided,
     Verification,
     VerificationRule,
+    is_genuine,
     same_uuid,
+    unkeyed,
 )
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.keys.rules import MALFORMED
+from delegation.gateway.messages import (
+    CatalogAnswer,
+    CatalogNotReached,
+    CatalogOutcomeUnknown,
+    CatalogRequest,
+    CatalogUnavailable,
+    MutationNotVerified,
+    OutOfTime,
+    json_answer,
+)
 from delegation.gateway.routing import Operation, Target
 from delegation.idempotency.mutations.answer import MutationAnswer, may_be_secret
 from delegation.idempotency.mutations.service import MutationAttempt

@@ -14,13 +14,17 @@ from functools import cache
 from typing import Final, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.errors import GatewayError, MutationNotVerified, body_too_deep, compressed_body
-from delegation.gateway.forwarding import Forwarder, without
+from delegation.gateway.forwarding import Forwarder, GatewayCaller, KnownCatalogs, without
 from delegation.gateway.keys.calls import KeyedCall, TimeLeft
-from delegation.gateway.keys.rules.choice import rule_for
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.keys.rules import rule_for
+from delegation.gateway.messages import (
+    CatalogAnswer,
+    CatalogRequest,
+    GatewayError,
+    MutationNotVerified,
+    body_too_deep,
+    compressed_body,
+)
 from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation, canonical_path
 from delegation.idempotency.canonical import RULE, NotCanonicalizable, Scope, payload_hashes
 from delegation.idempotency.mutations.reservation import KeyPolicy, MutationInProgress

@@ -17,8 +17,7 @@ from pyiceberg.types import LongType, NestedField
 from requests.exceptions import ConnectionError as NoConnection
 
 from delegation.client.keys import KeyedRequests, advertised, is_mutation, send_keys
-from delegation.gateway.answers import error_answer
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, error_answer
 from tests.unit.gateway.keys.stand_in import KeyedCatalog
 from tests.unit.gateway.test_routing import MUTATIONS
 

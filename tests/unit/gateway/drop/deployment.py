@@ -15,7 +15,6 @@ from urllib.parse import quote
 import httpx
 
 from delegation.gateway.app import PurgingDrops
-from delegation.gateway.callers import GatewayCaller
 from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.errors import DropError
 from delegation.gateway.drop.sequence import TableDrops
@@ -24,7 +23,7 @@ from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.steps import DropSteps, UpkeepBegun, UpkeepReport, settle_all, tombstone_upkeep
 from delegation.gateway.drop.store import MemoryTombstoneStore
 from delegation.gateway.drop.tombstones import Tombstone
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.forwarding import Forwarder, GatewayCaller
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.identifiers import TableIdentifier

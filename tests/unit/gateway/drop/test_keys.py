@@ -8,13 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from delegation.gateway.app import Gateway
-from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.catalogs import KnownCatalogs
 from delegation.gateway.drop.keyed import KeyedDrops
 from delegation.gateway.drop.tombstones import TombstoneState
-from delegation.gateway.errors import CatalogOutcomeUnknown, MutationNotVerified
+from delegation.gateway.forwarding import GatewayCaller, KnownCatalogs
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
-from delegation.gateway.messages import CatalogRequest
+from delegation.gateway.messages import CatalogOutcomeUnknown, CatalogRequest, MutationNotVerified
 from delegation.idempotency.keys import KeyConflict
 from delegation.idempotency.mutations.reservation import MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from delegation.gateway.answers import answer_of
-from delegation.gateway.callers import GatewayCaller
-from delegation.gateway.drop.owners import OwnersTombstones
+from delegation.gateway.drop.caller import OwnersTombstones
 from delegation.gateway.drop.tombstones import TombstoneState
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.forwarding import GatewayCaller
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, answer_of
 from delegation.gateway.routing import OwnTombstones, route_of
 from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.principals.privileges import Privilege

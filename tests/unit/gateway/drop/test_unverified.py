@@ -2,7 +2,7 @@
 
 import pytest
 
-from delegation.gateway.errors import GatewayError
+from delegation.gateway.messages import GatewayError
 from tests.kit.errors import coded
 from tests.unit.gateway.drop.test_keys import with_keys
 

@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from delegation.gateway.answers import error_answer
-from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.keys.calls import denies
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import (
+    CatalogAnswer,
+    CatalogOutcomeUnknown,
+    CatalogRequest,
+    CatalogUnavailable,
+    error_answer,
+)
 from delegation.idempotency.mutations.reservation import RecordsUnavailable
 from delegation.storage.memory import Killed
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from delegation.gateway.answers import error_answer, json_answer
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream, error_answer, json_answer
 from tests.unit.gateway.keys.stand_in import VEND, KeyedCatalog
 
 SCHEMA = {"type": "struct", "schema-id": 0, "fields": [{"id": 7, "name": "id", "required": False, "type": "long"}]}

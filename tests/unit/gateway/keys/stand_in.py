@@ -20,9 +20,7 @@ from pydantic import SecretStr
 
 from delegation.edge.trust.tokens import StaticKeys, TokenVerifier, TrustedIssuer, public_key
 from delegation.gateway.app import Gateway
-from delegation.gateway.callers import TokenCallers
-from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.forwarding import Forwarder, KnownCatalogs, TokenCallers
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from delegation.gateway.answers import error_answer
-from delegation.gateway.errors import CatalogUnavailable
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import CatalogAnswer, CatalogRequest, CatalogUnavailable, error_answer
 from tests.unit.gateway.keys import mutations as requests
 from tests.unit.gateway.keys.mutations import SCHEMA, commit_request, exists, metadata, namespace, table, versions
 from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life, kill

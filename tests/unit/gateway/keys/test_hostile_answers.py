@@ -8,11 +8,9 @@ import random
 
 import pytest
 
-from delegation.gateway.catalogs import KnownCatalogs
-from delegation.gateway.errors import CatalogOutcomeUnknown
-from delegation.gateway.forwarding import Forwarder
+from delegation.gateway.forwarding import Forwarder, KnownCatalogs
 from delegation.gateway.keys.calls import denies
-from delegation.gateway.messages import CatalogAnswer, CatalogRequest
+from delegation.gateway.messages import CatalogAnswer, CatalogOutcomeUnknown, CatalogRequest
 from tests.unit.gateway.keys.mutations import CASES, Case
 from tests.unit.gateway.keys.stand_in import AFTER_LEASE, KeyedCatalog, Life
 from tests.unit.polaris.test_hostile_answers import DEEP, HOSTILE, variants

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.gateway.keys import calls
-from delegation.gateway.keys.rules import commits, rule, tables
-from delegation.gateway.keys.rules.rule import NOT_APPLIED, Applied, NotApplied
+from delegation.gateway.keys import calls, commits, reading, rules
+from delegation.gateway.keys.reading import NOT_APPLIED, Applied, NotApplied
 from tests.effort import THOROUGH
 from tests.kit.explorer import WrongOutcome
 from tests.unit.gateway.keys.interleaved import EXPLORER
@@ -51,7 +50,7 @@ def compares_no_numbers(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_drops_for_done(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(tables, "DROP", rule.VerificationRule(lambda _evidence: Applied(rule.DONE)))
+    patch.setattr(rules, "DROP", reading.VerificationRule(lambda _evidence: Applied(reading.DONE)))
 
 
 def believes_first_refusals(patch: pytest.MonkeyPatch) -> None:

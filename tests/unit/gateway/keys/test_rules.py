@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.gateway.keys.rules import commits, namespaces, tables, views
-from delegation.gateway.keys.rules.choice import rule_for
-from delegation.gateway.keys.rules.rule import (
+from delegation.gateway.keys import commits, rules
+from delegation.gateway.keys.reading import (
     MALFORMED_REQUEST,
     Applied,
     Evidence,
@@ -19,6 +18,7 @@ from delegation.gateway.keys.rules.rule import (
     Undecided,
     VerificationRule,
 )
+from delegation.gateway.keys.rules import rule_for
 from delegation.gateway.routing import DEFAULT_PATHS, Operation, Target
 from infra.local.catalog.metadata import committed, new_metadata
 from tests.effort import examples
@@ -91,7 +91,7 @@ def changed(**members: Any) -> dict[str, Any]:
     ],
 )
 def test_a_table_is_compared_with_what_was_requested_by_names(wanted, same):
-    assert tables.is_as_requested(made(), wanted) is same
+    assert rules.is_as_requested(made(), wanted) is same
 
 
 def test_a_table_that_evolved_is_still_as_requested():
@@ -104,7 +104,7 @@ def test_a_table_that_evolved_is_still_as_requested():
         {"action": "set-default-sort-order", "sort-order-id": -1},
     ]
     later = committed(made(), [], [added, current, *defaults], now_ms=2, previous_location="s3://b/t/metadata/0.json")
-    assert tables.is_as_requested(later, CREATE)
+    assert rules.is_as_requested(later, CREATE)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_table_that_evolved_is_still_as_requested():
     ],
 )
 def test_a_creation_is_applied_if_the_table_is_as_requested_and_not_older_than_the_request(state, expected):
-    assert verified(tables.creation("v1/lake/namespaces/ns/tables", CREATE), state) == expected
+    assert verified(rules.table_creation("v1/lake/namespaces/ns/tables", CREATE), state) == expected
 
 
 def logged(*entries: tuple[str, int]) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ def logged(*entries: tuple[str, int]) -> list[dict[str, Any]]:
     ],
 )
 def test_a_registration_is_applied_if_the_table_has_the_file_or_had_it_until_a_later_commit(state, expected):
-    rule = tables.registration(
+    rule = rules.table_registration(
         "v1/lake/namespaces/ns/register", {"name": "t", "metadata-location": "s3://b/t/metadata/1.json"}
     )
     assert verified(rule, state) == expected
@@ -154,7 +154,7 @@ def test_a_registration_is_applied_if_the_table_has_the_file_or_had_it_until_a_l
     [(None, "undecided"), ("s3://b/v/metadata/1.json", "applied"), ("s3://b/v/metadata/2.json", "undecided")],
 )
 def test_the_registration_of_a_view_is_applied_if_it_has_the_file(location, expected):
-    rule = views.registration(
+    rule = rules.view_registration(
         "v1/lake/namespaces/ns/register-view", {"name": "v w", "metadata-location": "s3://b/v/metadata/1.json"}
     )
     assert [each.path for each in rule.after] == ["v1/lake/namespaces/ns/views/v%20w"]
@@ -162,7 +162,7 @@ def test_the_registration_of_a_view_is_applied_if_it_has_the_file(location, expe
 
 
 def test_nothing_shows_what_became_of_a_drop_and_nothing_is_read_for_it():
-    assert (verified(tables.DROP), tables.DROP.after, tables.DROP.before) == ("undecided", (), ())
+    assert (verified(rules.DROP), rules.DROP.after, rules.DROP.before) == ("undecided", (), ())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_nothing_shows_what_became_of_a_drop_and_nothing_is_read_for_it():
 )
 def test_a_rename_follows_the_uuid(before, destination, expected):
     body = {"source": {"namespace": ["a", "b"], "name": "t"}, "destination": {"namespace": ["c"], "name": "u"}}
-    rule = tables.rename(Target(Operation.RENAME_TABLE, "lake"), body, DEFAULT_PATHS.table)
+    rule = rules.rename(Target(Operation.RENAME_TABLE, "lake"), body, DEFAULT_PATHS.table)
     assert [each.path for each in (*rule.before, *rule.after)] == [
         "v1/lake/namespaces/a%1Fb/tables/t", "v1/lake/namespaces/c/tables/u",
     ]  # fmt: skip
@@ -199,14 +199,14 @@ def test_a_rename_follows_the_uuid(before, destination, expected):
 )
 def test_a_namespace_is_created_if_it_is_as_requested(properties, expected):
     body = {"namespace": ["x", "ns"], "properties": {"a": "1", "location": "s3://b/ns"}}
-    rule = namespaces.creation(Target(Operation.CREATE_NAMESPACE, "lake"), body, DEFAULT_PATHS)
+    rule = rules.namespace_creation(Target(Operation.CREATE_NAMESPACE, "lake"), body, DEFAULT_PATHS)
     assert rule.after[0].path == "v1/lake/namespaces/x%1Fns"
     state = None if properties is None else Found(document={"namespace": ["x", "ns"], "properties": properties})
     assert verified(rule, state) == expected
 
 
 def test_a_namespace_that_is_gone_was_dropped():
-    rule = namespaces.drop("v1/lake/namespaces/ns")
+    rule = rules.namespace_drop("v1/lake/namespaces/ns")
     assert [verified(rule, state) for state in (None, Found(document={"namespace": ["ns"]}))] == [
         "applied",
         "undecided",
@@ -225,7 +225,7 @@ def test_a_namespace_that_is_gone_was_dropped():
 )
 def test_properties_are_set_if_all_show(now, expected):
     body = {"removals": ["b", "never"], "updates": {"a": "2"}}
-    rule = namespaces.properties("v1/lake/namespaces/ns/properties", body)
+    rule = rules.namespace_properties("v1/lake/namespaces/ns/properties", body)
     assert verified(rule, None if now is None else Found(document={"properties": now})) == expected
 
 
@@ -475,7 +475,9 @@ VIEW = {"view-uuid": ONE, "versions": [VIEW_VERSION], "current-version-id": 1, "
     ],
 )
 def test_a_view_is_known_by_its_text_and_a_time_that_is_the_clients_or_later(version, expected):
-    rule = views.creation("v1/lake/namespaces/ns/views", {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION})
+    rule = rules.view_creation(
+        "v1/lake/namespaces/ns/views", {"name": "v", "schema": SCHEMA, "view-version": VIEW_VERSION}
+    )
     assert verified(rule, found({**VIEW, "versions": [version]})) == expected
     assert verified(rule, None) == "undecided"
 
@@ -502,7 +504,7 @@ def test_a_replaced_view_has_the_version_and_one_that_was_not_replaced_has_lower
         {"action": "set-current-view-version", "view-version-id": -1},
     ]
     requirements = [{"type": "assert-view-uuid", "uuid": ONE}]
-    rule = views.replacement("v1/lake/namespaces/ns/views/v", {"requirements": requirements, "updates": updates})
+    rule = rules.view_replacement("v1/lake/namespaces/ns/views/v", {"requirements": requirements, "updates": updates})
     state = {**VIEW, "versions": versions, "current-version-id": current}
     assert verified(rule, found(state)) == expected
     assert [verified(rule, each) for each in (None, found({**state, "view-uuid": OTHER}))] == ["undecided"] * 2

@@ -8,10 +8,8 @@ from datetime import timedelta
 import pytest
 
 from delegation.edge.errors import KeysUnavailable
-from delegation.gateway.answers import error_answer
-from delegation.gateway.errors import CatalogOutcomeUnknown, CatalogUnavailable
 from delegation.gateway.keys.service import Patience
-from delegation.gateway.messages import CatalogAnswer
+from delegation.gateway.messages import CatalogAnswer, CatalogOutcomeUnknown, CatalogUnavailable, error_answer
 from delegation.idempotency.mutations.reservation import RecordsUnavailable
 from delegation.storage.memory import Killed
 from tests.unit.gateway.keys.mutations import (

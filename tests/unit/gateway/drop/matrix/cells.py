@@ -16,10 +16,10 @@ from typing import Final
 
 import httpx
 
-from delegation.gateway.answers import answer_of
 from delegation.gateway.drop.errors import TombstoneOutcomeUnknown, TombstonesUnavailable
 from delegation.gateway.drop.keyed import KeyedDrops
 from delegation.gateway.keys.service import Patience, policy_for
+from delegation.gateway.messages import answer_of
 from delegation.idempotency.mutations.reservation import (
     MemoryReservationStore,
     RecordOutcomeUnknown,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from delegation.gateway.answers import json_answer
-from delegation.gateway.keys.rules.rule import (
+from delegation.gateway.keys.reading import (
     DONE,
     NOT_APPLIED,
     TYPES,
@@ -30,10 +29,10 @@ from delegation.gateway.keys.rules.rule import (
     plain,
     same_uuid,
 )
-from delegation.gateway.keys.rules.tables import UUID
-from delegation.gateway.messages import CatalogAnswer
+from delegation.gateway.messages import CatalogAnswer, json_answer
 from delegation.gateway.routing import CatalogPaths, Target
 
+TABLE_UUID: Final = "table-uuid"
 LAST_ADDED: Final = -1
 Updates = Sequence[JsonObject]
 
@@ -99,7 +98,7 @@ def _of_whole(verify: Verify) -> Verify:
 
 def verify_creation(updates: Updates, state: State) -> Verification:
     uuid = assigned_uuid(updates)
-    if state is None or uuid is None or not same_uuid(state.metadata[UUID], uuid):
+    if state is None or uuid is None or not same_uuid(state.metadata[TABLE_UUID], uuid):
         return Undecided("the name does not have the table; it may have been created, and dropped or renamed since")
     return Applied(committed(state), is_certain=True)
 
@@ -112,7 +111,7 @@ def verify_commit(updates: Updates, requirements: Updates, state: State) -> Veri
     if ids & known_snapshots(state.metadata):
         return Applied(committed(state), is_certain=True)
     uuid = asserted(requirements, "assert-table-uuid", "uuid")
-    if uuid is None or not same_uuid(state.metadata.get(UUID), uuid):
+    if uuid is None or not same_uuid(state.metadata.get(TABLE_UUID), uuid):
         return Undecided("the commit asserts no UUID, or not the UUID of the table with this name")
     if any(_is_below(update, requirements, state.metadata) for update in updates):
         return NOT_APPLIED
@@ -275,7 +274,7 @@ def _without_ids(list_name: str, id_name: str, removed: str) -> Callable[[JsonOb
 
 
 _SHOWN: Final[Mapping[str, Callable[[JsonObject, Updates, JsonObject], bool]]] = {
-    "assign-uuid": lambda update, _, metadata: same_uuid(metadata.get(UUID), update["uuid"]),
+    "assign-uuid": lambda update, _, metadata: same_uuid(metadata.get(TABLE_UUID), update["uuid"]),
     "upgrade-format-version": lambda update, _, metadata: metadata["format-version"] >= update["format-version"],
     "add-schema": _added("schemas", "schema", "schema-id"),
     "set-current-schema": _current("current-schema-id", "schemas", "schema-id", ("add-schema", "schema"), "schema-id"),
