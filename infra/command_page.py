@@ -23,6 +23,7 @@ HEADING: Final = "## Commands\n"
 PLACEHOLDERS: Final = {int: "N", float: "N", Path: "FILE"}
 USED_EVERYWHERE: Final = 3
 """What so many commands take, with the same help, is described once."""
+TAKEN_BY_ALL: Final = "--json"
 
 
 def leaves(command: Any, words: tuple[str, ...] = ("delegation",)) -> Iterator[tuple[str, Any]]:
@@ -89,8 +90,10 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
         if parameter.name in {"help", "install_completion", "show_completion"} or getattr(parameter, "hidden", False):
             continue
         written = signature(parameter)
+        if written == TAKEN_BY_ALL:
+            continue
         if everywhere.get(written) == described(parameter):
-            common.append(f"`{written}`")
+            common.append(f"`{written.split()[0]}`")
         else:
             items.append(wrapped(f"- `{written}`: {described(parameter)}", "  "))
     if common:
@@ -98,16 +101,21 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
     if items:
         parts.append("\n".join(items))
     if words == "delegation doctor":
-        rows = "\n".join(f"  | `{name}` | {meaning} |" for name, meaning in CHECKS.items())
+        deployed = "with `--deployed`: "
         parts.append(
             wrapped(
-                "`--json` prints a document of [doctor.schema.json](doctor.schema.json); all of its members are always"
-                " there. Compare `id`, `subject` and `ok` (`null`: not checked); `detail` and `fix` are for people."
-                " A check that the run cannot reach has no entry. `format` changes only if a member goes or gets"
-                " another meaning."
+                "`--json` prints a document of [doctor.schema.json](doctor.schema.json). Compare `id`, `subject` and"
+                " `ok` (`null`: not checked); `detail` and `fix` are for people. A check that is not reached has no"
+                " entry."
             )
         )
-        parts.append(f"  | id | checked |\n  |---|---|\n{rows}")
+        for heading, chosen in (("id", False), ("id with `--deployed`", True)):
+            rows = "\n".join(
+                f"  | `{name}` | {meaning.removeprefix(deployed)} |"
+                for name, meaning in CHECKS.items()
+                if meaning.startswith(deployed) is chosen
+            )
+            parts.append(f"  | {heading} | checked |\n  |---|---|\n{rows}")
     return "\n\n".join(parts)
 
 
@@ -115,15 +123,16 @@ def commands() -> str:
     """Return the part of the page below the heading."""
     found = list(leaves(get_command(build(entry_points(group=ENTRY_POINTS)))))
     taken = [each for _, command in found for each in command.params if each.name != "help"]
+    taken = [each for each in taken if signature(each) != TAKEN_BY_ALL]
     counted = Counter((signature(each), described(each)) for each in taken)
     everywhere = {written: text for (written, text), times in counted.items() if times >= USED_EVERYWHERE}
     lines = examples()
     if unknown := lines.keys() - dict(found).keys():
         raise ValueError(f"{EXAMPLES.name} has examples of unknown commands: {', '.join(sorted(unknown))}")
-    table = ["| many commands take | |", "|---|---|"]
+    table = ["| several commands take | |", "|---|---|"]
     table += [f"| `{written.replace('|', chr(92) + '|')}` | {text} |" for written, text in everywhere.items()]
     sections = [section(words, command, lines.get(words, []), everywhere) for words, command in found]
-    return "\n\n".join(["\n".join(table), *sections]) + "\n"
+    return "\n\n".join([f"Every command takes `{TAKEN_BY_ALL}`.", "\n".join(table), *sections]) + "\n"
 
 
 def files() -> dict[Path, str]:

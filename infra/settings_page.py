@@ -14,14 +14,11 @@ DESCRIBED: Final = Path(service.__file__).parent / "service.json"
 PAGE: Final = ROOT / "docs" / "settings.md"
 _INTRODUCTION: Final = """# Settings
 
-Every setting of a deployment, property of the service and variable of its processes. `delegation config show` prints
-the same list with your values and where each comes from. The rules of a value are in `infra/settings.py`; `cdk synth`
-checks all of them. This page is made by `make regenerate` from
-`functions/delegation/cli/deployment/service.json` and the models of the settings.
+    delegation config show                              # every setting with your value and its origin
+    cdk deploy -c delegation:file=stages/test.json      # the settings of one stage, beside those of cdk.json
 
-**A file for each stage.** Settings that all deployments share are in `cdk.json`. Those of one stage are in a file of
-their own, a JSON object of the same names, which `cdk deploy -c delegation:file=stages/test.json` reads; what it does
-not name is that of `cdk.json`, and `-c NAME=VALUE` precedes both.
+A stage's file is a JSON object of the same names. It precedes `cdk.json`, and `-c NAME=VALUE` precedes both. `cdk
+synth` checks all settings.
 """
 _TITLES: Final = {
     "deployment": "Deployment (context of cdk.json)",

@@ -53,7 +53,7 @@ def list_command(
     endpoint: EndpointOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the references with their recent heads, and whether all objects of each head exist."""
+    """List references with their recent heads, and whether each head is complete."""
     from polaris_persistence.catalogs.realms import space_of  # noqa: PLC0415 - `--help` needs none of it
     from polaris_persistence.maintenance.recovery import recent_heads  # noqa: PLC0415
 
@@ -73,12 +73,12 @@ def list_command(
 @refs.command("reset")
 def reset_command(
     realm: Annotated[str, typer.Argument(help="The realm (name or space).", show_default=False)],
-    catalog: Annotated[str, typer.Argument(help="The catalog, as `refs list` shows it.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="The name of the reference.", show_default=False)],
-    head: Annotated[int, typer.Argument(help="The id of the recent head to reset to.", show_default=False)],
+    catalog: Annotated[str, typer.Argument(help="The catalog, from `refs list`.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The reference.", show_default=False)],
+    head: Annotated[int, typer.Argument(help="The head's id.", show_default=False)],
     *,
     even_if_incomplete: Annotated[
-        bool, typer.Option("--even-if-incomplete", help="Reset even if objects of the head are missing.")
+        bool, typer.Option("--even-if-incomplete", help="Reset to an incomplete head.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     objects: ObjectsOption,
@@ -86,7 +86,7 @@ def reset_command(
     endpoint: EndpointOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Reset a reference to one of its recent heads; later commits are no longer visible."""
+    """Reset a reference to a recent head; later commits disappear."""
     from polaris_persistence.catalogs.realms import space_of  # noqa: PLC0415 - `--help` needs none of it
     from polaris_persistence.maintenance.recovery import reset  # noqa: PLC0415
 

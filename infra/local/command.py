@@ -41,12 +41,12 @@ def local() -> None:
 
 Properties = Annotated[
     list[str] | None,
-    typer.Option("--property", metavar="NAME=VALUE", help="Set a property of the service that differs from cdk.json."),
+    typer.Option("--property", metavar="NAME=VALUE", help="Set a property of the service."),
 ]
 
 
 def up(ctx: typer.Context, *, properties: Properties, as_json: JsonOption, **given: Any) -> None:
-    """Start the whole system, write stack.json when it is ready, and run until Ctrl-C or SIGTERM."""
+    """Run the whole system until Ctrl-C or SIGTERM; stack.json is written when it is ready."""
     open_output(ctx, as_json=as_json)
     overrides = parse_properties(properties or ())
     # Both stop the stack, also during the start and where a shell's `&` made it ignore SIGINT.

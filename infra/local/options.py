@@ -36,15 +36,13 @@ class StackOptions:
     - `polaris_public_key`: without it the gateway honours no keys of a given Polaris.
     """
 
-    polaris_url: Annotated[
-        str | None, _option("URL of a real Polaris (…/api/catalog), used instead of the stand-in.")
-    ] = None
-    polaris_client_id: Annotated[str | None, _option("Client id of a principal there that owns the tables.")] = None
+    polaris_url: Annotated[str | None, _option("URL of a real Polaris (…/api/catalog).")] = None
+    polaris_client_id: Annotated[str | None, _option("Client id of a principal that owns the tables.")] = None
     polaris_client_secret: Annotated[
         SecretStr | None, _secret("Client secret of that principal.", "DELEGATION_POLARIS_CLIENT_SECRET")
     ] = None
     polaris_service_client_id: Annotated[
-        str | None, _option("Client id of the service's principal there; the owner's by default.")
+        str | None, _option("Client id of the service's principal. Default: the owner's.")
     ] = None
     polaris_service_client_secret: Annotated[
         SecretStr | None,
@@ -52,33 +50,26 @@ class StackOptions:
     ] = None
     polaris_scope: Annotated[str, typer.Option(help="Scope of the principals' tokens.")] = DEFAULT_SCOPE
     polaris_service_scope: Annotated[str | None, _option("Scope of the service's tokens, if it is another.")] = None
-    polaris_realm: Annotated[str, typer.Option(help="Realm, there and of the service.")] = "POLARIS"
+    polaris_realm: Annotated[str, typer.Option(help="The realm.")] = "POLARIS"
     warehouse: Annotated[str, typer.Option(help="The catalog's name in Polaris.")] = "lake"
     catalog: Annotated[
         Literal["memory", "persistence"],
-        typer.Option(
-            help="Where the stand-in of Polaris keeps its catalog: in memory, or in the NoSQL persistence "
-            "(docs/persistence.md)."
-        ),
+        typer.Option(help="Where the stand-in keeps its catalog: memory, or persistence (docs/persistence.md)."),
     ] = "memory"
-    s3_endpoint: Annotated[
-        str | None, _option("S3 endpoint to use instead of the stack's; keys from the AWS variables.")
-    ] = None
-    dynamodb_endpoint: Annotated[
-        str | None, _option("DynamoDB endpoint instead of the stack's; keys from the AWS variables.")
-    ] = None
+    s3_endpoint: Annotated[str | None, _option("S3 endpoint of your own; keys from the AWS variables.")] = None
+    dynamodb_endpoint: Annotated[str | None, _option("DynamoDB endpoint of your own; keys from the AWS variables.")] = (
+        None
+    )
     port: Annotated[int, typer.Option(help="Port of the HTTPS front; 0 picks a free one.", min=0, max=65535)] = 0
     state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local")
     versioned: Annotated[
         bool,
-        typer.Option("--versioned", help="Have the tables' bucket keep versions: what is deleted can be restored."),
+        typer.Option("--versioned", help="The tables' bucket keeps versions."),
     ] = False
-    inline_max_files: Annotated[int | None, _option("Spark purges the tables with more files than this.", min=0)] = None
-    gateway: Annotated[
-        bool, typer.Option("--gateway", help="Start the gateway in front of the catalog, too (docs/gateway-rule.md).")
-    ] = False
+    inline_max_files: Annotated[int | None, _option("Spark purges tables with more files.", min=0)] = None
+    gateway: Annotated[bool, typer.Option("--gateway", help="Start the gateway too (docs/gateway-rule.md).")] = False
     polaris_public_key: Annotated[
-        Path | None, _option("PEM file that verifies the tokens of a real Polaris, for --gateway.")
+        Path | None, _option("PEM file that verifies a real Polaris' tokens, for --gateway.")
     ] = None
     properties: Mapping[str, str] = field(default_factory=dict)
     """Those that differ from cdk.json (Delegation Service proposal, "Task Retry")."""

@@ -29,10 +29,10 @@ _MOST: Final = 10_000
 def list_command(
     call: Call,
     *,
-    everything: bool = switch("--all", "Also list what is still tried."),
-    limit: int = defaulted("--limit", "The largest number to list.", 50, min=1, max=_MOST),
+    everything: bool = switch("--all", "List what is still tried, too."),
+    limit: int = defaulted("--limit", "List so many.", 50, min=1, max=_MOST),
 ) -> None:
-    """List the dead letters: events and callbacks that were tried as often as the settings allow, the oldest first."""
+    """List the events and callbacks that failed for good, the oldest first."""
     store = store_of(call.connection, call.tasks_table)
     states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
     found = [one for state in states for one in every(store, state, utc_now() + _EVER, limit=limit)][:limit]
@@ -46,11 +46,11 @@ def list_command(
 @command(app, "resend", "yes stack tasks_table")
 def resend_command(
     call: Call,
-    task_id: str | None = argument("[TASK_ID]", "The task whose dead letters to send again.", default=None),
+    task_id: str | None = argument("[TASK_ID]", "The task whose dead letters are sent.", default=None),
     *,
-    everything: bool = switch("--all", "Send the dead letters of all tasks again."),
+    everything: bool = switch("--all", "Send those of all tasks."),
 ) -> None:
-    """Send dead letters again, with all their attempts and the same Idempotency-Key; the next sweep sends them."""
+    """Send dead letters again, with the same Idempotency-Key and all attempts, at the next sweep."""
     if (task_id is None) != everything:
         raise typer.BadParameter("name one task, or give --all")
     store = store_of(call.connection, call.tasks_table)

@@ -48,7 +48,7 @@ StackOption = Annotated[
     Path | None,
     option(
         "--stack",
-        f"The stack.json of a local stack. Default: the settings (`config show`), else {DEFAULT_STACK}.",
+        f"The stack.json of a local stack. Default: the settings, else {DEFAULT_STACK}.",
         envvar="DELEGATION_STACK",
     ),
 ]
@@ -57,11 +57,11 @@ TasksTableOption = Annotated[
     str | None,
     option(
         "--tasks-table",
-        "The name of the task table, for --direct. Default: DELEGATION_TASKS_TABLE, else that of the local stack.",
+        "The task table. Default: DELEGATION_TASKS_TABLE, else the local stack's.",
     ),
 ]
 DirectOption = Annotated[
-    bool, typer.Option("--direct", help="Use the task table with your own AWS credentials instead of the service.")
+    bool, typer.Option("--direct", help="Use the task table with your AWS credentials instead of the service.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 TaskId = Annotated[str, argument("TASK_ID", "The task's id.")]
@@ -69,12 +69,12 @@ IndexTableOption = Annotated[
     str | None,
     option(
         "--index-table",
-        "The table of the reference index. Default: DELEGATION_REFERENCES_TABLE, else that of the local stack.",
+        "The reference index. Default: DELEGATION_REFERENCES_TABLE, else the local stack's.",
     ),
 ]
 KeyOption = Annotated[
     str | None,
-    option("--key", "The idempotency key: repeating the command with it starts no second purge. Default: a new UUID."),
+    option("--key", "The idempotency key; a repetition starts no second task. Default: a new UUID."),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Follow the task until it has an outcome.")]
 _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {

@@ -36,10 +36,9 @@ MOST_ROWS: Final = 200
 
 @command(takes="key wait yes stack", table=OPTIONS)
 def expire_command(call: Call, table: TableArgument) -> None:
-    """Have the service remove old snapshots from a table, and delete the files that only they reach.
+    """Remove old snapshots from a table, and the files that only they reach.
 
-    Only time travel to a removed snapshot ends. Exit status: 1 if the task was not accepted or, with
-    --wait, if it failed.
+    Exit status 1: the task was not accepted or, with --wait, failed.
     """
     identifier = parse_table(table)
     properties = _properties(call.given)

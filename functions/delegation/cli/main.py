@@ -66,55 +66,53 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "config": LazyCommand("delegation.cli.deployment.config:app", "Show and check the command's own settings."),
     "deploy-check": LazyCommand(
         "delegation.cli.deployment.deploying:deploy_check_command",
-        "Check before a deployment that it replaces and removes nothing that holds data; changes nothing.",
+        "Check that a deployment replaces and removes nothing that holds data; change nothing.",
     ),
     "audit": LazyCommand(
         "delegation.cli.catalog.audit:audit_command",
-        "Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.",
+        "Show what could be removed or repaired in a catalog's tables, in bytes and money; change nothing.",
     ),
     "doctor": LazyCommand(
         "delegation.cli.doctor.command:doctor_command",
-        "Check each part that the service needs, and state how to mend what is broken.",
+        "Check each part that the service needs, and state how to repair it.",
     ),
     "drop": LazyCommand(
         "delegation.cli.tombstones.drop:drop_command",
-        "Drop a table with its files through the gateway: the name is free at once, the files are purged.",
+        "Drop a table with its files through the gateway; the name is free at once.",
     ),
     "drop-namespace": LazyCommand(
         "delegation.cli.tombstones.drop_namespace:drop_namespace_command",
-        "Drop a namespace, with --cascade also its tables with their files, through the gateway.",
+        "Drop a namespace through the gateway, with --cascade also its tables and their files.",
     ),
     "estimate": LazyCommand(
         "delegation.cli.deployment.costs:estimate_command",
-        "Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.",
+        "Show what a task's plan deletes, how long that takes, and what it costs.",
     ),
     "expire": LazyCommand(
         "delegation.cli.expire:expire_command",
-        "Have the service remove old snapshots from a table, and delete the files that only they reach.",
+        "Remove old snapshots from a table, and the files that only they reach.",
     ),
     "health": LazyCommand(
         "delegation.cli.catalog.health:health_command",
-        "List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.",
+        "List the tables that need maintenance most, with what their storage costs a month.",
     ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(
         "delegation.cli.pausing:drain_command",
-        "Begin nothing new, and wait until nothing runs, for instance before an upgrade.",
+        "Start nothing new, and wait until nothing runs.",
     ),
     "pause": LazyCommand(
         "delegation.cli.pausing:pause_command",
-        "Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.",
+        "Stop all work or a part of it within a minute; running attempts are handed over.",
     ),
-    "pauses": LazyCommand(
-        "delegation.cli.pausing:pauses_command", "Show everything that is paused: who did it, when and why."
-    ),
+    "pauses": LazyCommand("delegation.cli.pausing:pauses_command", "Show what is paused, by whom, when and why."),
     "recover": LazyCommand(
         "delegation.cli.deployment.recover:recover_command",
-        "Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.",
+        "Copy tasks and records that the live tables lost from restored tables; overwrite nothing.",
     ),
     "resume": LazyCommand(
         "delegation.cli.pausing:resume_command",
-        "End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays.",
+        "End a pause or a drain of this scope; tasks continue within two minutes.",
     ),
     "orphans": LazyCommand(
         "delegation.cli.orphans:app",
@@ -126,7 +124,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "polaris": LazyCommand("delegation.cli.catalog.polaris:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
-        "Delete all files of a table from its metadata.json alone: with your own credentials, without the service.",
+        "Delete all files of a table by its metadata.json, with your credentials, without the service.",
     ),
     "references": LazyCommand(
         "delegation.cli.catalog.references:app",
@@ -134,7 +132,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",
-        "Have the service delete all files of a table; the table's entry in the catalog stays.",
+        "Delete all files of a table; its entry in the catalog stays.",
     ),
     "tasks": LazyCommand(
         "delegation.cli.tasks.commands:app", "List, show, follow, explain, cancel and retry the service's tasks."
@@ -145,7 +143,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "ui": LazyCommand(
         "delegation.cli.ui:ui_command",
-        "Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.",
+        "Serve a status page on this machine until Ctrl-C.",
     ),
     "worker": LazyCommand(
         "delegation.cli.worker:worker_command", "Run the service's tasks in this process, one at a time, until SIGTERM."

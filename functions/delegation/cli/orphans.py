@@ -84,18 +84,13 @@ def show_command(
     call: Call,
     plan: Annotated[
         str,
-        argument(
-            "PLAN", "The id of the plan of a scan or a removal, or the key or s3:// address of the removal's receipt."
-        ),
+        argument("PLAN", "A plan's id, or the key or s3:// address of a removal's receipt."),
     ],
     *,
-    limit: int = defaulted("--limit", "How many files to list, in the order of their paths.", 20, min=1),
+    limit: int = defaulted("--limit", "List so many files.", 20, min=1),
     plan_bucket: PlanBucketOption = None,
 ) -> None:
-    """List the files of a plan, with your own AWS credentials: what `delegation orphans approve` would delete.
-
-    Each has the time at which it was written, by the clock of its store.
-    """
+    """List a plan's files and their times of writing, with your AWS credentials."""
     plans, index = opened_plan(call.connection, plan, plan_bucket)
     files = list(islice(_files(plans, index), limit))
     call.output.result(_document(index, files), _screens(index, files))
@@ -163,10 +158,10 @@ app = group("orphans")
 
 @command(app, "scan", "key wait stack", table=OPTIONS)
 def scan_command(call: Call, table: TableArgument) -> None:
-    """Have the service list a table's location and plan which files no table needs; nothing is deleted.
+    """Plan which files of a table's location no table needs; delete nothing.
 
-    The task's summary has the number and size of the orphan files, and the plan's id. Exit status:
-    1 if the task was not accepted or, with --wait, if it failed.
+    The task's summary has number, size and the plan's id. Exit status 1: the task was not accepted or, with --wait,
+    failed.
     """
     identifier = parse_table(table)
     _send(call, identifier, _checked({**call.given, DRY_RUN: "true"}))
@@ -175,19 +170,18 @@ def scan_command(call: Call, table: TableArgument) -> None:
 @command(app, "approve", "key wait yes stack")
 def approve_command(
     call: Call,
-    plan: Annotated[str, argument("PLAN", "The plan's id, which the summary of the task that made it has.")],
+    plan: Annotated[str, argument("PLAN", "The plan's id, from its task's summary.")],
     *,
     including: list[str] | None = optional(
         "--including",
-        "Delete the files of this foreign table too, which the plan reports (FOREIGN_TABLE); may be repeated.",
+        "Also delete the files of this foreign table (FOREIGN_TABLE); may be repeated.",
         "UUID",
     ),
 ) -> None:
-    """Approve a plan with the operator's identity, and have its files deleted that are still as they were listed.
+    """Approve a plan, and delete its files that are unchanged since the listing.
 
-    The approval holds for 14 days. The plan is executed as the identity that submits tasks; that of a policy is
-    left to the policy's next run, unless --wait is given. Exit status: 1 if the plan was not approved, the task
-    not accepted or, with --wait, failed.
+    Needs the operator's identity. The approval holds for 14 days. A policy's plan is executed by its next run, or at
+    once with --wait. Exit status 1: the plan was not approved, the task not accepted or, with --wait, failed.
     """
     properties = _checked({PLAN: plan})
     wanted = _approval(plan, including or ())

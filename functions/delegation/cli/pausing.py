@@ -22,26 +22,23 @@ _POLL_SECONDS: Final = 5.0
 _SETTLES_SECONDS: Final = 25.0
 """A process reads what is paused every 20 s: until then it may still begin an attempt."""
 _MOST_SHOWN: Final = 1_000
-RealmOption = Annotated[
-    bool, typer.Option("--realm", help="Only the tasks that work for the deployment's realm, not its own maintenance.")
-]
-TableOption = Annotated[str | None, option("--table", "Only the tasks of this table.", "CATALOG.NS.TABLE")]
-ReasonOption = Annotated[str, option("--reason", "Why, for those who find the tasks paused.")]
+RealmOption = Annotated[bool, typer.Option("--realm", help="Only tasks of the realm, not the service's maintenance.")]
+TableOption = Annotated[str | None, option("--table", "Only tasks of this table.", "CATALOG.NS.TABLE")]
+ReasonOption = Annotated[str, option("--reason", "The reason that others see.")]
 
 
 @command(takes="direct tasks_table stack")
 def pause_command(
     call: Call,
     *,
-    everything: bool = switch("--all", "All work, that of the service itself included."),
+    everything: bool = switch("--all", "All work, also the service's own."),
     realm: RealmOption = False,
     table: TableOption = None,
     reason: ReasonOption = "",
 ) -> None:
-    """Stop work within a minute, all or a part: running attempts are handed over, uncounted, and none begins.
+    """Stop all work or a part of it within a minute; running attempts are handed over.
 
-    Nothing fails, and `delegation resume` continues. A pause outlasts deployments and restarts; an alarm states that it
-    is on.
+    `delegation resume` continues. A pause outlasts deployments and raises an alarm.
     """
     if everything + realm + (table is not None) != 1:
         raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")
@@ -53,14 +50,14 @@ def pause_command(
 
 @command(takes="direct tasks_table stack")
 def resume_command(call: Call, *, realm: RealmOption = False, table: TableOption = None) -> None:
-    """End a pause or a drain: the tasks continue within two minutes. A pause of another scope stays."""
+    """End a pause or a drain of this scope; tasks continue within two minutes."""
     wanted = ResumeRequest(scope=_scope(realm=realm, table=table), table=table)
     show(call, call.pauses().resume(wanted))
 
 
 @command(takes="direct tasks_table stack")
 def pauses_command(call: Call) -> None:
-    """Show everything that is paused: who did it, when and why."""
+    """Show what is paused, by whom, when and why."""
     show(call, call.pauses().pauses())
 
 
@@ -70,12 +67,12 @@ def drain_command(
     *,
     reason: ReasonOption = "",
     timeout: float = defaulted(
-        "--timeout", "Stop waiting after this many seconds, with exit status 1.", 3_600.0, min=0.0
+        "--timeout", "Stop waiting after so many seconds, with exit status 1.", 3_600.0, min=0.0
     ),
 ) -> None:
-    """Begin nothing new, and wait until nothing runs, for instance before an upgrade.
+    """Start nothing new, and wait until nothing runs.
 
-    Requests are still accepted and wait. End it with `delegation resume`.
+    Accepted requests wait. `delegation resume` ends it.
     """
     report = None if call.as_json else report_running
     show(call, drain(call.pauses(), call.tasks(), reason=reason, timeout_seconds=timeout, report=report))

@@ -44,44 +44,40 @@ def purge_command(
     call: Call,
     metadata_location: Annotated[str, argument("METADATA_LOCATION", "The table's current metadata.json.")],
     *,
-    engine: EngineChoice = defaulted("--engine", "Purge in this process, or with a Spark session.", "inline"),
-    dry_run: bool = switch("--dry-run", "Write the plan and an estimate; delete nothing."),
+    engine: EngineChoice = defaulted("--engine", "inline: in this process; spark: in a Spark session.", "inline"),
+    dry_run: bool = switch("--dry-run", "Only write plan and estimate."),
     plan: str | None = optional(
         "--plan",
-        "Where to write plan and receipt; an existing plan there is executed. Default: ./delegation-plans/ID.",
+        "The place of plan and receipt; an existing plan is executed. Default: ./delegation-plans/ID.",
         "DIR_OR_URI",
     ),
     s3_endpoint: str | None = optional("--s3-endpoint", "The URL of an S3-compatible store.", "URL"),
     outside: Literal["keep", "refuse", "delete"] = defaulted(
-        "--outside", "What to do with files outside the table's own locations.", "keep"
+        "--outside", "Files outside the table's locations: keep, refuse or delete.", "keep"
     ),
     protect: list[str] | None = defaulted(
         "--protect",
-        "The metadata.json of another table whose files must stay; may be repeated.",
+        "Another table's metadata.json; its files stay. May be repeated.",
         None,
         metavar="OTHER_METADATA_LOCATION",
     ),
     keep: list[Kept] | None = defaulted(
         "--keep",
-        "Purge the rest of a table: keep lost or corrupt manifests, what is in another storage or encrypted, "
-        "ambiguous paths; may be repeated. Refused otherwise.",
+        "Purge the rest of a table: damaged, unsupported or ambiguous files stay; may be repeated.",
         None,
     ),
     not_covered: bool = switch(
         "--not-covered",
-        "METADATA_LOCATION is the index.json of a plan: delete the files that its purge kept as NOT_COVERED.",
+        "METADATA_LOCATION is a plan's index.json: delete the files that it kept as NOT_COVERED.",
     ),
-    experimental_format: bool = switch(
-        "--experimental-format", "Try a format version that this release may not read completely."
-    ),
+    experimental_format: bool = switch("--experimental-format", "Try an unsupported format version."),
     cdk: CdkOption = Path("cdk.json"),
     stage_file: StageFileOption = None,
 ) -> None:
-    """Delete all files of a table from its metadata.json alone: with your own credentials, without the service.
+    """Delete all files of a table by its metadata.json, with your credentials, without the service.
 
-    For a table that is no longer in its catalog. Safe to interrupt: rerun the
-    same command to resume. Exit status: 0 done, 3 refused by a guard, 4 some
-    keys could not be deleted, 5 corrupt metadata, 130 interrupted, 1 any other error.
+    For a table that its catalog no longer has. Rerun the command to resume. Exit status: 3 refused by a guard, 4 some
+    keys were not deleted, 5 corrupt metadata.
     """
     if not dry_run:
         call.confirm_deletion(f"that {metadata_location} reaches")

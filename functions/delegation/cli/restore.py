@@ -51,7 +51,7 @@ PlanBucketOption = Annotated[
     str | None,
     option(
         "--plan-bucket",
-        "The bucket of plans and receipts. Default: DELEGATION_PLAN_BUCKET, else that of the local stack.",
+        "The bucket of plans. Default: DELEGATION_PLAN_BUCKET, else the local stack's.",
         "BUCKET",
     ),
 ]
@@ -114,20 +114,19 @@ def restore_command(
         str,
         argument(
             "RECEIPT",
-            "The id of the removal's plan or of its task, or the receipt's key or s3:// address; or a location, as "
-            "s3://lake/orders/, of whose files every quarantine's tag is taken.",
+            "The id of the removal's plan or task, or its receipt's key or s3:// address; or a location "
+            "(s3://lake/orders/).",
         ),
     ],
     *,
-    dry_run: bool = switch("--dry-run", "Show what would come back; change nothing."),
+    dry_run: bool = switch("--dry-run", "Only show what would change."),
     plan_bucket: PlanBucketOption = None,
     s3_endpoint: str | None = optional("--s3-endpoint", "The URL of the table's S3 store.", "URL"),
 ) -> None:
-    """Bring back the files that a removal deleted in a bucket with versions, with your own AWS credentials.
+    """Restore the files that a removal deleted in a versioned bucket, with your AWS credentials.
 
-    Only delete markers of this removal go, and only above the object that was deleted. After a quarantine the tags
-    are taken away; with a location, all tags there. Repeat the command to resume. Exit status: 0 all files are
-    back, 4 some are not, 130 interrupted, 1 any other error.
+    Removes this removal's delete markers; after a quarantine its tags, with a location all tags there. Repeat the
+    command to resume. Exit status 4: some files are missing.
     """
     bucket = _bucket_of(receipt, plan_bucket, call.connection)
     plans, removal = _opened(call.connection, receipt, bucket)

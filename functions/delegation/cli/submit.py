@@ -44,7 +44,7 @@ TableArgument = Annotated[
     str,
     argument(
         "CATALOG.NAMESPACE.TABLE",
-        "The table. Dots separate namespace levels; put `backquotes` around a name that contains a dot.",
+        "The table. Dots separate namespace levels; `backquotes` enclose a name with a dot.",
     ),
 ]
 
@@ -54,32 +54,28 @@ def submit_command(
     call: Call,
     table: TableArgument,
     *,
-    sync: bool = defaulted(
-        "--sync/--async", "Wait in one call for the outcome, or have the task run in the background.", False
-    ),
+    sync: bool = defaulted("--sync/--async", "Wait for the outcome in one call, or run in the background.", False),
     key: KeyOption = None,
     wait: WaitOption = False,
     task_type: str | None = optional(
         "--type",
-        f"What to have done with the table: {', '.join(name for name, one in TYPES.items() if one.requests)}. "
-        "Default: the first of these.",
+        f"What to do: {', '.join(name for name, one in TYPES.items() if one.requests)}. Default: the first.",
         "TASK_TYPE",
     ),
     properties: list[str] | None = defaulted(
-        "--property", "A property of the purge, such as outside=keep; may be repeated.", None, metavar="NAME=VALUE"
+        "--property", "A property, such as outside=keep; may be repeated.", None, metavar="NAME=VALUE"
     ),
-    dry_run: bool = switch("--dry-run", "Have the work planned; delete nothing."),
+    dry_run: bool = switch("--dry-run", "Only plan."),
     metadata: str | None = optional(
         "--metadata",
-        "Send the table of this LoadTableResult (JSON file, - for stdin) instead of loading it from the catalog.",
+        "Send this LoadTableResult (JSON file, - for stdin) instead of loading the table.",
         "FILE",
     ),
 ) -> None:
-    """Have the service delete all files of a table; the table's entry in the catalog stays.
+    """Delete all files of a table; its entry in the catalog stays.
 
-    Deletes data files, delete files, manifests and metadata. Once the task is
-    SUCCESS, drop the entry in the catalog, without purge. Exit status: 1 if the
-    task was not accepted or, with --sync or --wait, if the purge failed.
+    After SUCCESS drop the table without purge. Exit status 1: the task was not accepted or, with --sync or --wait,
+    failed.
     """
     identifier = parse_table(table)
     form = form_of(task_type)

@@ -245,10 +245,9 @@ def ui_command(
     port: int = option("--port", "The port. Default: any free one.", min=0, max=65_535, default=0),
     browser: bool = defaulted("--open/--no-open", "Open the page in the browser.", False),
 ) -> None:
-    """Serve a status page on this machine until Ctrl-C: the tasks, one task's timeline, progress and receipt.
+    """Serve a status page on this machine until Ctrl-C.
 
-    It only reads, with your identity as an operator. Keep the printed address to yourself: whoever has it on this
-    machine can read the page too.
+    Reads with your operator identity. Keep the printed address secret.
     """
     # The page asks again by itself every few seconds: it shows a failure at once, and repeats nothing.
     client = call.connection.operator_client().without_repeats()

@@ -57,13 +57,12 @@ def worker_command(
     properties: Annotated[
         Path | None, typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False)
     ] = None,
-    poll: Annotated[str, typer.Option(help="How long to wait when no task is due.")] = "5s",
+    poll: Annotated[str, typer.Option(help="The pause when no task is due.")] = "5s",
     added_only: bool = switch("--added-only", "Run only the behaviors that DELEGATION_BEHAVIORS adds."),
 ) -> None:
     """Run the service's tasks in this process, one at a time, until SIGTERM.
 
-    Any number of workers may share the task table. On SIGTERM or Ctrl-C the worker hands its task over at the next
-    checkpoint.
+    On SIGTERM or Ctrl-C it hands its task over at the next checkpoint.
     """
     stop = _Stop()
     with stop.on_signals():

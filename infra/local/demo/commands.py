@@ -23,17 +23,13 @@ from polaris_common.errors import counted
 if TYPE_CHECKING:
     from infra.local.demo.tables import PlantedFile, SampleState
 
-AgeOption = Annotated[
-    str, typer.Option(metavar="AGE", help="How old the files are afterwards, by the times of their store: 4d, 36h.")
-]
+AgeOption = Annotated[str, typer.Option(metavar="AGE", help="The files' age by the store's clock: 4d, 36h.")]
 
 
 def tables_command(ctx: typer.Context, stack: StackOption = None, as_json: JsonOption = False) -> None:
-    """Write the tables of the demo to the running stack: shop.orders, shop.events, shop.customers.
+    """Write the demo's tables to the running stack: shop.orders, shop.events, shop.customers.
 
-    A table that exists stays as it is; one whose files were purged is dropped
-    from the catalog and written again. Then each is read, and its rows,
-    snapshots and objects are counted.
+    Keeps existing tables, writes purged ones again, and counts rows, snapshots and objects.
     """
     from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
 
@@ -67,12 +63,10 @@ def plant_orphans_command(
     stack: StackOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write files that no table needs to a table's location, and make the objects of the stack's store older.
+    """Write orphan files to a table's location.
 
-    The files are those of a job that ended before its commit: data files, a
-    manifest and a manifest list. A removal leaves files under 24 hours alone
-    by the clock of their store, so the times at which they were written are
-    set back: all objects there are older by as much.
+    Writes data files, a manifest and a manifest list, as of a job without a commit. Makes all objects of the store
+    older.
     """
     from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
     from infra.local.demo.tables import RemoteAges, plant  # noqa: PLC0415  loads moto too

@@ -156,17 +156,14 @@ def audit_command(
     catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
     most: int = defaulted("--limit", "Print so many tables; --json and --csv print all.", MOST_SHOWN, min=1),
-    as_csv: bool = switch("--csv", "Print CSV, a line for each finding of a table."),
-    state: Path | None = optional(
-        "--state", "Keep what was read of plans in this file, from which a repetition resumes.", "FILE"
-    ),
+    as_csv: bool = switch("--csv", "Print CSV, a line for each finding."),
+    state: Path | None = optional("--state", "Keep progress in this file; a repetition resumes from it.", "FILE"),
     index_table: IndexTableOption = None,
     plan_bucket: PlanBucketOption = None,
 ) -> None:
-    """Show what a catalog's tables have that could go or is wrong, in bytes and money; change nothing.
+    """Show what could be removed or repaired in a catalog's tables, in bytes and money; change nothing.
 
-    Orphan files by the last looks for them, expirable snapshots, small and
-    oversized data files, tables that cannot be read, and tables that overlap.
+    Lists known orphan files, expirable snapshots, small and oversized data files, unreadable and overlapping tables.
     """
     if as_csv and call.as_json:
         raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")

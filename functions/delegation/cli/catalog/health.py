@@ -267,9 +267,9 @@ def health_command(
     *,
     most: int = defaulted("--limit", "Print so many tables; --json prints all.", MOST_SHOWN, min=1),
 ) -> None:
-    """List the tables of a catalog, those that need maintenance most first, and what each costs a month in storage.
+    """List the tables that need maintenance most, with what their storage costs a month.
 
-    For one table its last runs of maintenance are shown too.
+    For one table, show its last runs of maintenance too.
     """
     store, prices, wanted = call.connection.health_store(call.index_table), storage_prices(), named(name)
     if isinstance(wanted, TableIdentifier):

@@ -44,46 +44,42 @@ def setup_command(
     *,
     namespace: list[str] | None = optional(
         "--namespace",
-        "A namespace whose tables are purged; may be repeated. Default: those of the whole catalog.",
+        "A namespace with tables to purge; may be repeated. Default: the whole catalog.",
         "LEVEL.LEVEL",
     ),
     only_namespaces: bool = switch(
         "--only-namespaces",
-        "Grant nothing on the whole catalog; for deployments with delegation.purge.references=namespace.",
+        "Grant nothing on the catalog (delegation.purge.references=namespace).",
     ),
     principal: str = defaulted("--principal", "The name of the service's principal.", "delegation"),
     principal_role: str = defaulted("--principal-role", "The principal's role.", "delegation"),
     catalog_role: str = defaulted("--catalog-role", "The catalog's role.", "delegation"),
     tombstones: str | None = optional(
         "--tombstones",
-        "Also prepare drops through the gateway: the namespace into which it renames tables, and its grants.",
+        "Also prepare drops through the gateway: the namespace of tombstones, and its grants.",
         "LEVEL.LEVEL",
     ),
     callers: list[str] | None = optional(
         "--callers",
-        "With --tombstones: a principal role whose members may drop tables; may be repeated.",
+        "With --tombstones: a principal role that may drop tables; may be repeated.",
         "PRINCIPAL_ROLE",
     ),
-    callers_role: str = defaulted(
-        "--callers-role", "The catalog's role for those who may drop tables.", "delegation_callers"
-    ),
-    drop_views: bool = switch("--drop-views", "Also let views be dropped: Polaris then keeps their metadata files."),
+    callers_role: str = defaulted("--callers-role", "The catalog's role for those callers.", "delegation_callers"),
+    drop_views: bool = switch("--drop-views", "Also let views be dropped; their metadata files stay."),
     secret_file: Path | None = optional(
-        "--secret-file", "Write client id and secret to this new file, readable by you alone, instead of printing them."
+        "--secret-file", "Write client id and secret to this new file instead of printing them."
     ),
-    new_secret: bool = switch("--new-secret", "Give a principal that exists a new secret; the former one ends."),
-    dry_run: bool = switch("--dry-run", "Print what would be changed; change nothing."),
+    new_secret: bool = switch("--new-secret", "Give an existing principal a new secret; the former one ends."),
+    dry_run: bool = switch("--dry-run", "Only show what would change."),
     management_api: str | None = optional(
         "--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."
     ),
 ) -> None:
-    """Create the service's principal, its roles and its grants in Polaris, as far as they are missing.
+    """Create the missing principal, roles and grants of the service in Polaris.
 
-    With --tombstones also what drops through the gateway need: the namespace,
-    TABLE_CREATE there for --callers, and more grants for the service.
+    With --tombstones also what drops through the gateway need.
 
-    Safe to repeat: what exists is kept, and nothing is taken away. The secret
-    of a new principal is printed once, or written to --secret-file.
+    Safe to repeat. A new principal's secret is printed once, or written to --secret-file.
     """
     _check_options(namespace, only_namespaces, tombstones, callers)
     if secret_file is not None and secret_file.exists():

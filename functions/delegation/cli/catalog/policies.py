@@ -25,13 +25,11 @@ from delegation.upkeep.rules.resolve import check_content, resolve
 from polaris_common.errors import ErrorScope, counted, printable
 
 PolicyArgument = Annotated[
-    str, argument("CATALOG.NAMESPACE.POLICY", "The policy; a part with a dot is between backquotes.")
+    str, argument("CATALOG.NAMESPACE.POLICY", "The policy; backquotes enclose a part with a dot.")
 ]
 TableOption = Annotated[str | None, option("--table", "The table.", "CATALOG.NAMESPACE.TABLE")]
-NamespaceOption = Annotated[
-    str | None, option("--namespace", "The namespace, with all that is below it.", "CATALOG.NAMESPACE")
-]
-CatalogOption = Annotated[str | None, option("--catalog", "The catalog of the policy.", "CATALOG")]
+NamespaceOption = Annotated[str | None, option("--namespace", "The namespace and all below it.", "CATALOG.NAMESPACE")]
+CatalogOption = Annotated[str | None, option("--catalog", "The policy's catalog.", "CATALOG")]
 
 
 def parse_policy(text: str) -> PolicyIdentifier:
@@ -141,16 +139,16 @@ def simulate_command(
     call: Call,
     catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
-    days: int = defaulted("--days", "How many days are simulated.", 7, min=1, max=60),
+    days: int = defaulted("--days", "The days to simulate.", 7, min=1, max=60),
     most: int = defaulted("--limit", "Print so many; --json prints all.", _MOST_SHOWN, min=1),
     policy_file: Path | None = optional("--policy-file", "The deployment's policy file.", "FILE"),
     index_table: IndexTableOption = None,
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
 ) -> None:
-    """Show what the policies of a catalog would run when, what that costs and frees; nothing is run.
+    """Show what a catalog's policies would run, when, and what that costs and frees; run nothing.
 
-    By the tables' stored healths and the policies of now. Needs CATALOG_READ_PROPERTIES and NAMESPACE_READ_PROPERTIES.
+    Needs CATALOG_READ_PROPERTIES and NAMESPACE_READ_PROPERTIES.
     """
     from delegation.cli.catalog.simulation import show_simulation  # noqa: PLC0415 - it needs the extra `service`
 
@@ -182,15 +180,15 @@ def create_command(
     *,
     type_: Annotated[str, option("--type", "snapshot-expiry, for example.", "TYPE")],
     values: list[str] | None = optional(
-        "--set", "A value of its config, max_snapshot_age_days=7 for example; may be repeated.", "NAME=VALUE"
+        "--set", "A value of its config, max_snapshot_age_days=7; may be repeated.", "NAME=VALUE"
     ),
-    content: Path | None = optional("--content", "A file with the whole content, instead of --set.", "FILE"),
-    disabled: bool = switch("--disabled", "Create it disabled: what it is attached to is left alone."),
-    description: str = option("--description", "What it is for.", default=""),
+    content: Path | None = optional("--content", "A file with the content, instead of --set.", "FILE"),
+    disabled: bool = switch("--disabled", "Create it disabled."),
+    description: str = option("--description", "Its purpose.", default=""),
 ) -> None:
-    """Create a policy in a namespace of Polaris; it has an effect where it is attached.
+    """Create a policy in a namespace of Polaris.
 
-    Needs POLICY_CREATE there.
+    Needs POLICY_CREATE.
     """
     identifier, kind = parse_policy(name), parse_type(type_)
     if content is not None and (values or disabled):
@@ -214,9 +212,9 @@ def delete_command(
     call: Call,
     name: PolicyArgument,
     *,
-    detach_all: bool = switch("--detach-all", "Also detach it from everything."),
+    detach_all: bool = switch("--detach-all", "Detach it first."),
 ) -> None:
-    """Delete a policy that is attached nowhere. Needs POLICY_DROP."""
+    """Delete an unattached policy. Needs POLICY_DROP."""
     identifier = parse_policy(name)
     _policies(call).delete(identifier, detach_all=detach_all)
     call.output.result({"policy": str(identifier), "deleted": True}, f"Deleted the policy {identifier}.")
@@ -240,28 +238,27 @@ def _add(name: str, does: str, then: str, joined: str) -> None:
         document = {"policy": str(identifier), "target": str(target), "attached": attached}
         call.output.result(document, f"{does}ed the policy {identifier} {joined} {target}.")
 
-    run.__doc__ = f"""{does} a policy {joined} a table, a namespace or a catalog{then}
+    run.__doc__ = f"""{does} a policy {joined} a table, namespace or catalog.{then}
 
-    Needs POLICY_{does.upper()} on the policy, and TABLE_{does.upper()}_POLICY, NAMESPACE_{does.upper()}_POLICY
-    or CATALOG_{does.upper()}_POLICY on what it is attached to.
+    Needs POLICY_{does.upper()}, and TABLE_, NAMESPACE_ or CATALOG_{does.upper()}_POLICY on the target.
     """
     command(app, name)(run)
 
 
-_add("attach", "Attach", "; of one type, the nearest policy applies, whole.", "to")
-_add("detach", "Detach", ": nothing more of it begins there.", "from")
+_add("attach", "Attach", " The nearest policy of a type applies, as a whole.", "to")
+_add("detach", "Detach", "", "from")
 
 
 @command(app, "list")
 def list_command(
     call: Call,
-    namespace: Annotated[str, argument("CATALOG.NAMESPACE", "The namespace of the policies.")],
+    namespace: Annotated[str, argument("CATALOG.NAMESPACE", "The namespace.")],
     *,
     type_: str | None = optional("--type", "Only policies of this type.", "TYPE"),
 ) -> None:
-    """List the policies of a namespace with their versions, and whether they are enabled.
+    """List a namespace's policies with version and state.
 
-    Needs POLICY_LIST and POLICY_READ there.
+    Needs POLICY_LIST and POLICY_READ.
     """
     catalog, levels = parse_namespace(namespace)
     wanted = None if type_ is None else parse_type(type_).value
@@ -293,23 +290,20 @@ def show_command(
     call: Call,
     name: Annotated[
         str,
-        argument(
-            "CATALOG[.NAMESPACE[.TABLE]]", "A table, a namespace or a catalog; a part with a dot is between backquotes."
-        ),
+        argument("CATALOG[.NAMESPACE[.TABLE]]", "A table, namespace or catalog; backquotes enclose a part with a dot."),
     ],
     *,
     policy_file: Path | None = optional(
         "--policy-file",
-        "The deployment's policy file; for a catalog that it names, Polaris' policies are not asked for.",
+        "The deployment's policy file. It replaces Polaris' policies of the catalogs that it names.",
         "FILE",
     ),
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
 ) -> None:
-    """Show what the policies of a table ask for: each value with where it comes from, and what has no effect.
+    """Show what a table's policies ask for, with the origin of each value, and what has no effect.
 
-    For a namespace or a catalog it shows what tables there inherit. Needs TABLE_, NAMESPACE_ or
-    CATALOG_READ_PROPERTIES.
+    For a namespace or catalog: what its tables inherit. Needs TABLE_, NAMESPACE_ or CATALOG_READ_PROPERTIES.
     """
     target = parse_shown(name)
     file = None if policy_file is None else PolicyFile.parse(_read(policy_file))

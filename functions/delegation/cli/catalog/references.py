@@ -169,7 +169,7 @@ CatalogArgument = Annotated[str, argument("CATALOG", "The catalog's name.")]
 
 @command(takes="index_table stack")
 def lost_command(call: Call, catalog: CatalogArgument) -> None:
-    """List the branches and tags that expiries lost, how to restore each, and until when their files are kept."""
+    """List lost branches and tags, how to restore each, and until when their files are kept."""
     found = kept_now(call.connection.reference_store(call.index_table).lost_refs(catalog), utc_now())
     call.output.result({"catalog": catalog, "lost": [document_of(one) for one in found]}, lost_screens(catalog, found))
 
@@ -178,7 +178,7 @@ def lost_command(call: Call, catalog: CatalogArgument) -> None:
 def dismiss_command(
     call: Call, catalog: CatalogArgument, key: Annotated[str, argument("ID", "As `delegation references lost` has it.")]
 ) -> None:
-    """Keep files no longer for lost branches and tags, because they are restored or nobody needs them."""
+    """Stop keeping files for restored or unneeded branches and tags."""
     store = call.connection.reference_store(call.index_table)
     lost = next((one for one in store.lost_refs(catalog) if one.key == key), None)
     if lost is None:
@@ -255,9 +255,9 @@ app.command("dismiss")(dismiss_command)
 
 @command(app, "blocking", "index_table stack")
 def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "The catalog's name.")]) -> None:
-    """List what cannot be read in a catalog, since when and why, which purges that holds back, and who exempted it.
+    """List what is unreadable in a catalog, since when and why, the purges that wait for it, and exemptions.
 
-    It states also why passes over the catalog are not completed.
+    States why passes are not completed.
     """
     store = call.connection.reference_store(call.index_table)
     found, state = shown(store, catalog), store.pass_of(catalog)
@@ -284,15 +284,15 @@ def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
 @command(app, "exempt", "yes index_table tasks_table stack")
 def exempt_command(
     call: Call,
-    name: Annotated[str, argument("CATALOG.NS.TABLE", "The table; a part with a dot is between backquotes.")],
+    name: Annotated[str, argument("CATALOG.NS.TABLE", "The table; backquotes enclose a part with a dot.")],
     *,
-    why: Annotated[str, option("--why", "Why purges and expiries may run beside it; it is in their receipts.")],
-    of_list: bool = switch("--list", "The name is that of a namespace, or of a catalog, that cannot be listed."),
+    why: Annotated[str, option("--why", "The reason; receipts have it.")],
+    of_list: bool = switch("--list", "The name is a namespace's or catalog's that cannot be listed."),
 ) -> None:
-    """Let purges and expiries run although a table cannot be read; what is known of it still protects its files.
+    """Let purges and expiries run beside an unreadable table; its known files stay protected.
 
-    It holds for the files that cannot be read now, also after commits while all else can be read. It ends when the
-    table can be read, after 30 days, or at the next commit if the files are not known one by one.
+    Ends when the table can be read, when more of it cannot, or after 30 days; at the next commit if its files are
+    unknown.
     """
     subject = parse_subject(name, of_list=of_list)
     if not why.strip() or len(why) > LONGEST_REASON:

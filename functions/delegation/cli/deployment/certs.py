@@ -19,8 +19,8 @@ app = group("certs")
 _FOLDER: Final = Path("pki")
 _SOON: Final = timedelta(days=30)
 
-DirOption = Annotated[Path, typer.Option("--dir", file_okay=False, help="The folder of the authority and its files.")]
-DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="For how many days a certificate is valid.")]
+DirOption = Annotated[Path, typer.Option("--dir", file_okay=False, help="The folder of the CA.")]
+DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="Days that a certificate is valid.")]
 
 
 def authority_stays() -> CommandError:
@@ -40,18 +40,17 @@ def init_command(
     organization: str = defaulted("--organization", "The organization in every name.", "Delegation"),
     server: list[str] | None = optional(
         "--server",
-        "A DNS name or IP address of the service; may be repeated. Without it no server certificate is made.",
+        "A DNS name or IP address of the service, for a server certificate; may be repeated.",
         "HOST",
     ),
     client: list[str] | None = optional("--client", "A caller; may be repeated. Default: polaris.", "NAME"),
     operator: list[str] | None = optional("--operator", "An operator; may be repeated.", "NAME"),
     days: DaysOption = 365,
-    ca_days: int = defaulted("--ca-days", "For how many days the CA is valid.", 3650, min=1, max=7300),
+    ca_days: int = defaulted("--ca-days", "Days that the CA is valid.", 3650, min=1, max=7300),
 ) -> None:
-    """Make a private CA, and the certificates that do not exist yet: safe to repeat, nothing is replaced.
+    """Make a private CA and the missing certificates; nothing is replaced.
 
-    Only you can read the keys (mode 0600). Keep ca.key off the machines that
-    run the service.
+    Keep ca.key off the machines that run the service.
     """
     names = [*(client or ["polaris"]), *(operator or ())]
     for name in (*names, *(["server"] if server else ())):
@@ -79,7 +78,7 @@ def init_command(
 
 @command(app, "show", "")
 def show_command(call: Call, *, folder: DirOption = _FOLDER) -> None:
-    """Show each certificate with its name for the deployment's settings, its serial number and its end."""
+    """Show each certificate's name, serial number and end."""
     errors = _show(call, Authority.open(folder), utc_now())
     if errors:
         raise CommandError("; ".join(map(str, errors)), errors[0].next_step, code=errors[0].code)
@@ -93,9 +92,9 @@ def rotate_command(
     folder: DirOption = _FOLDER,
     days: DaysOption = 365,
 ) -> None:
-    """Issue a successor with a new key; the former pair stays as NAME.former until you revoke it.
+    """Issue a successor with a new key; NAME.former stays valid until you revoke it.
 
-    Both are admitted while the deployment pins the name and no serial number.
+    The service admits both, unless the deployment pins serial numbers.
     """
     if name == CA:
         raise authority_stays()
@@ -114,10 +113,10 @@ def revoke_command(
     name: str | None = argument("[NAME]", "Its name or serial number; none with --renew.", default=None),
     *,
     folder: DirOption = _FOLDER,
-    list_days: int = defaulted("--list-days", "For how many days the revocation list counts.", 30, min=1, max=365),
-    renew: bool = switch("--renew", "Only sign the list anew, before it is out of date."),
+    list_days: int = defaulted("--list-days", "Days that the list is valid.", 30, min=1, max=365),
+    renew: bool = switch("--renew", "Only sign the list again, before it expires."),
 ) -> None:
-    """Put a certificate on the CA's revocation list (crl.pem), and sign the list again."""
+    """Put a certificate on the CA's revocation list (crl.pem)."""
     if (name is None) != renew:
         raise typer.BadParameter("give either a certificate or --renew", param_hint="NAME")
     if name == CA:

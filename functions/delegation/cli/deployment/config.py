@@ -158,14 +158,10 @@ _TITLES: Final = {
 def show_command(
     call: Call,
     *,
-    cdk: Path = defaulted(
-        "--cdk", "The cdk.json whose deployment is shown, if it exists.", Path("cdk.json"), metavar="FILE"
-    ),
+    cdk: Path = defaulted("--cdk", "The cdk.json of the deployment, if it exists.", Path("cdk.json"), metavar="FILE"),
     stage_file: Path | None = optional("--stage-file", "The file of the stage, as for cdk.", "FILE"),
 ) -> None:
-    """Show every setting with its value, where it comes from and its default: the command's own, those of a
-    deployment, the service's properties, and the variables of its processes. Secrets are not shown.
-    """
+    """Show every setting with its value, origin and default. Secrets are not shown."""
     settings = settings_of(call.ctx)
     paths = [*([cdk] if cdk.is_file() else []), *([stage_file] if stage_file else [])]
     layers = {str(path): context_of(path) for path in paths}
@@ -224,9 +220,9 @@ def _described(shown: Shown) -> dict[str, Any]:
 
 @command(app, "check", "")
 def check_command(call: Call) -> None:
-    """Read the configuration file and every setting, and name each one that is missing or wrong.
+    """Name each setting that is missing or wrong.
 
-    Fails also if they lead to no service: neither edge_url is set nor is there a stack.json.
+    Fails without edge_url and stack.json, too.
     """
     settings = settings_of(call.ctx)
     problems = find_problems(settings)

@@ -283,9 +283,9 @@ def estimate_command(
     ),
     prices: Path | None = optional("--prices", "With --monthly: a price file.", "FILE"),
 ) -> None:
-    """Show what the plan of a task deletes, how long that takes, and what it costs; a dry run has a plan too.
+    """Show what a task's plan deletes, how long that takes, and what it costs.
 
-    With --monthly instead what the service costs in a month.
+    With --monthly: what the service costs in a month.
     """
     if of_a_month == (task_id is not None):
         raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")

@@ -267,14 +267,14 @@ def deploy_check_command(
     folder: Path = defaulted("--app", "The templates that `cdk synth` wrote.", Path("cdk.out"), metavar="FOLDER"),
     change_set: str | None = optional(
         "--change-set",
-        "Read the change sets of this name too, which `cdk deploy --method prepare-change-set` makes.",
+        "Also read the change sets of this name (`cdk deploy --method prepare-change-set`).",
         "NAME",
     ),
 ) -> None:
-    """Check before a deployment that it replaces and removes nothing that holds data; changes nothing.
+    """Check that a deployment replaces and removes nothing that holds data; change nothing.
 
-    What is deployed is compared with the synthesized templates: tables, buckets,
-    keys, secrets, queues, subnets, exports in use, Spark applications.
+    Compares the deployed tables, buckets, keys, secrets, queues, subnets, exports and Spark applications with the
+    synthesized templates.
     """
     deployed = DeployedStacks.connect()
     found = check(synthesized(folder), deployed, change_set)

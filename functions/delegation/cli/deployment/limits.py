@@ -22,7 +22,7 @@ CdkOption = Annotated[
 ]
 InsteadOption = Annotated[
     Path | None,
-    option("--cdk", "A cdk.json with the operator's limits, instead of those of the running deployment.", "FILE"),
+    option("--cdk", "A cdk.json with other limits than the running deployment's.", "FILE"),
 ]
 StageFileOption = Annotated[Path | None, option("--stage-file", "The file of the stage, as for cdk.", "FILE")]
 DEFAULT_CDK = Path("cdk.json")

@@ -34,11 +34,11 @@ def recover_command(
     *,
     records_copy: str | None = optional("--records-from", "The idempotency table that was restored.", "TABLE"),
     records_live: str | None = optional("--records-to", "The live idempotency table.", "TABLE"),
-    dry_run: bool = switch("--dry-run", "Count what would be copied, and copy nothing."),
+    dry_run: bool = switch("--dry-run", "Only count."),
 ) -> None:
-    """Copy the tasks and records that the live tables lost from restored ones; nothing live is overwritten.
+    """Copy tasks and records that the live tables lost from restored tables; overwrite nothing.
 
-    Pause the service first, so that you can cancel recovered tasks before they run.
+    Pause the service first: you can then cancel recovered tasks.
     """
     if (records_copy is None) != (records_live is None):
         raise typer.BadParameter("give both --records-from and --records-to", param_hint="--records-from")

@@ -42,28 +42,27 @@ def doctor_command(
     *,
     namespace: str | None = optional(
         "--namespace",
-        "Also check what a purge in this namespace needs; a catalog alone means all of its namespaces.",
+        "Also check what a purge in this namespace or catalog needs.",
         "CATALOG.LEVEL",
     ),
     principal: str = defaulted("--principal", "The service's principal in Polaris.", "delegation"),
     only_namespaces: bool = switch(
-        "--only-namespaces", "Expect no grant on the whole catalog (delegation.purge.references=namespace)."
+        "--only-namespaces", "Expect no grant on the catalog (delegation.purge.references=namespace)."
     ),
     tombstones: str | None = optional(
         "--tombstones",
-        "Also check what drops through the gateway need: the namespace into which it renames tables.",
+        "Also check what drops through the gateway need, in its namespace of tombstones.",
         "CATALOG.LEVEL",
     ),
     callers: list[str] | None = optional(
-        "--callers", "With --tombstones: a role whose members are to drop tables; may be repeated.", "PRINCIPAL_ROLE"
+        "--callers", "With --tombstones: a role that may drop tables; may be repeated.", "PRINCIPAL_ROLE"
     ),
-    deployed: bool = switch("--deployed", "Check the stacks on AWS instead: what a first deployment has to show."),
+    deployed: bool = switch("--deployed", "Check the stacks on AWS instead."),
     stage: str = defaulted("--stage", "With --deployed: the stage.", "prod"),
 ) -> None:
-    """Check each part that the service needs, and state how to mend what is broken.
+    """Check each part that the service needs, and state how to repair it.
 
-    Asks the service; with your credentials for AWS and Polaris it checks the rest, as far as their settings are set.
-    Exit status 1 if a check failed.
+    Your credentials for AWS and Polaris add checks. Exit status 1 if a check failed.
     """
     wanted = wanted_of(namespace, tombstones, callers or (), principal, whole_index=not only_namespaces)
     if deployed:

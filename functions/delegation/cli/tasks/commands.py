@@ -30,14 +30,12 @@ def list_command(
     call: Call,
     *,
     only_open: bool = switch("--open", "Only tasks that have not ended."),
-    sort: filters.Order = defaulted(
-        "--sort", "What the list is sorted by; times are newest first.", filters.Order.RECEIVED
-    ),
-    limit: int = defaulted("--limit", "The largest number of tasks to list.", 50, min=1, max=10_000),
-    columns: str | None = optional("--columns", f"Which columns: {', '.join(filters.COLUMN_NAMES)}.", "NAME,…"),
-    cursor: str | None = optional("--cursor", "Continue an earlier list; it printed the cursor."),
+    sort: filters.Order = defaulted("--sort", "The order; times are newest first.", filters.Order.RECEIVED),
+    limit: int = defaulted("--limit", "List so many.", 50, min=1, max=10_000),
+    columns: str | None = optional("--columns", f"The columns: {', '.join(filters.COLUMN_NAMES)}.", "NAME,…"),
+    cursor: str | None = optional("--cursor", "Continue an earlier list by its cursor."),
 ) -> None:
-    """List tasks with their status, the newest first; piped, a line for each with its id first."""
+    """List tasks with their status, the newest first."""
     from delegation.cli.tasks.source import chosen  # noqa: PLC0415
 
     wanted_columns = chosen(columns)
@@ -50,7 +48,7 @@ def list_command(
 
 @command(app, "types", "stack tasks_table")
 def types_command(call: Call) -> None:
-    """Count the tasks of each type by status, for instance before a type is retired; reads the task table."""
+    """Count the tasks of each type by status."""
     from delegation.cli.tasks.direct import count_types  # noqa: PLC0415 - loads the task store
 
     call.output.task_types(*count_types(call.connection.task_store(call.tasks_table)))
@@ -63,7 +61,7 @@ def create_table_command(
 ) -> None:
     """Create a task table in your AWS environment, for workers without a deployment.
 
-    If DELEGATION_TASK_STORE is persistence, create the two tables of the settings instead.
+    With DELEGATION_TASK_STORE=persistence: the two tables of the settings.
     """
     from delegation.cli.connection import dynamodb_client  # noqa: PLC0415 - `--help` needs no client
 
@@ -84,13 +82,13 @@ def create_table_command(
 
 @command(app, "show", "direct tasks_table stack")
 def show_command(call: Call, task_id: TaskId) -> None:
-    """Show every field of a task that is set; with --json the whole record."""
+    """Show every field of a task that is set."""
     call.output.task(call.tasks().get(task_id))
 
 
 @command(app, "why", "direct tasks_table stack")
 def why_command(call: Call, task_id: TaskId) -> None:
-    """Explain a task: its attempt, who holds it, its last progress and error, what happens next and when."""
+    """Explain a task: its attempt, holder, progress and error, and what happens next."""
     from delegation.cli.tasks.screens import why_screen  # noqa: PLC0415 - `--help` needs no rich
     from delegation.cli.tasks.why import explain  # noqa: PLC0415
     from delegation.timestamps import utc_now  # noqa: PLC0415
@@ -110,11 +108,9 @@ def watch_command(
     task_id: TaskId,
     *,
     interval: float = defaulted("--interval", "Seconds between two polls.", 1.0, min=0.1, max=3600.0),
-    timeout: float | None = optional(
-        "--timeout", "Stop watching after this many seconds, with exit status 1.", min=0.0
-    ),
+    timeout: float | None = optional("--timeout", "Stop after so many seconds, with exit status 1.", min=0.0),
 ) -> None:
-    """Follow a task until it has an outcome; the exit status is 1 if the outcome is FAILURE."""
+    """Follow a task until it has an outcome. Exit status 1: FAILURE."""
     from delegation.cli.output import watch  # noqa: PLC0415 - `--help` needs no client
 
     client = call.connection.operator_client()
@@ -123,16 +119,13 @@ def watch_command(
 
 @command(app, "history", "direct tasks_table stack")
 def history_command(call: Call, task_id: TaskId) -> None:
-    """Show every version of a task: when it began, how long it lasted and why it ended."""
+    """Show every version of a task: begin, duration and cause of its end."""
     call.output.history(task_id, call.tasks().versions(task_id))
 
 
 @command(app, "receipt")
 def receipt_command(call: Call, task_id: TaskId) -> None:
-    """Show the receipt of a task that ended: what it found, what it deleted and what stayed.
-
-    Members without a value are left out; --json has all.
-    """
+    """Show a task's receipt: what it found, deleted and left."""
     from delegation.cli.tasks.screens import receipt_screen  # noqa: PLC0415 - `--help` needs no rich
 
     document = call.connection.operator_client().receipt(task_id).model_dump(mode="json")
@@ -143,9 +136,7 @@ def receipt_command(call: Call, task_id: TaskId) -> None:
 def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
     """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
 
-    Give ids, or filters that choose among the tasks that have not ended; filters
-    never choose the service's own maintenance. The record of each task names who
-    cancelled it (`cancelled_by`).
+    Give ids, or filters of open tasks. Filters never choose the service's maintenance.
     """
     _change(call, task_ids, filters.OPEN, lambda tasks: tasks.cancel, word=_CANCELLED)
 
@@ -157,9 +148,9 @@ def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
     filters={name: one for name, one in filters.FILTERS.items() if name != "status"},
 )
 def retry_command(call: Call, task_ids: TaskIds = None) -> None:
-    """Retry failed tasks with a fresh attempt budget; a purge resumes where it stopped.
+    """Retry failed tasks with new attempts; a purge resumes where it stopped.
 
-    Give ids, or filters that choose among the FAILURE tasks.
+    Give ids, or filters of FAILURE tasks.
     """
     _change(call, task_ids, {filters.StatusName.FAILURE}, lambda tasks: tasks.retry, word="retried")
 
@@ -169,11 +160,11 @@ def release_command(
     call: Call,
     task_id: TaskId,
     *,
-    force: bool = switch("--force", "Also if nothing proves that the holder is dead; end it first."),
+    force: bool = switch("--force", "Release without proof that the holder is dead; end it first."),
 ) -> None:
-    """Release the lease of a dead holder, so that the task continues now and not at the end of the lease.
+    """Release the lease of a dead holder, so that the task continues now.
 
-    It works in the task table, with your AWS credentials.
+    Uses the task table, with your AWS credentials.
     """
     from delegation.cli.tasks.direct import LeaseRelease  # noqa: PLC0415 - loads the task store
     from delegation.tasks.life.policy import Policies  # noqa: PLC0415

@@ -68,7 +68,7 @@ FILTERS: Final[Mapping[str, Any]] = {
             "--since",
             metavar="TIME|DURATION",
             show_default=False,
-            help="Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, or how long ago: 2h, 7d.",
+            help="Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, 2h, 7d.",
         ),
     ],
     "correlation_id": Annotated[

@@ -197,11 +197,11 @@ def _time(moment: datetime) -> str:
 app = group("tombstones")
 _LARGEST_PAGE: Final = 100
 _NOBODY: Final = "NO_TOMBSTONES"
-TombstoneArgument = Annotated[str, argument("TOMBSTONE_ID", "The tombstone's id, which the list has.")]
+TombstoneArgument = Annotated[str, argument("TOMBSTONE_ID", "The tombstone's id.")]
 
 
 MineOption = Annotated[
-    bool, typer.Option("--mine", help="Only tables that you dropped yourself: with your credential in the catalog.")
+    bool, typer.Option("--mine", help="Only tables that you dropped, with your credential in the catalog.")
 ]
 
 
@@ -217,9 +217,9 @@ def no_gateway() -> CommandError:
 def list_command(
     call: Call,
     *,
-    only_open: bool = switch("--open", "Only those that have not ended: DROPPED, RESTORED and CLEARED are left out."),
+    only_open: bool = switch("--open", "Leave out DROPPED, RESTORED and CLEARED."),
     table: str | None = optional("--table", "Only tables whose name contains the text.", "TEXT"),
-    limit: int = defaulted("--limit", "The largest number to list.", 50, min=1, max=10_000),
+    limit: int = defaulted("--limit", "List so many.", 50, min=1, max=10_000),
     mine: MineOption = False,
 ) -> None:
     """List tables that were dropped with their files, the newest first."""
@@ -236,7 +236,7 @@ def list_command(
 
 @command(app, "show")
 def show_command(call: Call, tombstone_id: TombstoneArgument) -> None:
-    """Show a tombstone: where its table was and is, how far its purge is, and what can be done."""
+    """Show a tombstone: where its table was and is, its purge, and what you can do."""
     _print(call, _shown(call.connection.operator_client(), tombstone_id))
 
 
@@ -246,15 +246,13 @@ def restore_command(
     tombstone_id: TombstoneArgument,
     *,
     to: str | None = optional(
-        "--to", "Another name, if the former one is taken; alone it is in the former namespace.", "[NAMESPACE.]TABLE"
+        "--to", "Another name in the same catalog, if the former one is taken.", "[NAMESPACE.]TABLE"
     ),
     mine: MineOption = False,
 ) -> None:
     """Give a dropped table its name back, before the first attempt at its purge begins.
 
-    If another table has the name by now, --to restores it to another one of
-    the same catalog. With --mine you need no operator, but TABLE_CREATE on the
-    namespace. A repeat finishes what was begun.
+    Safe to repeat. --mine needs TABLE_CREATE on the namespace instead of an operator.
     """
     if mine:
         own = CallersTombstones(call.connection.catalog_through_gateway())
@@ -287,8 +285,7 @@ def purge_command(
 def dismiss_command(call: Call, tombstone_id: TombstoneArgument) -> None:
     """End a tombstone that failed and cannot be purged: drop its entry, keep its files.
 
-    For one whose metadata file is gone, or whose files are to stay. The answer names the metadata.json from which
-    `delegation purge` deletes what is left.
+    The answer names the metadata.json for a later `delegation purge`.
     """
     client = call.connection.operator_client()
     record = _shown(client, tombstone_id)

@@ -122,22 +122,20 @@ def drop_command(
     call: Call,
     table: TableArgument,
     *,
-    wait: bool = defaulted(
-        "--wait/--no-wait", "Wait until the files are deleted, or only until the name is free.", True
-    ),
-    key: str | None = optional(
-        "--key", "The idempotency key: repeating the command with it continues the same drop. Default: a new UUID."
-    ),
+    wait: bool = defaulted("--wait/--no-wait", "Wait for the purge, or only until the name is free.", True),
+    key: str | None = optional("--key", "The idempotency key; a repetition continues the drop. Default: a new UUID."),
     timeout: float = defaulted(
-        "--timeout", "Give up after this many seconds; the drop continues.", _LONGEST_WAIT, min=1.0, max=_LONGEST_WAIT
+        "--timeout",
+        "Stop waiting after so many seconds; the drop continues.",
+        _LONGEST_WAIT,
+        min=1.0,
+        max=_LONGEST_WAIT,
     ),
 ) -> None:
-    """Drop a table with its files through the gateway: the name is free at once, the files are purged.
+    """Drop a table with its files through the gateway; the name is free at once.
 
-    You need TABLE_DROP and TABLE_WRITE_DATA, as for any drop with purge. Within
-    the grace period `delegation tombstones restore` brings the table back. Use
-    this instead of Spark's DROP TABLE ... PURGE, which up to Iceberg 1.11
-    deletes the files from the client.
+    Needs TABLE_DROP and TABLE_WRITE_DATA. Within the grace period `delegation tombstones restore` brings the table
+    back. Spark's DROP TABLE ... PURGE deletes the files itself up to Iceberg 1.11.
     """
     identifier = parse_table(table)
     used = checked_key(key)

@@ -66,31 +66,27 @@ def drop_namespace_command(
         str,
         argument(
             "CATALOG.NAMESPACE",
-            "The namespace. Dots separate its levels; put `backquotes` around a name that contains a dot.",
+            "The namespace. Dots separate its levels; `backquotes` enclose a name with a dot.",
         ),
     ],
     *,
-    cascade: bool = switch("--cascade", "Drop all tables and namespaces in it too, with the files."),
-    dry_run: bool = switch("--dry-run", "Show what would be dropped; change nothing."),
-    key: str | None = optional("--key", "The idempotency key, from which each table's is made. Default: a new UUID."),
+    cascade: bool = switch("--cascade", "Drop its tables, with their files, and namespaces too."),
+    dry_run: bool = switch("--dry-run", "Only show what would change."),
+    key: str | None = optional("--key", "The idempotency key. Default: a new UUID."),
     receipt: Path | None = optional(
         "--receipt",
-        "The receipt's file; one that is not complete is resumed. Default: delegation-drop-KEY.json here.",
+        "The receipt's file; an incomplete one is resumed. Default: delegation-drop-KEY.json here.",
         "FILE",
     ),
-    drop_views: bool = switch("--drop-views", "Drop the views in it too."),
-    drop_generic_tables: bool = switch("--drop-generic-tables", "Drop the generic tables in it too; their files stay."),
-    wait: bool = defaulted(
-        "--wait/--no-wait", "Wait for each purge, or only until the name of its table is free.", True
-    ),
-    parallel: int = defaulted("--parallel", "Tables that are dropped at a time.", PARALLEL, min=1, max=64),
+    drop_views: bool = switch("--drop-views", "Drop its views too."),
+    drop_generic_tables: bool = switch("--drop-generic-tables", "Drop its generic tables too; their files stay."),
+    wait: bool = defaulted("--wait/--no-wait", "Wait for each purge, or only until the names are free.", True),
+    parallel: int = defaulted("--parallel", "Tables dropped at a time.", PARALLEL, min=1, max=64),
 ) -> None:
-    """Drop a namespace, with --cascade also its tables with their files, through the gateway.
+    """Drop a namespace through the gateway, with --cascade also its tables and their files.
 
-    Lists everything first. If a table must not be purged, or there are views or generic tables that are not to be
-    dropped, nothing is dropped. Namespaces are dropped after all their tables. If something is left, it is named, and
-    the exit status is 4. The receipt is written before the first drop, and gets a line for each table: rerun the same
-    command with --receipt FILE to resume.
+    Drops nothing if a table must not be purged, or if views or generic tables are in the way. Exit status 4: something
+    is left, and named. To resume, rerun the command with --receipt FILE.
     """
     catalog, levels = parse_namespace(namespace)
     used = checked_key(key)

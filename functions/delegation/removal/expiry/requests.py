@@ -107,8 +107,8 @@ OPTIONS: Final = OptionTable(
             "Snapshots older than this time expire; `now` is when the request is accepted. Default: by the property "
             "history.expire.max-snapshot-age-ms of the table.",
             Argument(
-                "Expire snapshots older than a time (2026-11-01T00:00:00Z), a date, an age (7d, 12h) or now. Default: "
-                "by the table's properties, 5 days.",
+                "Expire snapshots older than a time (2026-11-01T00:00:00Z), date, age (7d, 12h) or now. "
+                "Default: by the table's properties, 5 days.",
                 "TIME|AGE|now",
             ),
         ),
@@ -125,7 +125,7 @@ OPTIONS: Final = OptionTable(
             "How many snapshots of each branch are kept whatever their age. Default: by the property "
             "history.expire.min-snapshots-to-keep of the table.",
             Argument(
-                "Keep the N newest snapshots of each branch. Default: by the table's properties, 1.",
+                "Keep N snapshots of each branch. Default: by the table's properties, 1.",
                 "N",
                 type=int,
                 least=1,
@@ -136,9 +136,7 @@ OPTIONS: Final = OptionTable(
             _IDS,
             f"1 to {MOST_IDS} snapshot ids with commas between them",
             "Snapshots that expire too, whatever their age, unless a branch or tag is at them.",
-            Argument(
-                "Expire this snapshot too, whatever its age; may be repeated.", "ID", "snapshot-id", type=list[int]
-            ),
+            Argument("Also expire this snapshot; may be repeated.", "ID", "snapshot-id", type=list[int]),
         ),
         text_option(
             MAX_REF_AGE,
@@ -147,7 +145,7 @@ OPTIONS: Final = OptionTable(
             "Branches and tags whose snapshot is older are removed, except main. Default: by the property "
             "history.expire.max-ref-age-ms of the table.",
             Argument(
-                "Remove branches and tags whose snapshot is older, except main. Default: by the table's properties.",
+                "Remove older branches and tags, except main. Default: by the table's properties.",
                 "AGE",
                 "max-ref-age",
             ),
@@ -157,13 +155,13 @@ OPTIONS: Final = OptionTable(
             by=SetBy.CALLER,
             values=("false", "true"),
             described="Whether schemas and partition specs that no kept snapshot uses are removed.",
-            argument=Argument("Remove schemas and partition specs that are not used any more.", type=bool),
+            argument=Argument("Remove unused schemas and partition specs.", type=bool),
         ),
         replace(
             DRY_RUN_OPTION,
-            argument=Argument("Show what would expire and why the rest stays, and have the files planned.", type=bool),
+            argument=Argument("Plan the files, and show what would expire and why the rest stays.", type=bool),
         ),
-        replace(PLAN_OPTION, argument=Argument("Execute the plan of a dry run, with its other options.", "PLAN_ID")),
+        replace(PLAN_OPTION, argument=Argument("Execute a dry run's plan.", "PLAN_ID")),
         CALLBACK_OPTION,
     ),
     others=frozenset({LEAST_AGE, LEAST_SNAPSHOTS}),

@@ -81,7 +81,7 @@ OPTIONS: Final = OptionTable(
             "How old an object is at least, by the clock of its store, to be an orphan file. Default: 3 days; a "
             "property of the table may lengthen it.",
             Argument(
-                "How old a file is at least, by the clock of its store: 7d, 72h; 24 hours or more. Default: 3 days.",
+                "The smallest age by the store's clock: 7d, 72h; 24 hours or more. Default: 3 days.",
                 "AGE",
                 "older-than",
             ),
@@ -91,14 +91,14 @@ OPTIONS: Final = OptionTable(
             _LISTS,
             "lists such as s3n,s3a=s3, with semicolons between them",
             "Schemes that name one store, as in Iceberg's equal_schemes: the names, and what they are compared as.",
-            Argument("Schemes that name one store, such as cos,oss=store; s3, s3a and s3n always do.", "LISTS"),
+            Argument("Schemes of one store, such as cos,oss=store; s3, s3a and s3n are equal.", "LISTS"),
         ),
         text_option(
             EQUAL_AUTHORITIES,
             _LISTS,
             "lists such as bucket-alias=bucket, with semicolons between them",
             "Buckets that are one, as in Iceberg's equal_authorities.",
-            Argument("Buckets that are one, such as alias=bucket.", "LISTS"),
+            Argument("Equal buckets, such as alias=bucket.", "LISTS"),
         ),
         Option(
             name=MISMATCH,
@@ -106,12 +106,13 @@ OPTIONS: Final = OptionTable(
             values=("error", "ignore", "delete"),
             loosest="ignore",
             default="error",
-            meaning="What a removal of orphan files may do, at most, with a file that has the path of a needed one in "
-            "another scheme or bucket: `error`, `ignore` or `delete`.",
+            meaning=(
+                "The loosest mode for files with a needed file's path in another scheme or bucket: `error`, "
+                "`ignore` or `delete`."
+            ),
             described="What happens to files with the path of a needed one in another scheme or bucket.",
             argument=Argument(
-                "What happens to files with the path of a needed one in another scheme or bucket: error, ignore or "
-                "delete. Default: error.",
+                "Files with a needed file's path in another scheme or bucket: error, ignore or delete. Default: error.",
                 "MODE",
             ),
         ),
@@ -123,26 +124,30 @@ OPTIONS: Final = OptionTable(
             "a location such as s3://lake/written-elsewhere/orders",
             "The only place to look in, instead of the table's present location; it is at or below a place that the "
             "operator allows (`delegation.orphan-files.locations`).",
-            Argument("Look in this place instead of the table's location, below one that the operator allows.", "URI"),
+            Argument("Look in this place, which the operator allows, instead of the table's location.", "URI"),
         ),
         Option(
             name=FIRST_RUN,
             by=SetBy.OPERATOR,
             values=("report", "delete"),
-            meaning="Whether the first plan of a table's orphan files at a location waits for approval (`report`) or "
-            "is executed within the other limits (`delete`).",
+            meaning=(
+                "Whether the first plan of orphan files at a location waits for approval (`report`) or is executed "
+                "within the other limits (`delete`)."
+            ),
         ),
         Option(
             name=QUARANTINE,
             by=SetBy.BOTH,
             values=("tag", "none"),
-            meaning="What a removal does with orphan files: `none` deletes them, `tag` gives them the tag "
-            "`delegation-quarantine` = `orphan` instead, for a lifecycle rule of the bucket, with the bucket's role of "
-            "`delegation.orphan-files.roles`; then no request may delete any.",
+            meaning=(
+                "`none`: a removal deletes orphan files. `tag`: it gives them the tag `delegation-quarantine` = "
+                "`orphan` for a lifecycle rule, with the role of `delegation.orphan-files.roles`; no request may "
+                "delete any."
+            ),
             described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
             argument=Argument(
-                "tag: an approval of the plan tags the files for a lifecycle rule of the bucket instead of deleting "
-                "them; none: it deletes them. Default: the operator's setting.",
+                "tag: an approval tags the files for a lifecycle rule of the bucket; none: it deletes them. "
+                "Default: the operator's setting.",
                 "MODE",
             ),
         ),

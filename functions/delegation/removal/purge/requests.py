@@ -160,25 +160,24 @@ OPTIONS: Final = OptionTable(
             default="refuse",
             default_setting="outside",
             meaning="The loosest value of `outside` that a request may choose.",
-            default_meaning="What a silent request does with files outside the table's locations: `refuse`, `keep`, "
-            "`delete`.",
+            default_meaning="The default for files outside the table's locations: `refuse`, `keep`, `delete`.",
         ),
         _limited(
-            "uncovered", ("refuse", "keep"), "refuse", "What a purge does with files that no vended credential covers."
+            "uncovered", ("refuse", "keep"), "refuse", "Files that no vended credential covers: `refuse`, `keep`."
         ),
         _limited(
             "shared",
             ("refuse", "subtract"),
             "subtract",
-            "What a purge does with files that another table references too.",
+            "Files that another table references: `refuse`, `subtract`.",
         ),
         _limited(
             "overlap-scan",
             ("catalog", "namespace"),
             "namespace",
-            "How far a purge looks for tables whose locations overlap.",
+            "Where a purge looks for overlapping tables.",
         ),
-        _limited("versioned", ("refuse", "report"), "report", "What a purge does in a versioned bucket."),
+        _limited("versioned", ("refuse", "report"), "report", "A versioned bucket: `refuse`, `report`."),
         Option(
             name="deleteMarkerFiles",
             by=SetBy.BOTH,
@@ -195,12 +194,12 @@ OPTIONS: Final = OptionTable(
         Option(name="skipTrash", by=SetBy.CALLER, values=("true",)),
         PLAN_OPTION,
         CALLBACK_OPTION,
-        _fixed("gc-disabled", ("refuse", "ignore"), "What a purge does with a table whose `gc.enabled` is not true."),
+        _fixed("gc-disabled", ("refuse", "ignore"), "A table with `gc.enabled` other than true: `refuse`, `ignore`."),
         _fixed("delete-probe", ("true", "false"), "Whether the permission to delete is probed before the plan."),
         _fixed(
             "experimental-format",
             ("false", "true"),
-            "Whether tables of a format version that is not final are purged.",
+            "Whether tables of unsupported format versions are purged.",
         ),
         _fixed(
             "references",
@@ -210,18 +209,20 @@ OPTIONS: Final = OptionTable(
         _fixed(
             "damaged",
             ("refuse", "keep"),
-            "What a purge does with a table with lost or corrupt manifests: `refuse` or `keep`.",
+            "Lost or corrupt manifests: `refuse` or `keep`.",
         ),
-        _fixed("unsupported", ("refuse", "keep"), "What a purge does with files in another storage or encrypted ones."),
+        _fixed(
+            "unsupported", ("refuse", "keep"), ("Encrypted files, and files in another storage: `refuse` or `keep`.")
+        ),
         _fixed(
             "ambiguous",
             ("refuse", "keep"),
-            "What a purge does with paths that two readers would understand differently.",
+            "Ambiguous paths: `refuse` or `keep`.",
         ),
         _fixed(
             "neighbour",
             ("refuse", "report"),
-            "What a purge does if another table cannot be read: `refuse` or `report`.",
+            "An unreadable neighbour table: `refuse` or `report`.",
         ),
     ),
     others=REFERENCE_SETTINGS,
