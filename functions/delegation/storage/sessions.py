@@ -65,7 +65,7 @@ class BoundedSession:
         if content_wanted and answer.status_code < 300:
             return answer
         body = _Body(self._read(answer.raw, str(request.url)))
-        return AWSResponse(answer.url, answer.status_code, answer.headers, body)
+        return AWSResponse(answer.url, answer.status_code, answer.headers, body)  # type: ignore[arg-type]
 
     def close(self) -> None:
         self._session.close()
