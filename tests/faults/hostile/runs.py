@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from delegation.errors import RunHandedOver
@@ -70,22 +70,16 @@ def inline(ctx: PurgeContext, _resources: Resources) -> PurgeResult:
 
 
 @dataclass
-class Row:
-    """The counts of one way: runs made, those that ended as PURGED, files left and foreign objects deleted."""
+class Ended:
+    """What came of the runs in one way: how many were made, how many ended well, and what was wrong."""
 
-    way: str
     runs: int = 0
-    purged: int = 0
-    left: int = 0
-    foreign: int = 0
+    well: int = 0
     problems: list[str] = field(default_factory=list)
 
-    def add(self, other: "Row") -> None:
-        self.runs += other.runs
-        self.purged += other.purged
-        self.left += other.left
-        self.foreign += other.foreign
-        self.problems += other.problems
+    def wrong(self, where: str, what: str, uris: Iterable[str]) -> None:
+        """Note objects of which something is wrong, the first few of many."""
+        self.problems += [f"{where}: {uri} {what}" for uri in sorted(uris)[:3]]
 
 
 class Worlds:
@@ -111,25 +105,21 @@ class Run:
         self._size = size
         self._purge = purge
 
-    def play(self, name: str, way: Way) -> Row:
+    def play(self, name: str, way: Way) -> Ended:
         """Purge with the store wrong in this way, then with a sound one; return what happened."""
-        row = Row(name)
+        ended = Ended()
         with HostileStore(self._lake.objects) as store:
             if self._size == RESUMED:
                 self._interrupt(store)
             store.set(way)
-            self._wrong(store, row, read_seconds(name))
+            self._wrong(store, ended, name)
             store.set(None)
-            self._sound(store, row)
-        others = self._others - set(self._lake.uris())
-        row.foreign = len(others)
-        row.problems += [
-            f"{name}, {self._size}: {uri} is not the table's and was deleted" for uri in sorted(others)[:3]
-        ]
-        return row
+            self._sound(store, ended)
+        ended.wrong(self._size, "is not the table's and was deleted", self._others - set(self._lake.uris()))
+        return ended
 
-    def left(self) -> list[str]:
-        return sorted(self._own & set(self._lake.uris()))
+    def left(self) -> frozenset[str]:
+        return self._own & set(self._lake.uris())
 
     def _interrupt(self, store: HostileStore) -> None:
         """Hand the task over once some files are deleted and marked."""
@@ -143,33 +133,29 @@ class Run:
         with contextlib.suppress(RunHandedOver):
             purge_table(ctx)
 
-    def _wrong(self, store: HostileStore, row: Row, read: float) -> None:
-        row.runs += 1
-        where = f"{row.way}, {self._size}"
+    def _wrong(self, store: HostileStore, ended: Ended, way: str) -> None:
+        ended.runs += 1
         try:
-            self._purge(*self._context(store, read))
+            self._purge(*self._context(store, read_seconds(way)))
         except DelegationError:
             pass
-        except Exception as error:  # noqa: BLE001 - a run with an error of no type is a row of the table
-            row.problems.append(f"{where}: {type(error).__name__} has no type of ours: {error}")
+        except Exception as error:  # noqa: BLE001 - an error of no type is what is looked for
+            ended.problems.append(f"{type(error).__name__} has no type of ours: {error}")
         else:
-            row.purged += 1
-            row.left += len(self.left())
-            row.problems += [f"{where}: PURGED with {uri} left" for uri in self.left()[:3]]
-        if not store.wrong and row.way not in MET and not (self._size == RESUMED and row.way in READS):
-            row.problems.append(f"{where}: the store was not wrong")
+            ended.well += 1
+            ended.wrong("PURGED", "is left", self.left())
+        if not store.wrong and way not in MET and not (self._size == RESUMED and way in READS):
+            ended.problems.append("the store was not wrong")
 
-    def _sound(self, store: HostileStore, row: Row) -> None:
-        row.runs += 1
-        where = f"{row.way}, {self._size}, sound again"
+    def _sound(self, store: HostileStore, ended: Ended) -> None:
+        ended.runs += 1
         try:
             self._purge(*self._context(store))
         except DelegationError as error:
-            row.problems.append(f"{where}: {error.code}: {error}")
+            ended.problems.append(f"sound again: {error.code}: {error}")
         else:
-            row.purged += 1
-        row.left += len(self.left())
-        row.problems += [f"{where}: {uri} is left" for uri in self.left()[:3]]
+            ended.well += 1
+        ended.wrong("sound again", "is left", self.left())
 
     def _context(self, store: HostileStore, read: float = _READ) -> tuple[PurgeContext, Resources]:
         resources = Resources(store.url, next(_numbers), read)

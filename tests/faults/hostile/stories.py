@@ -10,7 +10,7 @@ from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.s3 import S3ObjectStore
 from polaris_common.errors import DelegationError
-from tests.faults.hostile.runs import Resources, Row, read_seconds
+from tests.faults.hostile.runs import Ended, Resources, read_seconds
 from tests.faults.hostile.server import HostileStore, Way
 from tests.kit.lakes.lake import identifier
 from tests.kit.stories.expiries import ExpiringTables
@@ -42,42 +42,37 @@ class StoryRun:
             lake.pass_days(4)
         self._needed = lake.uris() - self._goes
 
-    def play(self, name: str, way: Way) -> Row:
+    def play(self, name: str, way: Way) -> Ended:
         """Work with the store wrong in this way, then with a sound one; return what happened."""
-        row, lake = Row(name), self._world.lake
+        ended, lake = Ended(), self._world.lake
         modified = getattr(lake, "modified", {})
         with HostileStore(lake.objects, modified, lambda: lake.now_ms / 1000) as store:
             store.set(way)
-            self._attempt(row, f"{name}, {self._operation}", store, read_seconds(name), is_sound=False)
+            self._attempt(ended, store, read_seconds(name), is_sound=False)
             store.set(None)
             if self._operation == REMOVAL:
                 # A plan that was made of lies is not continued.
                 self._world.head = PlanHead()
-            self._attempt(row, f"{name}, {self._operation}, sound again", store, read_seconds(""), is_sound=True)
-        lost = sorted(self._needed - lake.uris() | {path for paths in lake.readable().values() for path in paths})
-        row.foreign = len(lost)
-        row.problems += [f"{name}, {self._operation}: {uri} is needed and was deleted" for uri in lost[:3]]
-        return row
+            self._attempt(ended, store, read_seconds(""), is_sound=True)
+        read = {path for paths in lake.readable().values() for path in paths}
+        ended.wrong(self._operation, "is needed and was deleted", self._needed - lake.uris() | read)
+        return ended
 
-    def left(self) -> list[str]:
-        return sorted(self._goes & self._world.lake.uris())
-
-    def _attempt(self, row: Row, where: str, store: HostileStore, read: float, *, is_sound: bool) -> None:
-        row.runs += 1
+    def _attempt(self, ended: Ended, store: HostileStore, read: float, *, is_sound: bool) -> None:
+        ended.runs += 1
         ctx = self._world.context(self._table)
         opened: S3ObjectStore = Resources(store.url, next(_numbers), read).store(identifier("t"))
         work: Callable[[Any], Any] = remove_orphan_files if self._operation == REMOVAL else expire_snapshots
         try:
             work(dataclasses.replace(ctx, store=opened))
         except DelegationError as error:
-            row.problems += [f"{where}: {error.code}: {error}"] if is_sound else []
-        except Exception as error:  # noqa: BLE001 - a run with an error of no type is a row of the table
-            row.problems.append(f"{where}: {type(error).__name__} has no type of ours: {error}")
+            ended.problems += [f"sound again: {error.code}: {error}"] if is_sound else []
+        except Exception as error:  # noqa: BLE001 - an error of no type is what is looked for
+            ended.problems.append(f"{type(error).__name__} has no type of ours: {error}")
         else:
-            row.purged += 1
+            ended.well += 1
         if is_sound:
-            row.left += len(self.left())
-            row.problems += [f"{where}: {uri} is left" for uri in self.left()[:3]]
+            ended.wrong("sound again", "is left", self._goes & self._world.lake.uris())
 
     def _expired(self) -> set[str]:
         """Return what only the snapshots name that an expiry removes."""

@@ -1,12 +1,14 @@
 """A sample of the ways in which a store can be wrong; `make hostile` runs all of them."""
 
+from collections import Counter
+
 import pytest
 
 from tests.faults.hostile import runs, table
-from tests.faults.hostile.runs import SIZES, Row, Run, Worlds, inline
+from tests.faults.hostile.runs import SIZES, Run, Worlds, inline
 from tests.faults.hostile.stories import STORIES, StoryRun
-from tests.faults.hostile.table import ENGINES, Cell, failures, lines, play_spark
 from tests.faults.hostile.ways import KEY_BY_KEY, LIARS, PARTICULAR, WAYS
+from tests.kit.explorer import Tally
 
 SAMPLE = [
     ("NoSuchBucket once", "small"),
@@ -43,14 +45,10 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def problems(cells: list[Cell], names: list[str], engine: str, sizes: tuple[str, ...]) -> list[str]:
-    return failures(cells, names=names, engines=(engine,), sizes=sizes)
-
-
 @pytest.mark.parametrize(("name", "size"), SAMPLE)
 def test_a_store_that_is_wrong_leaves_no_file_of_a_purged_table(worlds: Worlds, name: str, size: str) -> None:
-    row = Run(worlds, size, inline).play(name, WAYS[name])
-    assert problems([Cell("inline", size, row)], [name], "inline", (size,)) == []
+    ended = Run(worlds, size, inline).play(name, WAYS[name])
+    assert (ended.runs, ended.problems) == (2, [])
 
 
 REFUSING = {name: way for name, way in KEY_BY_KEY.items() if "key by key" not in name}
@@ -59,15 +57,15 @@ REFUSING = {name: way for name, way in KEY_BY_KEY.items() if "key by key" not in
 @pytest.mark.parametrize("name", ["MD5 demanded", *REFUSING, *PARTICULAR])
 @pytest.mark.parametrize("size", ["small", "resumed"])
 def test_a_store_that_is_only_particular_is_purged_at_once(worlds: Worlds, name: str, size: str) -> None:
-    row = Run(worlds, size, inline).play(name, WAYS[name])
-    assert (row.purged, row.problems) == (2, [])
+    ended = Run(worlds, size, inline).play(name, WAYS[name])
+    assert (ended.well, ended.problems) == (2, [])
 
 
 @pytest.mark.parametrize("operation", STORIES)
 @pytest.mark.parametrize("name", ["405 MethodNotAllowed", "InternalError for absent keys", *OF_STORIES])
 def test_no_expiry_and_no_removal_deletes_what_is_needed(operation: str, name: str) -> None:
-    row = StoryRun(operation).play(name, WAYS[name])
-    assert problems([Cell("inline", operation, row)], [name], "inline", (operation,)) == []
+    ended = StoryRun(operation).play(name, WAYS[name])
+    assert (ended.runs, ended.problems) == (2, [])
 
 
 @pytest.mark.long
@@ -75,48 +73,25 @@ def test_no_expiry_and_no_removal_deletes_what_is_needed(operation: str, name: s
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_spark_leaves_no_file_of_a_purged_table_either() -> None:
     names = ["NoSuchBucket for each key", "both lists", "all is confirmed and kept", "NotImplemented"]
-    assert problems(play_spark(names, ("small", "resumed")), names, "spark", ("small", "resumed")) == []
+    tally = table.spark_purges([(name, size) for name in names for size in ("small", "resumed")])
+    assert (tally.ends.total(), tally.wrong) == (8, [])
 
 
-def test_the_table_fails_for_runs_that_did_not_happen_and_for_what_they_left() -> None:
-    def one(**counts: int) -> list[Cell]:
-        return [Cell("spark", "small", Row("a", **counts))]
+def test_make_hostile_plays_every_way_size_and_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def played(name: str, cases: list[table.Case], play_one: object, *_: object) -> Tally:
+        asked[name] = len(set(cases))
+        return Tally(name, Counter({"2 of 2 ended well": len(cases)}), wrong.get(name, []))
 
-    assert problems(one(runs=2, purged=2), ["a"], "spark", ("small",)) == []
-    for wrong in (one(runs=1), one(runs=2, left=1), one(runs=2, foreign=1), []):
-        assert problems(wrong, ["a"], "spark", ("small",))
-    assert problems(one(runs=2), ["a"], "spark", ("small", "large")) == ["a, spark, large: 0 of 2 runs happened"]
-    assert problems(one(runs=2), ["a", "b"], "spark", ("small",)) == ["b, spark, small: 0 of 2 runs happened"]
-    assert len(failures(one(runs=2), names=["a"], engines=ENGINES, sizes=SIZES)) == 5
-
-
-def test_one_table_has_a_row_for_each_way_and_totals_for_each_engine_and_size() -> None:
-    cells = [Cell(engine, "small", Row("a", runs=2, purged=1)) for engine in ENGINES]
-    found = [line.split() for line in lines(cells)]
-    assert found == [
-        ["way", "runs", "PURGED", "left", "foreign"],
-        ["a", "4", "2", "0", "0"],
-        ["all", "ways,", "inline,", "small", "2", "1", "0", "0"],
-        ["all", "ways,", "spark,", "small", "2", "1", "0", "0"],
-        ["all", "4", "2", "0", "0"],
-    ]
-
-
-def test_make_hostile_asks_for_every_way_size_and_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(names: list[str], sizes: tuple[str, ...], *_engine: object) -> list[Cell]:
-        asked.append((len(names), sizes))
-        return [Cell("inline", "small", Row("a"))]
-
-    asked: list[tuple[int, tuple[str, ...]]] = []
-    monkeypatch.setattr(table, "play", nothing)
-    monkeypatch.setattr(table, "play_spark", nothing)
-    monkeypatch.setattr(table, "play_stories", lambda names, operations: asked.append((len(names), operations)) or [])
-    monkeypatch.setattr("sys.argv", ["table"])
-    printed: list[str] = []
-    assert table.main(printed.append) == 1
-    assert asked == [(len(WAYS), SIZES)] * 2 + [(len(WAYS), ["expiry", "removal"])]
-    stories = 2 * (len(WAYS) - len(LIARS))
-    assert sum("0 of 2 runs happened" in line for line in printed) == len(WAYS) * 6 + stories
+    asked: dict[str, int] = {}
+    wrong: dict[str, list[str]] = {}
+    monkeypatch.setattr(table, "play_all", played)
+    monkeypatch.setattr(table, "spark_purges", lambda cases: table.purges("spark", cases, inline))
+    assert table.main([]) == 0
+    sizes = len(WAYS) * len(SIZES)
+    assert asked == {"inline": sizes, "spark": sizes, "upkeep": 2 * (len(WAYS) - len(LIARS))}
+    wrong["upkeep"] = ["a file is needed and was deleted"]
+    assert table.main(["--engine", "inline"]) == 1
+    assert table.main(["--engine", "spark", "--operation", "expiry"]) == 1, "nothing was played"
 
 
 def test_there_are_at_least_sixty_ways() -> None:
