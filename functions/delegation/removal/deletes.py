@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, takewhile
 from math import inf
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from delegation.iceberg.paths import TableFile
 from delegation.removal.choice import EngineChoice
-from delegation.removal.chunks import Chunk, Phase, read_chunk
+from delegation.removal.chunks import Chunk, Phase, Total, read_chunk
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import (
     ComparisonTooOld,
@@ -212,14 +212,26 @@ def delete_here(
                     return
 
 
-class DeleteEngine(Protocol):
+Ctx_contra = TypeVar("Ctx_contra", contravariant=True)
+Found_contra = TypeVar("Found_contra", contravariant=True)
+
+
+class DeleteEngine(Protocol[Ctx_contra]):
     """Deletes chunks of published plans."""
 
     @property
     def name(self) -> EngineChoice: ...
 
-    def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
+    def delete(self, ctx: Ctx_contra, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
         """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
+        ...
+
+
+class PlanEngine(DeleteEngine[Ctx_contra], Protocol[Ctx_contra, Found_contra]):
+    """Writes the chunks of plans, too; a plan is made in the same way, whatever the engine."""
+
+    def write(self, ctx: Ctx_contra, found: Found_contra, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
+        """Write the chunks of a plan of what a survey found; return them in order, and the totals by file type."""
         ...
 
 

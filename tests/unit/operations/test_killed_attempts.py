@@ -12,7 +12,8 @@ from delegation.orchestration.failures import Step
 from delegation.removal.choice import EngineChoice
 from delegation.removal.expiry.task_type import TASK_TYPE as EXPIRY
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.run import Execution, InlineEngine
+from delegation.removal.purge.planning import InlineEngine
+from delegation.removal.purge.run import Execution
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Lease

@@ -21,8 +21,9 @@ from delegation.iceberg.reach import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.choice import EngineChoice, HandedToSpark, Size
+from delegation.removal.choice import HandedToSpark, Size
 from delegation.removal.chunks import Chunk, Total
+from delegation.removal.deletes import PlanEngine
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, Removal
 from delegation.removal.expiry.retention import Expired, decide
 from delegation.removal.index import PlanWriter, Sorter, store_index
@@ -300,22 +301,20 @@ def make_plan(
     ctx: ExpiryContext,
     table: LoadedTable,
     gone: Expired,
-    engine: EngineChoice = "inline",
-    write: Callable[[ExpiryContext, ExpirySurvey, str], tuple[Sequence[Chunk], dict[str, Total]]] = write_here,
+    engine: PlanEngine[ExpiryContext, ExpirySurvey],
 ) -> tuple[ExpiryIndex, PlanSegment]:
     """Make a plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards.
 
-    `write` writes its chunks, by the id of the plan. Raises the errors of damaged, encrypted and unreadable metadata,
-    but for what is gone of expiring snapshots alone.
+    Raises the errors of damaged, encrypted and unreadable metadata, but for what is gone of expiring snapshots alone.
     """
     found = survey(ctx, table, gone)
     plan_id = ctx.new_plan_id()
-    chunks, totals = write(ctx, found, plan_id)
+    chunks, totals = engine.write(ctx, found, plan_id)
     metadata, guard = found.metadata, found.guard
     index = ExpiryIndex(
         **ctx.plan_head(plan_id, metadata),
         snapshots=len(gone.snapshot_ids),
-        engine=engine,
+        engine=engine.name,
         roots=guard.roots.uris,
         covered=None if guard.covered is None else guard.covered.uris,
         chunks=tuple(chunks),

@@ -13,10 +13,16 @@ from delegation.iceberg.paths import RANK, FileType, Row
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, Total, paths_of, read_chunk
-from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work
+from delegation.removal.deletes import InlineDeletes, PlanEngine, Work
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex
-from delegation.removal.expiry.planning import Retained, make_plan, metadata_of, retained, with_others_read
-from delegation.removal.expiry.retention import Expired
+from delegation.removal.expiry.planning import (
+    ExpirySurvey,
+    Retained,
+    metadata_of,
+    retained,
+    with_others_read,
+    write_here,
+)
 from delegation.removal.index import (
     CheckedNeighbour,
     FileTally,
@@ -215,12 +221,8 @@ FORMER: Final = RANK[FileType.FORMER_METADATA]
 _BATCH: Final = 500
 
 
-class ExpiryEngine(DeleteEngine, Protocol):
-    """Makes the plan of an expiry, takes out of it what is needed, and deletes the rest."""
-
-    def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
-        """Write the plan, without publishing it; see `make_plan`."""
-        ...
+class ExpiryEngine(PlanEngine[ExpiryContext, ExpirySurvey], Protocol):
+    """Writes the plan of an expiry, takes out of it what is needed, and deletes the rest."""
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
         """Return what collects the rows of files that are needed now."""
@@ -230,8 +232,7 @@ class ExpiryEngine(DeleteEngine, Protocol):
 class InlineExpiry(InlineDeletes):
     """ExpiryEngine of this process: rows are sorted on its disk."""
 
-    def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
-        return make_plan(ctx, table, gone, self.name)
+    write = staticmethod(write_here)
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
         return SortedRows(ctx)

@@ -32,7 +32,7 @@ from delegation.removal.expiry.context import (
     own_of_receipt,
 )
 from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
-from delegation.removal.expiry.planning import decided, metadata_of, versions_kept
+from delegation.removal.expiry.planning import decided, make_plan, metadata_of, versions_kept
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.index import Finding, merge_findings
@@ -118,7 +118,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         if not self._looks.permit(table):
             return None
         gone = decided(self._looks.ctx, table)
-        return self._engine.plan(self._looks.ctx, table, gone) if gone else None
+        return make_plan(self._looks.ctx, table, gone, self._engine) if gone else None
 
     def _before_deletes(self) -> ExpiryResult | None:
         """Commit; return the result of a dry run, or if nothing is expired."""

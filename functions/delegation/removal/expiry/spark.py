@@ -14,8 +14,6 @@ from pyspark import SparkContext
 from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.paths import Row
 from delegation.iceberg.reach import Tolerance
-from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, Total, read_chunk
 from delegation.removal.executors import (
     ExecutorResources,
@@ -32,7 +30,6 @@ from delegation.removal.expiry.planning import (
     ANY_SPELLING,
     ExpirySurvey,
     Retained,
-    make_plan,
     unless_missing,
     with_others_read,
 )
@@ -45,7 +42,6 @@ from delegation.removal.expiry.reduction import (
     Rest,
     write_rest,
 )
-from delegation.removal.expiry.retention import Expired
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.index import common_of_two
 from delegation.removal.model import Neighbour
@@ -153,11 +149,7 @@ expire_in_session = in_session(expire_with_spark)
 class SparkExpiry(SparkDeletes):
     """ExpiryEngine with the executors of one context."""
 
-    def plan(self, ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> tuple[ExpiryIndex, PlanSegment]:
-        return make_plan(ctx, table, gone, self.name, self._write)
-
-    def _write(self, ctx: ExpiryContext, found: ExpirySurvey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
-        """Write the chunks of a plan with executors."""
+    def write(self, ctx: ExpiryContext, found: ExpirySurvey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
         if not found.small:
             return (), {}
         sources = Sources(ctx, self._jobs, NearTables(ctx, found.unread))

@@ -10,7 +10,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import EngineChoice
 from delegation.removal.chunks import Total
-from delegation.removal.deletes import Tally, Work
+from delegation.removal.deletes import DeleteEngine, Tally, Work
 from delegation.removal.errors import foreign_location
 from delegation.removal.index import ReplacedPlan, store_index
 from delegation.removal.marks import Marks
@@ -149,11 +149,8 @@ def _index(
     )
 
 
-class OrphanEngine(Protocol):
+class OrphanEngine(DeleteEngine[OrphanContext], Protocol):
     """Lists the parts of a location, compares what is listed, and deletes chunks of a published plan."""
-
-    @property
-    def name(self) -> EngineChoice: ...
 
     def list_parts(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
@@ -163,10 +160,6 @@ class OrphanEngine(Protocol):
 
     def needed(self, ctx: OrphanContext) -> NeededSet:
         """Return what gathers needed files for one comparison."""
-        ...
-
-    def delete(self, ctx: OrphanContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """Delete chunks of one plan in any order; `report` what failed of one or more at a time."""
         ...
 
 

@@ -19,8 +19,9 @@ from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_manif
 from delegation.polaris.model import LoadedTable
 from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.choice import EngineChoice, Size
+from delegation.removal.choice import Size
 from delegation.removal.chunks import Chunk, Phase, Total, read_chunk
+from delegation.removal.deletes import InlineDeletes, PlanEngine
 from delegation.removal.errors import PlanLost
 from delegation.removal.index import (
     SAMPLE,
@@ -68,6 +69,7 @@ class Survey:
     known: frozenset[str]
     tolerance: Tolerance
     unread: UnreadNeighbours
+    earlier: Sequence[PlanIndex]
     former_unreadable: tuple[str, ...] = ()
     taken: tuple[PlanIndex, ...] = ()
     once: ReadOnce = field(default_factory=ReadOnce)
@@ -89,13 +91,13 @@ class Survey:
         """The locations of the tables that kept files for this one."""
         return tuple(dict.fromkeys(root for index in self.taken for root in roots_of(index)))
 
-    def check_neighbours(self, ctx: PurgeContext, earlier: Sequence[PlanIndex]) -> Iterator[Neighbour]:
+    def check_neighbours(self, ctx: PurgeContext) -> Iterator[Neighbour]:
         """Return the neighbours whose files have to be read, the locations of which the guard then respects.
 
         Tables that no catalog lists come last, with metadata beside the table's own.
         """
         roots = Roots((*self.guard.roots.uris, *self.taken_roots))
-        self.near, self.checked = neighbours_of(ctx, roots, earlier, self.unread)
+        self.near, self.checked = neighbours_of(ctx, roots, self.earlier, self.unread)
         self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         from delegation.removal.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
@@ -162,6 +164,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         known=known,
         tolerance=tolerance,
         unread=UnreadNeighbours(ctx),
+        earlier=earlier,
         former_unreadable=tuple(path for path in former if path not in known),
         taken=taken_over(ctx.plans, ctx.table_uuid, earlier),
         once=once,
@@ -225,9 +228,7 @@ class TableDamage:
         return frozenset(paths)
 
 
-def write_here(
-    ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], plan_id: str
-) -> tuple[Sequence[Chunk], dict[str, Total]]:
+def write_here(ctx: PurgeContext, found: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
     """Write the chunks of a plan in this process: read every manifest, sort, apply the guard."""
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     run_records = ctx.settings.run_records
@@ -237,13 +238,13 @@ def write_here(
         table_files.extend(all_entries(fetcher, found.manifests, wanted, found.tolerance))
         for index in found.taken:
             table_files.extend(kept_rows(ctx.plans, index))
-        for neighbour in found.check_neighbours(ctx, earlier):
+        for neighbour in found.check_neighbours(ctx):
             shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread, found.once))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
         found.guard.write(
             writer,
             table_files.batches(),
-            planned_paths(ctx.plans, earlier, Phase),
+            planned_paths(ctx.plans, found.earlier, Phase),
             found.foreign,
             shared=(record.path for record in shared_files.sorted()),
             taken=kept_paths(ctx.plans, found.taken),
@@ -251,30 +252,33 @@ def write_here(
         return writer.close()
 
 
+class InlineEngine(InlineDeletes):
+    """Plans and deletes with threads of one process."""
+
+    write = staticmethod(write_here)
+
+
 def make_plan(
     ctx: PurgeContext,
     table: LoadedTable,
-    earlier: Sequence[PlanIndex] = (),
-    engine: EngineChoice = "inline",
-    write: Callable[
-        [PurgeContext, Survey, Sequence[PlanIndex], str], tuple[Sequence[Chunk], dict[str, Total]]
-    ] = write_here,
+    earlier: Sequence[PlanIndex],
+    engine: PlanEngine[PurgeContext, Survey],
 ) -> tuple[PlanIndex, PlanSegment]:
-    """Make a plan, without publishing it, whose chunks `write` writes by the id of the plan.
+    """Make a plan, without publishing it.
 
     Files in `earlier` segments are left out. Raises the errors of guards, of findings that the options refuse, and of
     corrupt files.
     """
     found = survey(ctx, table, earlier)
     plan_id = ctx.new_plan_id()
-    chunks, totals = write(ctx, found, earlier, plan_id)
+    chunks, totals = engine.write(ctx, found, plan_id)
     metadata, covered = found.metadata, found.guard.covered
     findings = _findings(ctx, found, chunks)
     index = PlanIndex(
         **ctx.plan_head(plan_id, metadata),
         snapshots=len(metadata.snapshots),
         extends=tuple(one.plan_id for one in earlier),
-        engine=engine,
+        engine=engine.name,
         roots=found.guard.roots.uris,
         covered=None if covered is None else covered.uris,
         directory_markers=ctx.options.remove_directory_markers,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
@@ -21,7 +21,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep, Phase
-from delegation.removal.deletes import DeleteEngine, InlineDeletes, Work, delete_in_this_process
+from delegation.removal.deletes import PlanEngine, Work, delete_in_this_process
 from delegation.removal.errors import FilesNotDeletedYet, PlanLost
 from delegation.removal.index import PlanIndex, merge_findings
 from delegation.removal.marks import Deleted, Marks
@@ -42,7 +42,7 @@ from delegation.removal.purge.context import (
     steps_before,
 )
 from delegation.removal.purge.kept import check_not_foreign, check_still_not_shared, left_over, record_kept
-from delegation.removal.purge.planning import make_plan
+from delegation.removal.purge.planning import InlineEngine, Survey, make_plan
 from delegation.removal.run import ExecutedPlan, RemovalRun, Reported
 from delegation.storage.locations import Root, canonical, parse
 
@@ -50,14 +50,6 @@ from delegation.storage.locations import Root, canonical, parse
 _PHASES = ((DeleteStep.DATA,), (DeleteStep.META, DeleteStep.LISTS), (DeleteStep.ROOT,))
 # The namespace may have been dropped with the table.
 _DROPPED = (NoSuchTable, NoSuchNamespace)
-
-
-class PurgeEngine(DeleteEngine, Protocol):
-    """Makes plans and deletes chunks; everything else is the same for every engine."""
-
-    def plan(
-        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
-    ) -> tuple[PlanIndex, PlanSegment]: ...
 
 
 class _State(Enum):
@@ -77,7 +69,7 @@ class _Comparison(NamedTuple):
 class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
     """One attempt at a purge; used once."""
 
-    def __init__(self, ctx: PurgeContext, engine: PurgeEngine) -> None:
+    def __init__(self, ctx: PurgeContext, engine: PlanEngine[PurgeContext, Survey]) -> None:
         super().__init__(ctx, ExecutedPlan(ctx, PlanIndex, ctx.check_plan))
         self._engine = engine
         self._planned_here = False
@@ -112,7 +104,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
     def _make(self) -> None:
         table = self._ctx.loaded or self._ctx.tables.load()
         self._check_stated(table)
-        self._publish(self._engine.plan(self._ctx, table, ()), self._ctx.attempt.publish)
+        self._publish(make_plan(self._ctx, table, (), self._engine), self._ctx.attempt.publish)
 
     def _publish(self, made: tuple[PlanIndex, PlanSegment], publish: Callable[..., tuple[PlanSegment, ...]]) -> None:
         index, segment = made
@@ -136,7 +128,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
             ctx.references.renew()
             ctx.attempt.record_steps(left.known())
         table = self._load_again(left)
-        self._publish(self._engine.plan(replace(ctx, lost_plan=left), table, ()), ctx.attempt.replace_plan)
+        self._publish(make_plan(replace(ctx, lost_plan=left), table, (), self._engine), ctx.attempt.replace_plan)
 
     def _load_again(self, left: LostPlan) -> LoadedTable:
         try:
@@ -235,7 +227,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
             raise errors.table_is_written_to(self._extensions)
         self._extensions += 1
         before = self._plan.indexes()
-        index, segment = self._engine.plan(ctx, table, before)
+        index, segment = make_plan(ctx, table, before, self._engine)
         planned = sum(one.files_planned for one in (*before, index))
         self._use(ctx.attempt.publish(segment, files_planned=planned))
 
@@ -321,12 +313,6 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
             metadata_files=() if root_kept or status != "PURGED" else metadata_files(ctx.plans, indexes),
             stayed=self._stayed() if status == "PURGED" else None,
         )
-
-
-class InlineEngine(InlineDeletes):
-    """Plans and deletes with threads of one process."""
-
-    plan = staticmethod(make_plan)
 
 
 def purge_table(ctx: PurgeContext) -> PurgeResult:

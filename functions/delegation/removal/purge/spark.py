@@ -12,15 +12,13 @@ from pyspark import SparkContext
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Tolerance
-from delegation.polaris.model import LoadedTable
-from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, Total, read_chunk
 from delegation.removal.executors import ExecutorResources, plans_of
 from delegation.removal.index import PlanIndex
 from delegation.removal.paths import kept_spellings
 from delegation.removal.purge.context import PurgeContext, PurgeResult, kept_for
 from delegation.removal.purge.kept import kept_rows
-from delegation.removal.purge.planning import Survey, TableDamage, make_plan
+from delegation.removal.purge.planning import Survey, TableDamage
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import Execution
 from delegation.removal.sources import (
@@ -95,23 +93,15 @@ purge_in_session = in_session(purge_with_spark)
 class SparkEngine(SparkDeletes):
     """Makes plans and deletes chunks with the executors of one context."""
 
-    def plan(
-        self, ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex]
-    ) -> tuple[PlanIndex, PlanSegment]:
-        return make_plan(ctx, table, earlier, self.name, self._write)
-
-    def _write(
-        self, ctx: PurgeContext, found: Survey, earlier: Sequence[PlanIndex], plan_id: str
-    ) -> tuple[Sequence[Chunk], dict[str, Total]]:
-        """Write the chunks of a plan with executors."""
+    def write(self, ctx: PurgeContext, found: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
         near = NearTables(ctx, found.unread, found.once)
-        for neighbour in found.check_neighbours(ctx, earlier):
+        for neighbour in found.check_neighbours(ctx):
             near.add(neighbour, slim=neighbour.unlisted)
         sources = Sources(ctx, self._jobs, near)
         sources.add_rows(CANDIDATE, found.small)
         readable = found.readable_manifests(ctx.settings.max_file_bytes)
         sources.add_manifests(OWN, {path: found.manifests[path] for path, _ in readable})
-        for index in earlier:
+        for index in found.earlier:
             sources.add_chunks(NEEDED, index.plan_id, index.chunks)
         for index in found.taken:
             bare = index.model_copy(update={"chunks": ()}).model_dump_json()

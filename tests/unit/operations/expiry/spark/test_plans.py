@@ -16,7 +16,7 @@ from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, PlanLost, PlanTampered
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
-from delegation.removal.expiry.planning import decided
+from delegation.removal.expiry.planning import decided, make_plan
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, OtherPlaces, Rest
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.spark import SparkExpiry, SpreadRows
@@ -66,7 +66,7 @@ def plans_of_both(ctx: ExpiryContext, seed: int = 7) -> tuple[ExpiryIndex, Expir
     gone = decided(ctx, table)
     if not gone:
         return None
-    return INLINE.plan(ctx, table, gone)[0], ExecutorsHere(ctx, seed).plan(ctx, table, gone)[0]
+    return make_plan(ctx, table, gone, INLINE)[0], make_plan(ctx, table, gone, ExecutorsHere(ctx, seed))[0]
 
 
 def reduced_by(engine: ExpiryEngine, ctx: ExpiryContext, index: ExpiryIndex, *, former: bool) -> ExpiryIndex | None:
@@ -157,7 +157,7 @@ def test_what_readers_open_instead_of_the_path_that_is_named_stays(
     table.append(paths=[f"{ours}?x"])
     StoryTable.create(world.lake, "other").append(paths=[theirs.replace("/t/", "/t//")])
     ctx = world.context(table)
-    index = engine_of(ctx).plan(ctx, *_expired(ctx))[0]
+    index = make_plan(ctx, *_expired(ctx), engine_of(ctx))[0]
     assert world.planned(index) >= {theirs, third}
     assert ours not in world.planned(index)
 
@@ -212,7 +212,7 @@ def test_a_part_of_the_plan_that_is_lost_or_changed_is_found(
 ) -> None:
     story = Story()
     ctx = story.world.context(story.table)
-    index = INLINE.plan(ctx, *_expired(ctx))[0]
+    index = make_plan(ctx, *_expired(ctx), INLINE)[0]
     ctx.attempt.publish(segment(story.world.plans, index), files_planned=index.files_planned)
     key = f"{index.plan_id}/{index.chunks[0].name}"
     data = story.world.plans.objects.pop(key)
@@ -358,7 +358,7 @@ def test_little_work_starts_few_tasks_and_has_one_part() -> None:
 
     jobs = Counted(StoresOfNeighbours(ctx), 1)
     jobs.parallelism = 64
-    index, _ = SparkExpiry(jobs).plan(ctx, *_expired(ctx))
+    index, _ = make_plan(ctx, *_expired(ctx), SparkExpiry(jobs))
 
     assert started == [2]
     assert {one.name.split("-")[-2] for one in index.chunks} == {"p00000"}

@@ -8,7 +8,8 @@ import pytest
 
 from delegation.removal.choice import EngineChoice
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.run import Execution, InlineEngine
+from delegation.removal.purge.planning import InlineEngine
+from delegation.removal.purge.run import Execution
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.worlds.indexed import IndexedWorld

@@ -18,8 +18,7 @@ from delegation.removal.executors import ExecutorResources, decode_error, expect
 from delegation.removal.index import PlanIndex
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext
-from delegation.removal.purge.planning import survey
-from delegation.removal.purge.run import InlineEngine
+from delegation.removal.purge.planning import InlineEngine, make_plan, survey
 from delegation.removal.purge.spark import SparkEngine
 from delegation.removal.spark import SparkJobs
 from delegation.storage.base import ObjectStore, PlanStore
@@ -111,7 +110,7 @@ def both(
 ) -> tuple[PlanIndex, PlanIndex]:
     """Return the table's plans by the inline engine and by the Spark engine with several parts."""
     engines = (InlineEngine(), SparklessEngine(ThisProcess(ctx.store, bench.plans), seed))
-    return [engine.plan(ctx, ctx.tables.load(), earlier)[0] for engine in engines]
+    return [make_plan(ctx, ctx.tables.load(), earlier, engine)[0] for engine in engines]
 
 
 def with_clone(bench: PurgedTables, ctx: PurgeContext) -> PurgeContext:
@@ -153,7 +152,7 @@ def test_executors_report_missing_and_corrupt_manifests() -> None:
             bench.lake.objects[manifest] = b"x" * len(bench.lake.objects[manifest])
         ctx = bench.context("t")
         with pytest.raises(error):
-            SparklessEngine(ThisProcess(ctx.store, bench.plans), 0).plan(ctx, ctx.tables.load(), ())
+            make_plan(ctx, ctx.tables.load(), (), SparklessEngine(ThisProcess(ctx.store, bench.plans), 0))
 
 
 @pytest.mark.parametrize("change", ["missing", "corrupt"])
@@ -169,7 +168,7 @@ def test_executors_report_errors_in_a_neighbours_files_as_the_neighbours(change:
         del bench.lake.objects[manifest]
     for engine in (InlineEngine(), SparklessEngine(ThisProcess(ctx.store, bench.plans), 0)):
         with pytest.raises((NeighbourUnreadable, NeighbourChanged)) as raised:
-            engine.plan(ctx, ctx.tables.load(), ())
+            make_plan(ctx, ctx.tables.load(), (), engine)
         assert str(raised.value.subject) == "cat.ns.clone"
 
 
@@ -189,7 +188,7 @@ def test_both_engines_keep_what_is_known_of_an_exempt_table(engine_of: Callable[
     cloned = ctx.neighbours
     ctx = replace(ctx, neighbours=lambda roots: [hidden, *(replace(one, exempt=True) for one in cloned(roots))])
     plan = ctx.tables.load()
-    index, _ = engine_of(ThisProcess(ctx.store, bench.plans), 0).plan(ctx, plan, ())
+    index, _ = make_plan(ctx, plan, (), engine_of(ThisProcess(ctx.store, bench.plans), 0))
     rows_of = planned(bench.plans, index)
     deleted = {path for phase in (Phase.DATA, Phase.META) for path, *_ in rows_of[phase]}
     at_area = {path for path, *_ in rows_of[Phase.KEPT] if path.startswith(area)}
@@ -220,13 +219,13 @@ def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it
     former = [replace(one, former=True) for one in live if isinstance(one, Neighbour)]
 
     alone = replace(ctx, neighbours=lambda _roots: former)
-    index, _ = engine_of(ThisProcess(ctx.store, bench.plans), 0).plan(alone, ctx.tables.load(), ())
+    index, _ = make_plan(alone, ctx.tables.load(), (), engine_of(ThisProcess(ctx.store, bench.plans), 0))
 
     assert "LOST_REFS_DAMAGED" in {one.code for one in index.findings}
     assert planned(bench.plans, index)["KEPT"]
     both_of_them = replace(ctx, neighbours=lambda _roots: [*former, *live])
     with pytest.raises((NeighbourUnreadable, NeighbourChanged)):
-        engine_of(ThisProcess(ctx.store, bench.plans), 0).plan(both_of_them, ctx.tables.load(), ())
+        make_plan(both_of_them, ctx.tables.load(), (), engine_of(ThisProcess(ctx.store, bench.plans), 0))
 
 
 def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_parts() -> None:
