@@ -25,24 +25,6 @@ from delegation.storage.listing.model import CHANGED, PAGE, ListedFolder, Listed
 from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocation, split
 
 
-def page(prefix: str, after: str) -> ListedPage:
-    """Return a page in the order of keys, as an object store would; the clock is this machine's."""
-    at = int(time.time())
-    directory = prefix.rpartition("/")[0]
-    found = (one for one in _below(directory, after) if one.key.startswith(prefix) and one.key > after)
-    objects = tuple(islice(found, PAGE + 1))
-    return ListedPage(objects[:PAGE], at, len(objects) <= PAGE)
-
-
-def folder(prefix: str) -> ListedFolder:
-    at = int(time.time())
-    entries = list(_entries(prefix.rstrip("/")))
-    objects = tuple(
-        one for key, entry in entries if not key.endswith("/") and (one := listed_file(key, entry)) is not None
-    )
-    return ListedFolder(objects, tuple(key for key, _ in entries if key.endswith("/")), at, is_whole=True)
-
-
 def listed_file(key: str, entry: "os.DirEntry[str] | Path") -> ListedObject | None:
     """Return a file as listed, None for anything else or a missing file; links are not followed."""
     try:
@@ -159,12 +141,19 @@ class FileObjectStore:
         return False
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
+        """Return a page in the order of keys, as an object store would; the clock is this machine's."""
         _check_local(bucket, prefix)
-        return page(prefix, after)
+        at = int(time.time())
+        found = (one for one in _below(prefix.rpartition("/")[0], after) if one.key.startswith(prefix))
+        objects = tuple(islice((one for one in found if one.key > after), PAGE + 1))
+        return ListedPage(objects[:PAGE], at, len(objects) <= PAGE)
 
     def folder(self, bucket: str, prefix: str) -> ListedFolder:
         _check_local(bucket, prefix)
-        return folder(prefix)
+        at, entries = int(time.time()), _entries(prefix.rstrip("/"))
+        files = (listed_file(key, entry) for key, entry in entries if not key.endswith("/"))
+        folders = tuple(key for key, _ in entries if key.endswith("/"))
+        return ListedFolder(tuple(one for one in files if one is not None), folders, at, is_whole=True)
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
         """Delete unchanged files; without conditional deletes, each is checked just before."""

@@ -7,15 +7,15 @@ at a time. An interrupted run resumes when it is started again.
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from delegation.iceberg.history import version_of
 from delegation.iceberg.metadata import MAX_METADATA_BYTES, decode_metadata, parse_metadata
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.polaris.answers import TableMetadataMissing
@@ -44,15 +44,6 @@ from delegation.storage.s3_plans import S3PlanStore
 from delegation.storage.sessions import s3_client
 from polaris_common.errors import DelegationError, shown
 
-# 00042-<uuid>.metadata.json or v42.metadata.json, or compressed (Iceberg Table Spec, File System Tables).
-_NAME: Final = re.compile(r"(?:v(?P<hadoop>[0-9]+)|(?P<number>[0-9]+)-[^/]*)(?:\.gz)?\.metadata\.json(?:\.gz)?")
-
-
-def version_of(path: str) -> int | None:
-    """Return the version number in a metadata file's name; None for a name of another form."""
-    found = _NAME.fullmatch(path.rpartition("/")[2])
-    return None if found is None else int(found["hadoop"] or found["number"])
-
 
 def newer_metadata(
     path: str, table_uuid: str, store: ObjectStore, names: Callable[[str, str], Iterable[str]]
@@ -67,9 +58,9 @@ def newer_metadata(
         return None
     directory, _, name = path.rpartition("/")
     listed = names(f"{directory}/", "v" if name.startswith("v") else name)
-    found = [(number, one) for one in listed if (number := version_of(one)) is not None]
+    found = [(other.number, one) for one in listed if (other := version_of(one)) is not None]
     for number, one in sorted(found, reverse=True):
-        if number <= version:
+        if number <= version.number:
             return None
         if _uuid(one, store) == table_uuid:
             return one
