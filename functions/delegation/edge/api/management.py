@@ -32,7 +32,7 @@ from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.idempotency.canonical import Scope, payload_hashes, unread_body
 from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Performed
+from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
@@ -50,29 +50,32 @@ _ID_IN_PATH: Final = re.compile(r"\{\w+\}")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A requested change under an idempotency key. `document` is what a repeat must equal, `resource` the id in the
-    path. `make` makes the change and returns the answer's body. After an unknown outcome it is made again, unless
-    `verify` proves by what was observed before that it was made."""
+    """A requested change, under an idempotency key if there is one. `document` is what a repeat must equal, `resource`
+    the id in the path. `make` makes the change and returns the answer's document. After an unknown outcome it is made
+    again, unless `verify` proves by what was observed before that it was made."""
 
     caller: Admitted
     endpoint: Endpoint
-    key: str
+    key: str | None
     document: Mapping[str, Any]
-    make: Callable[[], bytes]
+    make: Callable[[], Mapping[str, Any]]
     resource: str = ""
     observe: Callable[[], str | None] = lambda: None
     verify: Callable[[MutationAttempt], MutationAnswer | None] = lambda _attempt: None
     keeps_refusals: bool = True
 
 
-def once(deps: Dependencies, change: Change) -> Performed:
-    """Make the change once for its key, or return the stored answer. Raises KeyConflict, MutationInProgress, the errors
-    of the stores, and the refusal of a change that is made now; it is stored for the repeats."""
+def changed(deps: Dependencies, telemetry: Telemetry, change: Change, task_id: str | None = None) -> ApiResponse:
+    """Make a change and answer, once for its key, or answer as stored; of a task's change the log has how. Raises
+    KeyConflict, MutationInProgress, the errors of the stores, and the refusal of a change that is made now; it is
+    stored for the repeats."""
+    if change.key is None:
+        return served(telemetry, change.endpoint, change.make(), task_id)
     refusals: list[DelegationError] = []
 
     def run(_attempt: MutationAttempt) -> MutationAnswer:
         try:
-            return MutationAnswer(200, change.make())
+            return MutationAnswer(200, render_json(change.make()))
         except DelegationError as error:
             problem = problem_of(error)
             if problem.status >= 500 or not change.keeps_refusals:
@@ -92,7 +95,12 @@ def once(deps: Dependencies, change: Change) -> Performed:
     )
     if refusals and performed.how is AnswerSource.EXECUTED:
         raise refusals[-1]
-    return performed
+    status, body, operation = performed.answer.status, performed.answer.body, change.endpoint.operation
+    if task_id is None:
+        telemetry.served(operation, status)
+    else:
+        telemetry.answered(operation, SubmissionAnswer(status, body, task_id, performed.how))
+    return ApiResponse(status, body)
 
 
 def _observed(reads: TaskReads, task_id: str) -> str | None:
@@ -260,25 +268,18 @@ class Management:
     ) -> ApiResponse:
         """Change a task, at most once if the request has an idempotency key, and return it. `did` gets the first
         observed status and a later or the current version, and returns whether that shows the change."""
-        key, reads = key_of(event, self.deps), self.deps.tasks.reads
-        if key is None:
-            return served(self.telemetry, endpoint, record_of(reads, change()), task_id)
-        performed = once(
-            self.deps,
-            Change(
-                caller,
-                endpoint,
-                key,
-                unread_body(event.get("body") or ""),
-                lambda: render_json(record_of(reads, change())),
-                task_id,
-                observe=lambda: _observed(reads, task_id),
-                verify=lambda attempt: _verified(reads, task_id, did, attempt),
-            ),
+        reads = self.deps.tasks.reads
+        wanted = Change(
+            caller,
+            endpoint,
+            key_of(event, self.deps),
+            unread_body(event.get("body") or ""),
+            lambda: record_of(reads, change()),
+            task_id,
+            observe=lambda: _observed(reads, task_id),
+            verify=lambda attempt: _verified(reads, task_id, did, attempt),
         )
-        answer = SubmissionAnswer(performed.answer.status, performed.answer.body, task_id, performed.how)
-        self.telemetry.answered(endpoint.operation, answer)
-        return ApiResponse(answer.status, answer.body)
+        return changed(self.deps, self.telemetry, wanted, task_id)
 
 
 def _named(caller: Admitted) -> Caller:
@@ -334,14 +335,8 @@ class Pausing:
         """Make a change, at most once for its key; one whose outcome is unknown is made again, with the same effect."""
         key, document = key_of(event, self.deps), body_of(event)
         wanted = read_model(document, model)
-        if key is None:
-            return served(self.telemetry, endpoint, _body(change(wanted)))
-        asked = Change(
-            caller, endpoint, key, document, lambda: render_json(_body(change(wanted))), keeps_refusals=False
-        )
-        answer = once(self.deps, asked).answer
-        self.telemetry.served(endpoint.operation, answer.status)
-        return ApiResponse(answer.status, answer.body)
+        asked = Change(caller, endpoint, key, document, lambda: _body(change(wanted)), keeps_refusals=False)
+        return changed(self.deps, self.telemetry, asked)
 
     def _scope(self, wanted: ResumeRequest) -> PauseScope:
         realm = self.deps.realm if wanted.scope == "realm" else None

@@ -95,17 +95,6 @@ def _outlook(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
     return {"outlook": outlook_of(task, now, types)}
 
 
-def without_estimate(_task: Task) -> None: ...
-
-
-def without_admission(_task: Task) -> None:
-    """Return that no task waits for a place, as in a service that caps nothing."""
-
-
-def no_tombstones() -> None:
-    """Return that there are no tombstones, as in a deployment without a gateway."""
-
-
 def no_maintenance() -> Mapping[str, Any]:
     """Return that no setting bounds policies, as in a service that executes none."""
     return {"properties": {}, "policy_file": None, "error_code": None}
@@ -119,10 +108,6 @@ def without_pauses() -> "PauseControl":
 def without_plans(task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task:  # noqa: ARG001
     """Refuse to approve anything, as a service does none of whose tasks wait for a person."""
     raise route_not_found()
-
-
-def no_dead_letters(_task_id: str) -> None:
-    """Send nothing again, as a service does that keeps no notifications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +131,10 @@ class Dependencies:
     checks: Mapping[str, Callable[[], object]]
     mutations: "Callable[[], Mutations]"
     types: TaskTypes
-    estimate: Callable[[Task], Mapping[str, Any] | None] = without_estimate
-    waiting: "Callable[[Task], QueuePlace | None]" = without_admission
-    resend: Callable[[str], object] = no_dead_letters
-    tombstones: Callable[[], TombstoneOperations | None] = no_tombstones
+    estimate: Callable[[Task], Mapping[str, Any] | None] = lambda _task: None
+    waiting: "Callable[[Task], QueuePlace | None]" = lambda _task: None
+    resend: Callable[[str], object] = lambda _task_id: None
+    tombstones: Callable[[], TombstoneOperations | None] = lambda: None
     pauses: Callable[[], "PauseControl"] = without_pauses
     maintenance: Callable[[], Mapping[str, Any]] = no_maintenance
     approve: "ApprovesPlans" = without_plans

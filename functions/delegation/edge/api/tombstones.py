@@ -1,7 +1,7 @@
 """What operators do with tombstones, tables dropped by the gateway: list, show, restore, purge, dismiss."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,11 +12,9 @@ from delegation.edge.api.endpoints import (
     RESTORE_TOMBSTONE,
     TOMBSTONE,
     TOMBSTONES,
-    Admitted,
-    Endpoint,
     admitted,
 )
-from delegation.edge.api.management import Change, once
+from delegation.edge.api.management import Change, changed
 from delegation.edge.api.routes import (
     ApiResponse,
     Dependencies,
@@ -33,7 +31,6 @@ from delegation.edge.telemetry import Telemetry
 from delegation.idempotency.canonical import unread_body
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
-from delegation.wire.responses import render_json
 from delegation.wire.tombstones import ID_PATTERN, RestoreRequest
 
 _LARGEST_PAGE: Final = 100
@@ -78,7 +75,8 @@ class TombstoneRoutes:
                 target = _identifier(operations.get(found).catalog, wanted.namespace, wanted.name)
             return operations.restore(found, target)
 
-        return self._changed(caller, RESTORE_TOMBSTONE, found, key, document, make=restore)
+        change = Change(caller, RESTORE_TOMBSTONE, key, document, lambda: restore().public(), found)
+        return changed(self.deps, self.telemetry, change)
 
     def purge(self, event: Event, tombstone_id: str) -> ApiResponse:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed."""
@@ -86,36 +84,18 @@ class TombstoneRoutes:
         key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         by = Caller(client_id=caller.client_id, subject=caller.subject)
         body = unread_body(event.get("body") or "")
-        return self._changed(
-            caller, PURGE_TOMBSTONE, found, key, body, make=lambda: self._operations().run_now(found, by=by)
+        change = Change(
+            caller, PURGE_TOMBSTONE, key, body, lambda: self._operations().run_now(found, by=by).public(), found
         )
+        return changed(self.deps, self.telemetry, change)
 
     def dismiss(self, event: Event, tombstone_id: str) -> ApiResponse:
         """End a tombstone that failed: drop its entry, and keep its files."""
         caller = admitted(event, DISMISS_TOMBSTONE)
         key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         body = unread_body(event.get("body") or "")
-        return self._changed(
-            caller, DISMISS_TOMBSTONE, found, key, body, make=lambda: self._operations().dismiss(found)
-        )
-
-    def _changed(
-        self,
-        caller: Admitted,
-        endpoint: Endpoint,
-        tombstone_id: str,
-        key: str | None,
-        document: Mapping[str, Any],
-        *,
-        make: Callable[[], TombstoneEntry],
-    ) -> ApiResponse:
-        """Make a change, once for its key; one whose outcome is unknown is made again, with the same effect."""
-        if key is None:
-            return served(self.telemetry, endpoint, make().public())
-        change = Change(caller, endpoint, key, document, lambda: render_json(make().public()), tombstone_id)
-        answer = once(self.deps, change).answer
-        self.telemetry.served(endpoint.operation, answer.status)
-        return ApiResponse(answer.status, answer.body)
+        change = Change(caller, DISMISS_TOMBSTONE, key, body, lambda: self._operations().dismiss(found).public(), found)
+        return changed(self.deps, self.telemetry, change)
 
     def _operations(self) -> TombstoneOperations:
         found = self.deps.tombstones()
