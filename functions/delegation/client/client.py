@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from copy import copy
 from datetime import datetime
 from functools import wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx
 
@@ -42,28 +42,6 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class BlockingPerformer(Protocol):
-    """Performs conversations in the calling thread."""
-
-    operations: Operations
-
-    def run(self, conversation: Conversation[T]) -> T:
-        """Perform the steps of a conversation and return its result."""
-
-    def each(self, conversation: Giving[V]) -> Iterator[V]:
-        """Perform the steps of a conversation and yield what it gives."""
-
-
-class AsyncioPerformer(Protocol):
-    """Performs conversations in coroutines."""
-
-    operations: Operations
-
-    def run(self, conversation: Conversation[T]) -> Coroutine[Any, Any, T]: ...
-
-    def each(self, conversation: Giving[V]) -> AsyncIterator[V]: ...
-
-
 class Answered(Generic[P, T]):
     """A method that performs an operation and returns its answer."""
 
@@ -73,11 +51,11 @@ class Answered(Generic[P, T]):
     @overload
     def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
     @overload
-    def __get__(self, client: BlockingPerformer, owner: type) -> Callable[P, T]: ...
+    def __get__(self, client: "DelegationClient", owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, client: AsyncioPerformer, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: "AsyncDelegationClient", owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
 
-    def __get__(self, client: BlockingPerformer | AsyncioPerformer | None, owner: type) -> Callable[..., Any]:
+    def __get__(self, client: "DelegationClient | AsyncDelegationClient | None", owner: type) -> Callable[..., Any]:
         return self._operation if client is None else _method(self._operation, client, client.run)
 
 
@@ -90,16 +68,16 @@ class Given(Generic[P, V]):
     @overload
     def __get__(self, client: None, owner: type) -> Callable[..., Any]: ...
     @overload
-    def __get__(self, client: BlockingPerformer, owner: type) -> Callable[P, Iterator[V]]: ...
+    def __get__(self, client: "DelegationClient", owner: type) -> Callable[P, Iterator[V]]: ...
     @overload
-    def __get__(self, client: AsyncioPerformer, owner: type) -> Callable[P, AsyncIterator[V]]: ...
+    def __get__(self, client: "AsyncDelegationClient", owner: type) -> Callable[P, AsyncIterator[V]]: ...
 
-    def __get__(self, client: BlockingPerformer | AsyncioPerformer | None, owner: type) -> Callable[..., Any]:
+    def __get__(self, client: "DelegationClient | AsyncDelegationClient | None", owner: type) -> Callable[..., Any]:
         return self._operation if client is None else _method(self._operation, client, client.each)
 
 
 def _method(
-    operation: Callable[..., Any], client: BlockingPerformer | AsyncioPerformer, perform: Callable[[Any], Any]
+    operation: Callable[..., Any], client: "DelegationClient | AsyncDelegationClient", perform: Callable[[Any], Any]
 ) -> Callable[..., Any]:
     @wraps(operation)
     def method(*args: Any, **options: Any) -> Any:
