@@ -26,7 +26,7 @@ def print_anywhere() -> None:
 def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(_PLAIN.get(one, "?") for one in error.object[error.start : error.end]), error.end
+    return "".join(_PLAIN.get(character, "?") for character in error.object[error.start : error.end]), error.end
 
 
 def start() -> None:

@@ -35,11 +35,13 @@ def list_command(
     """List the events and callbacks that failed for good, the oldest first."""
     store = store_of(call.connection, call.tasks_table)
     states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
-    found = [one for state in states for one in every(store, state, utc_now() + _EVER, limit=limit)][:limit]
-    call.output.result({"notifications": [document_of(one) for one in found]})
-    for one in found:
-        call.output.say(text_of(one))
-    if not found:
+    notifications = [
+        notification for state in states for notification in every(store, state, utc_now() + _EVER, limit=limit)
+    ][:limit]
+    call.output.result({"notifications": [document_of(notification) for notification in notifications]})
+    for notification in notifications:
+        call.output.say(text_of(notification))
+    if not notifications:
         call.output.say("Nothing is owed." if everything else "There are no dead letters.")
 
 
@@ -54,23 +56,23 @@ def resend_command(
     if (task_id is None) != everything:
         raise typer.BadParameter("name one task, or give --all")
     store = store_of(call.connection, call.tasks_table)
-    found = dead_letters(store, task_id)
-    if not found:
+    letters = dead_letters(store, task_id)
+    if not letters:
         raise CommandError(
             f"{f'task {task_id}' if task_id else 'no task'} has no dead letter",
             "`delegation callbacks list --all` also lists what is still tried.",
             code="NOTHING_TO_RESEND",
         )
     if everything:
-        call.confirm(f"Send {counted(len(found), 'dead letter')} again?")
-    tried = resent(store, found, utc_now())
-    sent = [one.item for one in tried if one.result]
-    failed = {name_of(one.item): reason_of(one.error) for one in tried if one.error is not None}
-    call.output.result({"resent": [document_of(one) for one in sent]})
-    for one in sent:
-        call.output.say(f"{name_of(one)}: it is sent within a minute")
+        call.confirm(f"Send {counted(len(letters), 'dead letter')} again?")
+    tried = resent(store, letters, utc_now())
+    sent = [attempt.item for attempt in tried if attempt.result]
+    failed = {name_of(attempt.item): reason_of(attempt.error) for attempt in tried if attempt.error is not None}
+    call.output.result({"resent": [document_of(notification) for notification in sent]})
+    for notification in sent:
+        call.output.say(f"{name_of(notification)}: it is sent within a minute")
     if failed:
-        raise partly_done(failed, counted(len(found), "dead letter"), "sent again")
+        raise partly_done(failed, counted(len(letters), "dead letter"), "sent again")
 
 
 def dead_letters(store: NotificationStore, task_id: str | None) -> Sequence[Notification]:
@@ -84,29 +86,29 @@ def store_of(connection: Connection, table: str | None) -> NotificationStore:
     return notification_store(connection.task_store(table))
 
 
-def document_of(one: Notification) -> dict[str, Any]:
+def document_of(notification: Notification) -> dict[str, Any]:
     return {
-        "notification_id": one.notification_id,
-        "task_id": one.task_id,
-        "version": one.version,
-        "channel": one.channel,
-        "state": one.state.value,
-        "attempts": one.attempts,
-        "ended_ts": isoformat(one.created_ts),
-        "due_at": isoformat(one.due_at),
-        "last_error": one.last_error,
+        "notification_id": notification.notification_id,
+        "task_id": notification.task_id,
+        "version": notification.version,
+        "channel": notification.channel,
+        "state": notification.state.value,
+        "attempts": notification.attempts,
+        "ended_ts": isoformat(notification.created_ts),
+        "due_at": isoformat(notification.due_at),
+        "last_error": notification.last_error,
     }
 
 
-def name_of(one: Notification) -> str:
-    return f"{one.channel} of task {one.task_id}, version {one.version}"
+def name_of(notification: Notification) -> str:
+    return f"{notification.channel} of task {notification.task_id}, version {notification.version}"
 
 
-def text_of(one: Notification) -> str:
+def text_of(notification: Notification) -> str:
     """Return a notification for people: three lines that fit on 80 columns but for a long reason."""
-    times = "once" if one.attempts == 1 else f"{one.attempts} times"
+    times = "once" if notification.attempts == 1 else f"{notification.attempts} times"
     lines = [
-        f"{one.state.value}  {one.channel}, tried {times}",
-        f"  {one.created_ts:%Y-%m-%d %H:%M:%SZ} task {one.task_id}, version {one.version}",
+        f"{notification.state.value}  {notification.channel}, tried {times}",
+        f"  {notification.created_ts:%Y-%m-%d %H:%M:%SZ} task {notification.task_id}, version {notification.version}",
     ]
-    return "\n".join([*lines, f"  {one.last_error}"] if one.last_error else lines)
+    return "\n".join([*lines, f"  {notification.last_error}"] if notification.last_error else lines)

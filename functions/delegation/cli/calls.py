@@ -173,29 +173,29 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function of a Call; `takes` names options of _OPTIONS, `table` is that of its operation.
     The values of `filters`, options by name, are the call's filters."""
-    of_table = [] if table is None else [one for one in table.options if one.argument is not None]
+    of_table = [] if table is None else [option for option in table.options if option.argument is not None]
     names: Sequence[str] = (*takes.split(), "as_json")
 
     def decorated(run: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(run)
         def called(ctx: typer.Context, **values: Any) -> None:
-            texts = {one.name: _text_of(values.pop(_parameter(one).name)) for one in of_table}
+            texts = {option.name: _text_of(values.pop(_parameter(option).name)) for option in of_table}
             given = {name: text for name, text in texts.items() if text is not None}
-            chosen = {one: values.pop(one) for one in filters}
-            run(Call(ctx, **{one: values.pop(one) for one in names}, given=given, filters=chosen), **values)
+            chosen = {name: values.pop(name) for name in filters}
+            run(Call(ctx, **{name: values.pop(name) for name in names}, given=given, filters=chosen), **values)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         _, *all_own = inspect.signature(run, eval_str=True).parameters.values()
-        arguments = [one for one in all_own if one.kind is not keyword]
-        own = [one for one in all_own if one.kind is keyword]
+        arguments = [parameter for parameter in all_own if parameter.kind is not keyword]
+        own = [parameter for parameter in all_own if parameter.kind is keyword]
         common = [
-            inspect.Parameter(one, keyword, annotation=_OPTIONS[one][0], default=_OPTIONS[one][1]) for one in names
+            inspect.Parameter(name, keyword, annotation=_OPTIONS[name][0], default=_OPTIONS[name][1]) for name in names
         ]
         ctx = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        chosen = [inspect.Parameter(one, keyword, annotation=kind, default=None) for one, kind in filters.items()]
+        chosen = [inspect.Parameter(name, keyword, annotation=kind, default=None) for name, kind in filters.items()]
         signature = inspect.Signature([ctx, *arguments, *chosen, *own, *map(_parameter, of_table), *common])
         called.__signature__ = signature  # type: ignore[attr-defined]
-        called.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
         return app.command(name)(called) if app is not None else called
 
     return decorated

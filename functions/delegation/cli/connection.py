@@ -38,8 +38,8 @@ def settings_of(ctx: typer.Context) -> CallerSettings:
     meta = ctx.meta  # shared by the contexts of one call
     if _KEY not in meta:
         meta[_KEY] = CallerSettings.load(meta.get(PROFILE_KEY))
-    found: CallerSettings = meta[_KEY]
-    return found
+    settings: CallerSettings = meta[_KEY]
+    return settings
 
 
 _INDEX_KEY: Final = [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}]
@@ -48,24 +48,24 @@ _TASK_KEY: Final = [{"AttributeName": "task_id", "KeyType": "HASH"}, {"Attribute
 
 def find_task_table(client: Any) -> str:
     """Return the only table with the task table's key schema; raises TaskTableUnknown, StoreUnavailable."""
-    found = _tables_with(client, _TASK_KEY)
-    if len(found) != 1:
+    tables = _tables_with(client, _TASK_KEY)
+    if len(tables) != 1:
         raise TaskTableUnknown(
-            f"{len(found)} tables have the key schema of the task table: {', '.join(found) or 'none'}"
+            f"{len(tables)} tables have the key schema of the task table: {', '.join(tables) or 'none'}"
         )
-    return found[0]
+    return tables[0]
 
 
 def find_index_table(client: Any) -> str:
     """Return the only table of a stack that can be the reference index; raises CommandError, StoreUnavailable."""
-    found = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
-    if len(found) != 1:
+    tables = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
+    if len(tables) != 1:
         raise CommandError(
-            f"{len(found)} tables can be the reference index: {', '.join(found) or 'none'}",
+            f"{len(tables)} tables can be the reference index: {', '.join(tables) or 'none'}",
             "Name it with --index-table or DELEGATION_REFERENCES_TABLE: the table References of the Data stack.",
             code="INDEX_TABLE_UNKNOWN",
         )
-    return found[0]
+    return tables[0]
 
 
 def _tables_with(client: Any, key: list[dict[str, str]]) -> list[str]:
@@ -233,9 +233,9 @@ class Connection:
 
     def admin_credential(self) -> SecretStr | None:
         """Return the credential of an administrator of Polaris, None without one; raises as `stack`."""
-        found = self.settings.get("polaris_admin_credential")
-        if found is not None:
-            return SecretStr(found)
+        credential = self.settings.get("polaris_admin_credential")
+        if credential is not None:
+            return SecretStr(credential)
         return None if self._address("polaris_url") else self.stack().polaris_root_credential
 
     def task_store(self, table: str | None) -> "StoredTasks":
@@ -258,10 +258,12 @@ class Connection:
     def persistence_tables(self) -> tuple[str, str]:
         """Return the objects table and the references table of the settings; raises SettingsInvalid."""
         names = ("objects_table", "persistence_references_table")
-        found = [self.settings.get(name) or "" for name in names]
-        if problems := [FieldProblem(name, "is not set") for name, one in zip(names, found, strict=True) if not one]:
+        tables = [self.settings.get(name) or "" for name in names]
+        if problems := [
+            FieldProblem(name, "is not set") for name, table in zip(names, tables, strict=True) if not table
+        ]:
             raise SettingsInvalid("the settings", problems, _CORRECT)
-        return found[0], found[1]
+        return tables[0], tables[1]
 
     def task_table(self, table: str | None) -> "DynamoDbTaskStore":
         """Return a task table in the AWS environment, or without `table` or with --stack that of the local stack."""

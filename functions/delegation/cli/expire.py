@@ -109,13 +109,13 @@ class Preview:
         gone = self.decision.expired
         snapshots = [
             {
-                "snapshot_id": one.snapshot_id,
-                "committed_at": _committed(one),
-                "expires": one.snapshot_id in gone.snapshot_ids,
+                "snapshot_id": snapshot.snapshot_id,
+                "committed_at": _committed(snapshot),
+                "expires": snapshot.snapshot_id in gone.snapshot_ids,
                 **({} if kept is None else {"why": kept.why, "ref": kept.ref}),
             }
-            for one in self.history.snapshots.values()
-            for kept in [self.decision.kept.get(one.snapshot_id)]
+            for snapshot in self.history.snapshots.values()
+            for kept in [self.decision.kept.get(snapshot.snapshot_id)]
         ]
         refs = [
             {
@@ -151,10 +151,14 @@ class Preview:
 
     def _snapshots(self) -> Rows:
         table = Rows("snapshot", "committed", "")
-        newest = sorted(self.history.snapshots.values(), key=lambda one: one.timestamp_ms, reverse=True)
-        for one in newest[:MOST_ROWS]:
-            kept = self.decision.kept.get(one.snapshot_id)
-            table.add(str(one.snapshot_id), _committed(one), "expires" if kept is None else _reason(kept, self.history))
+        newest = sorted(self.history.snapshots.values(), key=lambda snapshot: snapshot.timestamp_ms, reverse=True)
+        for snapshot in newest[:MOST_ROWS]:
+            kept = self.decision.kept.get(snapshot.snapshot_id)
+            table.add(
+                str(snapshot.snapshot_id),
+                _committed(snapshot),
+                "expires" if kept is None else _reason(kept, self.history),
+            )
         return table
 
     def _refs(self) -> Rows:

@@ -18,14 +18,14 @@ def _target() -> str:
     """Return the module and the attribute of the group; raises CommandError (NO_CHECKOUT)."""
     project = CHECKOUT / "pyproject.toml"
     tools = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}) if project.is_file() else {}
-    found = tools.get("delegation", {}).get("commands", {}).get("local")
-    if not isinstance(found, str):
+    target = tools.get("delegation", {}).get("commands", {}).get("local")
+    if not isinstance(target, str):
         raise CommandError(
             "`delegation local` is part of the source code and not of the installed package",
             "Check out the source of this release, run `make venv` there and `.venv/bin/delegation local up`.",
             code="NO_CHECKOUT",
         )
-    return found
+    return target
 
 
 module, _, attribute = _target().partition(":")

@@ -238,16 +238,16 @@ class CommandRoot(WordGroup):
     def loaded(self, name: str) -> Any:
         """Return a command; one that cannot be imported is replaced by one that fails with the reason."""
         try:
-            found = self.loaders[name]()
+            loaded = self.loaders[name]()
         except ModuleNotFoundError as error:
             reason = f"the module {error.name or error} is not installed"
             return _failing(name, command_unavailable(name, reason, "service" if name in BUILT_IN else None))
         except CommandError as error:
             return _failing(name, error)
-        app = found
-        if not isinstance(found, typer.Typer):
+        app = loaded
+        if not isinstance(loaded, typer.Typer):
             app = typer.Typer(add_completion=False)
-            app.command(name)(found)
+            app.command(name)(loaded)
         app.rich_markup_mode = None
         command = get_command(app)
         command.name = name

@@ -1,6 +1,6 @@
 """The plan of a scan or a removal, read with the operator's own AWS credentials."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -44,7 +44,14 @@ def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> t
         raise typer.BadParameter("must be a plan's id, or a receipt's key", param_hint="PLAN")
     bucket = named["bucket"] or plan_bucket or connection.settings.get("plan_bucket")
     plans = plans_of(connection, bucket)
-    return plans, _index(plans, named["plan"])
+    plan = named["plan"]
+    try:
+        index = load_plan(plans, segment_of(plans, plan))
+    except PlanTampered as error:
+        raise _plan_unknown(plan, str(error)) from error
+    if index.stage == "listed":
+        raise _plan_unknown(plan, "it is a listing, which was not compared with what tables need")
+    return plans, index
 
 
 def _plan_unknown(plan: str, reason: str) -> CommandError:
@@ -53,16 +60,6 @@ def _plan_unknown(plan: str, reason: str) -> CommandError:
         "Have the table scanned again (`delegation orphans scan`) and name the plan that it shows.",
         code="PLAN_NOT_FOUND",
     )
-
-
-def _index(plans: PlanStore, plan: str) -> OrphanIndex:
-    try:
-        index = load_plan(plans, segment_of(plans, plan))
-    except PlanTampered as error:
-        raise _plan_unknown(plan, str(error)) from error
-    if index.stage == "listed":
-        raise _plan_unknown(plan, "it is a listing, which was not compared with what tables need")
-    return index
 
 
 def time_text(seconds: int) -> str:
@@ -92,15 +89,15 @@ def show_command(
 ) -> None:
     """List a plan's files and their times of writing, with your AWS credentials."""
     plans, index = opened_plan(call.connection, plan, plan_bucket)
-    files = list(islice(_files(plans, index), limit))
+    files = list(islice(chain.from_iterable(candidates_of(plans, [(index.plan_id, index.chunks)])), limit))
     call.output.result(_document(index, files), _screens(index, files))
 
 
 def _screens(index: OrphanIndex, files: list[Candidate]) -> Iterator[RenderableType]:
     yield f"Plan {index.plan_id} of {plain(index.identifier)}"
     yield LabelledLines(_about(index), indent=2)
-    for one in files:
-        yield Whole(f"{time_text(one.modified)[:19]}Z  {size_text(one.size):>10}  {plain(one.path)}", indent=2)
+    for file in files:
+        yield Whole(f"{time_text(file.modified)[:19]}Z  {size_text(file.size):>10}  {plain(file.path)}", indent=2)
     if index.files_planned > len(files):
         more = counted(index.files_planned - len(files), "more file")
         yield Whole(f"{more}; --limit {index.files_planned} lists all", indent=2)
@@ -109,14 +106,11 @@ def _screens(index: OrphanIndex, files: list[Candidate]) -> Iterator[RenderableT
         yield f"Approve it: delegation orphans approve {index.plan_id}{more}"
 
 
-def _files(plans: PlanStore, index: OrphanIndex) -> Iterator[Candidate]:
-    return chain.from_iterable(candidates_of(plans, [(index.plan_id, index.chunks)]))
-
-
 def _about(index: OrphanIndex) -> list[tuple[str, str]]:
-    found, listed = index.planned_amount, index.listed_amount
+    orphan, listed = index.planned_amount, index.listed_amount
     counts = (
-        f"{counted(one.files, what)}, {size_text(one.bytes)}" for one, what in ((found, "file"), (listed, "object"))
+        f"{counted(amount.files, what)}, {size_text(amount.bytes)}"
+        for amount, what in ((orphan, "file"), (listed, "object"))
     )
     orphans, objects = counts
     rows = [
@@ -126,10 +120,10 @@ def _about(index: OrphanIndex) -> list[tuple[str, str]]:
     ]
     if index.quarantine:
         rows.append(("approval", "tags them for a lifecycle rule of the bucket"))
-    for one in index.foreign_tables:
-        why = f"; {plain(one.why)}" if one.why else ""
-        stays = f"{counted(one.files, 'file')}, {size_text(one.bytes)}, at {plain(one.place)}{why}"
-        rows.append(("foreign", f"{one.uuid}: {stays}"))
+    for foreign in index.foreign_tables:
+        why = f"; {plain(foreign.why)}" if foreign.why else ""
+        stays = f"{counted(foreign.files, 'file')}, {size_text(foreign.bytes)}, at {plain(foreign.place)}{why}"
+        rows.append(("foreign", f"{foreign.uuid}: {stays}"))
     if index.waits:
         rows.append(("waits", f"for approval, because {_WAITS[index.waits]} ({index.waits})"))
     return rows
@@ -148,8 +142,8 @@ def _document(index: OrphanIndex, files: list[Candidate]) -> dict[str, object]:
         "bytes_planned": index.bytes_planned,
         "quarantine": index.quarantine,
         "waits": index.waits,
-        "foreign_tables": [one.model_dump(exclude={"parts"}) for one in index.foreign_tables],
-        "files": [{"path": one.path, "bytes": one.size, "modified": time_text(one.modified)} for one in files],
+        "foreign_tables": [foreign.model_dump(exclude={"parts"}) for foreign in index.foreign_tables],
+        "files": [{"path": file.path, "bytes": file.size, "modified": time_text(file.modified)} for file in files],
     }
 
 
@@ -184,7 +178,10 @@ def approve_command(
     once with --wait. Exit status 1: the plan was not approved, the task not accepted or, with --wait, failed.
     """
     properties = _checked({PLAN: plan})
-    wanted = _approval(plan, including or ())
+    try:
+        wanted = PlanApproval(plan=plan, including=tuple(including or ()))
+    except ValidationError as error:
+        raise typer.BadParameter(error.errors()[0]["msg"], param_hint="--including") from None
     task_id = plan.partition("/")[0]
     operator = call.connection.operator_client()
     try:
@@ -198,13 +195,15 @@ def approve_command(
             code="PLAN_NOT_FOUND",
         )
     identifier = TableRequest.of_stored(task.task_payload).identifier
-    found = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
+    summary = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
     more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
     call.confirm(
-        f"{identifier}: {found}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "
+        f"{identifier}: {summary}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "
         "bucket keeps no versions, nothing brings deleted ones back. Continue?"
     )
-    seen = [one for one in (*task.plan_segments, task.waiting_plan) if one is not None and one.id == plan]
+    seen = [
+        segment for segment in (*task.plan_segments, task.waiting_plan) if segment is not None and segment.id == plan
+    ]
     approved = operator.approve(task_id, plan, sha256=seen[0].sha256 if seen else None, including=wanted.including)
     if POLICY in task.properties and not call.wait:
         _approved(call.output, approved, "the next run of its policy deletes them")
@@ -219,14 +218,6 @@ def approve_command(
 
 app.command("show")(show_command)
 app.command("restore")(restore_command)
-
-
-def _approval(plan: str, including: Sequence[str]) -> PlanApproval:
-    """Return what is approved; raises BadParameter for what is no uuid."""
-    try:
-        return PlanApproval(plan=plan, including=tuple(including))
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"], param_hint="--including") from None
 
 
 def _approved(output: Output, task: TaskRecord, then: str) -> None:

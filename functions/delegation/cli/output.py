@@ -67,7 +67,7 @@ def _of_command(advice: Iterable[str], options: Set[str]) -> str:
     """Return the sentences of the first advice that a command's user can follow; other commands are in backquotes."""
     for step in advice:
         sentences = re.split(r"(?<=\.) ", step)
-        kept = [one for one in sentences if options >= set(_OPTION.findall(_QUOTED.sub("", one)))]
+        kept = [sentence for sentence in sentences if options >= set(_OPTION.findall(_QUOTED.sub("", sentence)))]
         if kept:
             return " ".join(kept)
     return _AGAIN
@@ -142,7 +142,7 @@ class Output:
         """Show a list; another program gets a line for each task, and nothing else on stdout."""
         if self.as_json:
             shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
-            unreadable = [{"task_id": one.task_id, "reason": one.reason} for one in page.unreadable]
+            unreadable = [{"task_id": record.task_id, "reason": record.reason} for record in page.unreadable]
             document = {"tasks": shown, "unreadable": unreadable, "cursor": page.cursor, "more": page.more}
             print_json({**document, "since": None if since is None else isoformat(since)})
             return
@@ -170,18 +170,18 @@ class Output:
     def changed(self, word: str, changes: Sequence[Change]) -> None:
         done = sum(change.error is None for change in changes)
         if self.as_json:
-            print_json({word: done, "tasks": [one.document() for one in changes]})
+            print_json({word: done, "tasks": [change.document() for change in changes]})
             return
         for change in changes:
             state = Text(str(change.error), "red") if change.error else status_text(change.status or "")
             self._out.print(Text.assemble(change.task_id, "  ", state), soft_wrap=True)
         self.show(f"{done:,} of {counted(len(changes), 'task')} {word}.")
 
-    def task_types(self, found: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
+    def task_types(self, types: Mapping[str, Mapping[str, int]], unreadable: int) -> None:
         rows = Rows("task type", "tasks")
-        for name, counts in found.items():
+        for name, counts in types.items():
             rows.add(name, ", ".join(f"{number:,} {status}" for status, number in counts.items()))
-        self.result({"types": found, "unreadable": unreadable}, rows if found else "No tasks.")
+        self.result({"types": types, "unreadable": unreadable}, rows if types else "No tasks.")
         if unreadable:
             self.show(Text(f"{counted(unreadable, 'more record')} cannot be read by this release.", "yellow"))
 

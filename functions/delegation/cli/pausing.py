@@ -9,7 +9,7 @@ from rich.console import Console
 
 from delegation.cli.calls import Call, command, defaulted, option, switch
 from delegation.cli.errors import CommandError
-from delegation.cli.screens import Rows, plain
+from delegation.cli.screens import Rows, local_text, plain
 from delegation.cli.tasks.filters import StatusName, TaskFilter
 from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
@@ -89,7 +89,7 @@ def drain(
     sleep: Callable[[float], Any] = time.sleep,
 ) -> PauseList:
     """Keep attempts from beginning until none runs and every process knows it; raises CommandError (time-out)."""
-    found = pauses.pause(PauseRequest(reason=reason, mode="drain"))
+    paused = pauses.pause(PauseRequest(reason=reason, mode="drain"))
     began, quiet_since = now(), None
     while True:
         held = running(tasks)
@@ -98,7 +98,7 @@ def drain(
         elif quiet_since is None:
             quiet_since = now()
         if not held and now() - max(quiet_since or began, began) >= _SETTLES_SECONDS:
-            return found
+            return paused
         if now() - began >= timeout_seconds:
             raise CommandError(
                 f"{counted(len(held), 'task')} still {'runs' if len(held) == 1 else 'run'}; nothing new begins",
@@ -116,7 +116,7 @@ def running(tasks: "TaskSource") -> list[TaskRecord]:
 
 
 def report_running(held: list[TaskRecord]) -> None:
-    names = ", ".join(plain(one.table or one.task_type) for one in held[:5])
+    names = ", ".join(plain(task.table or task.task_type) for task in held[:5])
     more = f" and {len(held) - 5:,} more" if len(held) > 5 else ""
     text = (
         f"{counted(len(held), 'task')} still running: {names}{more}"
@@ -126,14 +126,13 @@ def report_running(held: list[TaskRecord]) -> None:
     Console(stderr=True, highlight=False, markup=False).print(text, style="dim")
 
 
-def show(call: Call, found: PauseList) -> None:
+def show(call: Call, pauses: PauseList) -> None:
     table = Rows("paused", "mode", "since", "by", "reason")
-    for one in found.pauses:
-        other = one.by.subject if one.by.subject not in {None, "", one.by.client_id} else None
-        by = f"{one.by.client_id} ({other})" if other else one.by.client_id
-        since = f"{one.since.astimezone():%Y-%m-%d %H:%M:%S}"
-        table.add(*(plain(text) for text in (one.what, one.mode, since, by, one.reason)))
-    call.output.result(found.model_dump(mode="json"), table if found.pauses else "Nothing is paused.")
+    for pause in pauses.pauses:
+        other = pause.by.subject if pause.by.subject not in {None, "", pause.by.client_id} else None
+        by = f"{pause.by.client_id} ({other})" if other else pause.by.client_id
+        table.add(*(plain(text) for text in (pause.what, pause.mode, local_text(pause.since), by, pause.reason)))
+    call.output.result(pauses.model_dump(mode="json"), table if pauses.pauses else "Nothing is paused.")
 
 
 def _scope(*, realm: bool, table: str | None) -> Literal["all", "realm", "table"]:

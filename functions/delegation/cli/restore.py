@@ -98,7 +98,7 @@ class PastRemoval:
         if "files_listed" not in document or not isinstance(document.get("plan"), list):
             raise receipt_unknown(what, "the receipt is not of a removal of orphan files")
         return cls(
-            tuple(str(one) for one in document["plan"]),
+            tuple(str(plan) for plan in document["plan"]),
             str(document["location"]),
             int(document["files_deleted"]),
             int(document["files_absent"]),
@@ -141,11 +141,11 @@ def restore_command(
     if not dry_run:
         call.confirm(f"{effect}. Continue?")
     run = _run_of(call.connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run)
-    found = _restored(call.output, run, removal, what, rights)
-    unrecorded = 0 if removal.is_quarantine else max(0, removal.files_deleted - found.files)
-    document = _document(removal, found, unrecorded, dry_run=dry_run)
-    call.output.result(document, _screens(removal, found, unrecorded, dry_run=dry_run))
-    raise typer.Exit(0 if found.is_complete else PARTLY_DONE)
+    restoration = _restored(call.output, run, removal, what, rights)
+    unrecorded = 0 if removal.is_quarantine else max(0, removal.files_deleted - restoration.files)
+    document = _document(removal, restoration, unrecorded, dry_run=dry_run)
+    call.output.result(document, _screens(removal, restoration, unrecorded, dry_run=dry_run))
+    raise typer.Exit(0 if restoration.is_complete else PARTLY_DONE)
 
 
 def _check_restorable(plans: PlanStore, removal: PastRemoval) -> None:
@@ -173,12 +173,12 @@ def _run_of(client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_r
 
 def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) -> str | None:
     """Return the bucket of plans that the command or the settings name; raises BadParameter for no receipt."""
-    found = PLAN_NAME.fullmatch(receipt)
-    if found is None and not _TASK.fullmatch(receipt) and _location_of(receipt) is None:
+    match = PLAN_NAME.fullmatch(receipt)
+    if match is None and not _TASK.fullmatch(receipt) and _location_of(receipt) is None:
         raise typer.BadParameter(
             "must be a plan's or a task's id, a receipt's key, or a location", param_hint="RECEIPT"
         )
-    return (found["bucket"] if found else None) or plan_bucket or connection.settings.get("plan_bucket")
+    return (match["bucket"] if match else None) or plan_bucket or connection.settings.get("plan_bucket")
 
 
 def _location_of(text: str) -> str | None:
@@ -192,10 +192,10 @@ def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
     """Return all quarantines of a location; raises CommandError (NOT_RESTORABLE) if there are none."""
     from delegation.removal.orphans.released import tagged_at  # noqa: PLC0415 - few restores need it
 
-    found = tuple(one.id for one in tagged_at(plans, location).values())
-    if not found:
+    plan_ids = tuple(segment.id for segment in tagged_at(plans, location).values())
+    if not plan_ids:
         raise nothing_to_restore(f"no removal tagged files at {printable(location)}; name a receipt for deleted ones")
-    return PastRemoval(found, location, 0, 0, is_versioned=False, is_quarantine=True, by_location=True)
+    return PastRemoval(plan_ids, location, 0, 0, is_versioned=False, is_quarantine=True, by_location=True)
 
 
 def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
@@ -209,19 +209,19 @@ def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
 
 def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[PlanStore, PastRemoval]:
     plans = plans_of(connection, bucket)
-    found, location = PLAN_NAME.fullmatch(receipt), _location_of(receipt)
+    match, location = PLAN_NAME.fullmatch(receipt), _location_of(receipt)
     if location is not None:
         return plans, _tagged_here(plans, location)
-    if found is None:
+    if match is None:
         try:
             document: Any = connection.client().receipt(receipt).model_dump(mode="json")
         except NotFound as error:
             raise receipt_unknown(receipt, str(error)) from None
         return plans, PastRemoval.of(document, receipt)
     try:
-        document = json.loads(plans.get(f"{found['plan']}/receipt.json"))
+        document = json.loads(plans.get(f"{match['plan']}/receipt.json"))
     except ObjectNotFound:
-        raise receipt_unknown(receipt, f"there is no receipt {plans.where(found['plan'])}/receipt.json") from None
+        raise receipt_unknown(receipt, f"there is no receipt {plans.where(match['plan'])}/receipt.json") from None
     except ValueError:
         raise receipt_unknown(receipt, "the receipt cannot be read") from None
     return plans, PastRemoval.of(document, receipt)
@@ -232,7 +232,7 @@ def _bucket_of_stack(client: "S3Client") -> str:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - loads boto3
 
     try:
-        names = [one["Name"] for one in client.list_buckets()["Buckets"] if "plans" in one["Name"]]
+        names = [bucket["Name"] for bucket in client.list_buckets()["Buckets"] if "plans" in bucket["Name"]]
     except (BotoCoreError, ClientError) as error:
         raise plan_bucket_unknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
     if len(names) != 1:
@@ -265,45 +265,47 @@ def _restored(
         ) from None
 
 
-def _document(removal: PastRemoval, found: Restoration, unrecorded: int, *, dry_run: bool) -> dict[str, Any]:
+def _document(removal: PastRemoval, restoration: Restoration, unrecorded: int, *, dry_run: bool) -> dict[str, Any]:
     return {
         "location": removal.location,
         "plan": list(removal.plan_ids),
         "dry_run": dry_run,
         "quarantine": removal.is_quarantine,
-        "complete": found.is_complete,
-        **{str(state): {"files": one.files, "bytes": one.bytes} for state, one in found.amounts.items()},
+        "complete": restoration.is_complete,
+        **{str(state): {"files": amount.files, "bytes": amount.bytes} for state, amount in restoration.amounts.items()},
         "files_without_record": unrecorded,
-        "left": [{"path": path, "state": str(state)} for path, state in found.left],
-        "errors": [{"of": what, "reason": reason} for what, reason in found.failed],
+        "left": [{"path": path, "state": str(state)} for path, state in restoration.left],
+        "errors": [{"of": what, "reason": reason} for what, reason in restoration.failed],
     }
 
 
-def _screens(removal: PastRemoval, found: Restoration, unrecorded: int, *, dry_run: bool) -> Iterator[RenderableType]:
-    back = found.amounts[FileState.RESTORED]
+def _screens(
+    removal: PastRemoval, restoration: Restoration, unrecorded: int, *, dry_run: bool
+) -> Iterator[RenderableType]:
+    back = restoration.amounts[FileState.RESTORED]
     word = "Would restore" if dry_run else "Restored"
     if removal.is_quarantine:
         word = "Would take the tag from" if dry_run else "Took the tag from"
     yield f"{word} {counted(back.files, 'file')}, {size_text(back.bytes)}, at {plain(removal.location)}"
     meanings = _OF_TAGS if removal.is_quarantine else _MEANINGS
     rows = [
-        (f"{one.files:,}", f"{meanings[state]} ({size_text(one.bytes)})")
-        for state, one in found.amounts.items()
-        if state is not FileState.RESTORED and one.files
+        (f"{amount.files:,}", f"{meanings[state]} ({size_text(amount.bytes)})")
+        for state, amount in restoration.amounts.items()
+        if state is not FileState.RESTORED and amount.files
     ]
     if unrecorded:
         why = "not recorded: they were absent already, an attempt that died deleted them, or a record is damaged"
         rows.append((f"{unrecorded:,}", why))
     if rows:
         yield LabelledLines(rows, indent=2)
-    for path, state in found.left[:10]:
+    for path, state in restoration.left[:10]:
         yield Whole(f"{plain(path)}  {state.replace('_', ' ')}", indent=4)
-    for what, reason in found.failed[:10]:
+    for what, reason in restoration.failed[:10]:
         yield Whole(f"{plain(what)}: {reason}", indent=4)
     if back.files and not dry_run:
         yield (
             "No table needs these files, so the next removal finds them again: commit them to a table, or set the "
             "table's property delegation.protected to true."
         )
-    if not found.resumes:
+    if not restoration.resumes:
         yield "Your credentials may not write beside the plan, so a repetition looks at every file again."

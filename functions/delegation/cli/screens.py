@@ -164,14 +164,23 @@ def outcome_text(view: TaskRecord) -> str:
 
 def summary_text(summary: str) -> str:
     """Return a summary with the bytes and seconds that it states exactly as other sizes and durations are printed."""
-    text = re.sub(r"\b(\d+) bytes\b", lambda found: size_text(int(found[1])), plain(summary))
-    return re.sub(r"(?<=\bin )(\d+\.\d) s\b", lambda found: duration_text(float(found[1])), text)
+    text = re.sub(r"\b(\d+) bytes\b", lambda match: size_text(int(match[1])), plain(summary))
+    return re.sub(r"(?<=\bin )(\d+\.\d) s\b", lambda match: duration_text(float(match[1])), text)
 
 
 def asker_text(asker: Asker) -> str:
     """Return a client and the subject for which it acted, if that is another."""
     client, subject = plain(asker.client_id), plain(asker.subject)
     return f"{client} ({subject})" if subject not in {"", client} else client
+
+
+def local_text(moment: datetime, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Return a time by this machine's clock."""
+    return moment.astimezone().strftime(form)
+
+
+def full_text(moment: datetime) -> str:
+    return local_text(moment, "%Y-%m-%d %H:%M:%S %Z")
 
 
 def size_text(count: int) -> str:

@@ -37,9 +37,6 @@ from polaris_common.errors import DelegationError
 
 T = TypeVar("T")
 
-# Idempotency-Key proposal, API Design: the pattern and length of the header.
-
-
 TableArgument = Annotated[
     str,
     argument(
@@ -59,7 +56,7 @@ def submit_command(
     wait: WaitOption = False,
     task_type: str | None = optional(
         "--type",
-        f"What to do: {', '.join(name for name, one in TYPES.items() if one.requests)}. Default: the first.",
+        f"What to do: {', '.join(name for name, traits in TYPES.items() if traits.requests)}. Default: the first.",
         "TASK_TYPE",
     ),
     properties: list[str] | None = defaulted(
@@ -94,7 +91,7 @@ def submit_command(
 
 def form_of(task_type: str | None) -> RequestForm:
     """Return the form of the requests for a task type, by default the first one's; raises BadParameter."""
-    forms = {name: one.requests for name, one in TYPES.items() if one.requests is not None}
+    forms = {name: traits.requests for name, traits in TYPES.items() if traits.requests is not None}
     if task_type is None:
         return next(iter(forms.values()))()
     if task_type not in forms:
@@ -105,12 +102,12 @@ def form_of(task_type: str | None) -> RequestForm:
 def options_of(form: RequestForm, given: Mapping[str, str], *, dry_run: bool) -> dict[str, str]:
     """Return the options of a request by their names; raises BadParameter for one that the operation does not have."""
     try:
-        found = form.options.canonical(given)
+        options = form.options.canonical(given)
     except DelegationError as error:
         raise typer.BadParameter(str(error).removeprefix(f"{PLACE}."), param_hint="--property") from None
-    if dry_run and found.get(DRY_RUN, "true") != "true":
-        raise typer.BadParameter(f"contradicts --property {DRY_RUN}={found[DRY_RUN]}", param_hint="--dry-run")
-    return {**found, DRY_RUN: "true"} if dry_run else found
+    if dry_run and options.get(DRY_RUN, "true") != "true":
+        raise typer.BadParameter(f"contradicts --property {DRY_RUN}={options[DRY_RUN]}", param_hint="--dry-run")
+    return {**options, DRY_RUN: "true"} if dry_run else options
 
 
 def _submit(call: Call, form: RequestForm, wanted: TableRequest, *, sync: bool, dry_run: bool) -> None:
@@ -160,7 +157,7 @@ def send(
 
 
 def refused(table: OptionTable, error: DelegationError, name: str) -> typer.BadParameter:
-    [option] = [one for one in table.options if one.name == name]
+    [option] = [known for known in table.options if known.name == name]
     reason = str(error).removeprefix(f"{PLACE}.{getattr(error, 'name', name)}: ")
     return typer.BadParameter(reason, param_hint=flag_of(option))
 
@@ -216,15 +213,15 @@ def parse_namespace(text: str, hint: str = "CATALOG.NAMESPACE") -> tuple[str, tu
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:
     """Parse texts of the form `name=value`; raises BadParameter, also for a repeated name."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not (name and separator):
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
-        if name in found:
+        if name in properties:
             raise typer.BadParameter(f"{name!r} occurs twice", param_hint="--property")
-        found[name] = value
-    return found
+        properties[name] = value
+    return properties
 
 
 def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:

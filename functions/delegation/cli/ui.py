@@ -124,18 +124,21 @@ def _named(task: TaskRecord) -> dict[str, Any]:
 
 
 def _catalogs(client: DelegationClient) -> list[str]:
-    found = set()
+    names = set()
     for task in client.list_page(type=REFERENCE_INDEX, page_size=50).tasks:
         try:
-            found.add(_Catalog.model_validate_json(task.task_payload).catalog)
+            names.add(_Catalog.model_validate_json(task.task_payload).catalog)
         except ValidationError:
             continue  # of another release
-    return sorted(found)
+    return sorted(names)
 
 
 def _tombstones(client: DelegationClient) -> Mapping[str, Any]:
     page = client.tombstone_page(page_size=100)
-    shown = [{**one.model_dump(mode="json"), "table": one.table, "is_ended": one.is_ended} for one in page.tombstones]
+    shown = [
+        {**tombstone.model_dump(mode="json"), "table": tombstone.table, "is_ended": tombstone.is_ended}
+        for tombstone in page.tombstones
+    ]
     return {"tombstones": shown, "more": page.next_page_token is not None}
 
 
@@ -151,8 +154,8 @@ def _given(query: Mapping[str, list[str]], name: str) -> str:
 def _first(document: Mapping[str, Any], member: str) -> Mapping[str, Any]:
     if member not in document:
         return document
-    found = document[member]
-    return {**document, member: found[:_MOST_TABLES], "more": max(0, len(found) - _MOST_TABLES)}
+    entries = document[member]
+    return {**document, member: entries[:_MOST_TABLES], "more": max(0, len(entries) - _MOST_TABLES)}
 
 
 def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str, Any]:
@@ -163,7 +166,7 @@ def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str,
         receipt = None
     # The receipt is beside the plan, so that of a dry run's plan is of the task that executed it.
     by = None if receipt is None else executed_elsewhere(task, receipt)
-    pauses = [ShownPause.model_validate(one) for one in client.health().paused]
+    pauses = [ShownPause.model_validate(pause) for pause in client.health().paused]
     return {
         "task": {**_named(task), "correlation_id": task.correlation_id},
         "versions": [version.model_dump(mode="json") for version in client.versions(task_id)],
@@ -214,14 +217,18 @@ class StatusRequest(BaseHTTPRequestHandler):
         """Answer below the secret path, to this page alone."""
         _, _, rest = self.path.partition("/")
         secret, slash, target = rest.partition("/")
-        found = _REFUSED
+        answered = _REFUSED
         if slash and compare_digest(secret.encode(), self.server.secret.encode()) and self._is_own():
-            found = self.server.answer(target)
-        self.send_response(found.status)
-        for name, value in {**_HEADERS, "Content-Type": found.content_type, "Content-Length": len(found.body)}.items():
+            answered = self.server.answer(target)
+        self.send_response(answered.status)
+        for name, value in {
+            **_HEADERS,
+            "Content-Type": answered.content_type,
+            "Content-Length": len(answered.body),
+        }.items():
             self.send_header(name, str(value))
         self.end_headers()
-        self.wfile.write(found.body)
+        self.wfile.write(answered.body)
 
     def _is_own(self) -> bool:
         port = self.server.server_port

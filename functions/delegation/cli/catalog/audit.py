@@ -62,11 +62,11 @@ def last_looks(tasks: Iterable[TaskRecord], catalog: str) -> dict[str, LookTask]
         if request.identifier.catalog != catalog or request.table is None:
             continue
         uuid, segment = request.table.table_uuid.lower(), task.plan_segments[-1]
-        found = LookTask(uuid, PlanSegment(segment.id, segment.sha256), task.first_delete_ts is not None)
+        look = LookTask(uuid, PlanSegment(segment.id, segment.sha256), task.first_delete_ts is not None)
         before = newest.get(uuid)
         if before is None or before[0] < task.last_status_change_ts:
-            newest[uuid] = task.last_status_change_ts, found
-    return {uuid: found for uuid, (_, found) in newest.items()}
+            newest[uuid] = task.last_status_change_ts, look
+    return {uuid: look for uuid, (_, look) in newest.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class KnownPlans:
     def get(self, plan_id: str) -> PlanFigures | None:
         return self._known.get(plan_id)
 
-    def put(self, plan_id: str, found: PlanFigures) -> None:
+    def put(self, plan_id: str, figures: PlanFigures) -> None:
         """Keep the figures of a plan; raises CommandError (STATE_UNUSABLE)."""
-        self._known[plan_id] = found
+        self._known[plan_id] = figures
         if self._path is None:
             return
-        line = {"plan": plan_id, "at": isoformat(found.at), "files": found.files, "bytes": found.size}
+        line = {"plan": plan_id, "at": isoformat(figures.at), "files": figures.files, "bytes": figures.size}
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -109,8 +109,11 @@ def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
     # The last line of an audit that was interrupted may not be whole: it has no line break, and is read again.
     for line in lines[:-1]:
         try:
-            one = json.loads(line)
-            yield str(one["plan"]), PlanFigures(datetime.fromisoformat(one["at"]), int(one["files"]), int(one["bytes"]))
+            entry = json.loads(line)
+            yield (
+                str(entry["plan"]),
+                PlanFigures(datetime.fromisoformat(entry["at"]), int(entry["files"]), int(entry["bytes"])),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise state_unusable(path, "is not the state of an audit") from error
 
@@ -121,9 +124,9 @@ def looks_of(
     """Return the looks by table uuid, and the ids of plans that cannot be read; raises CommandError."""
 
     def figures(task: LookTask) -> PlanFigures | None:
-        found = known.get(task.plan.id)
-        if found is not None:
-            return found
+        known_figures = known.get(task.plan.id)
+        if known_figures is not None:
+            return known_figures
         try:
             index = load_plan(plans, task.plan)
         except (ObjectStoreError, WorksetError):
@@ -136,14 +139,14 @@ def looks_of(
     left = iter(tasks.values())
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="audit") as pool:
         while some := list(islice(left, 10 * _AT_ONCE)):
-            for task, found in zip(some, pool.map(figures, some), strict=True):
-                if found is None:
+            for task, plan_figures in zip(some, pool.map(figures, some), strict=True):
+                if plan_figures is None:
                     unread.append(task.plan.id)
                     continue
                 if known.get(task.plan.id) is None:
-                    known.put(task.plan.id, found)
-                files, size = (0, 0) if task.was_executed else (found.files, found.size)
-                looks[task.table_uuid] = OrphanLook(task.plan.id, found.at, files, size)
+                    known.put(task.plan.id, plan_figures)
+                files, size = (0, 0) if task.was_executed else (plan_figures.files, plan_figures.size)
+                looks[task.table_uuid] = OrphanLook(task.plan.id, plan_figures.at, files, size)
     return looks, unread
 
 
@@ -188,7 +191,7 @@ def audit_of(
     tasks = [task for kind in (TASK_TYPE, PLAN_TASK_TYPE) for task in client.list(type=kind)]
     wanted = last_looks(tasks, catalog)
     looks, unread = looks_of(wanted, plans_of(connection, plan_bucket), known) if wanted else ({}, [])
-    located = [(str(one.subject), one.area) for one in references.located(catalog)]
+    located = [(str(other.subject), other.area) for other in references.located(catalog)]
     tables = audited(healths.healths(catalog), references.entries(catalog), located, looks)
     as_of = references.pass_of(catalog).complete_as_of
     return Audit(catalog, as_of, tables, unread, storage_prices())

@@ -55,10 +55,10 @@ class Extent:
         return Extent(self.count + other.count, _sum(self.least, other.least, or_one=True), _sum(self.most, other.most))
 
 
-def _sum(one: int | None, other: int | None, *, or_one: bool = False) -> int | None:
-    if one is None or other is None:
-        return (one if other is None else other) if or_one else None
-    return one + other
+def _sum(first: int | None, second: int | None, *, or_one: bool = False) -> int | None:
+    if first is None or second is None:
+        return (first if second is None else second) if or_one else None
+    return first + second
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def audited(
     looks: Mapping[str, OrphanLook],
 ) -> list[AuditedTable]:
     """Return the tables of a catalog; `located` are names and areas of other formats, `looks` the last ones by uuid."""
-    by_name = {one.identifier: one for one in healths}
-    known = {one.identifier: one for one in entries if not one.absent}
-    named = [(str(one.identifier), one.areas) for one in known.values()]
+    by_name = {health.identifier: health for health in healths}
+    known = {entry.identifier: entry for entry in entries if not entry.absent}
+    named = [(str(entry.identifier), entry.areas) for entry in known.values()]
     overlaps = overlapping([*named, *((name, (area,)) for name, area in located)])
     tables = []
     for identifier in sorted({*by_name, *known}, key=str):
@@ -100,8 +100,8 @@ def audited(
         uuid = entry.table_uuid if entry is not None else "" if health is None else health.table_uuid
         problem = (entry.problem if entry is not None else None) or (health.problem if health is not None else None)
         look, others = looks.get(uuid.lower()), overlaps.get(str(identifier), ())
-        found = _found(health, look, problem, is_overlapping=others is None or bool(others))
-        tables.append(AuditedTable(identifier, health, look, problem, others, found))
+        extents = _found(health, look, problem, is_overlapping=others is None or bool(others))
+        tables.append(AuditedTable(identifier, health, look, problem, others, extents))
     return tables
 
 
@@ -109,30 +109,30 @@ def _found(
     health: TableHealth | None, look: OrphanLook | None, problem: str | None, *, is_overlapping: bool
 ) -> dict[Matter, Extent]:
     size = None if health is None else health.bytes
-    found = {}
+    extents = {}
     if look is not None and look.files:
-        found[Matter.UNREACHABLE] = Extent.exact(look.files, look.size)
+        extents[Matter.UNREACHABLE] = Extent.exact(look.files, look.size)
     if health is not None and health.expirable:
-        found[Matter.EXPIRABLE] = Extent(health.expirable, health.freed.lower, health.freed.upper)
+        extents[Matter.EXPIRABLE] = Extent(health.expirable, health.freed.lower, health.freed.upper)
     if health is not None and health.small_files:
-        found[Matter.SMALL] = Extent.exact(health.small_files, health.small_bytes)
+        extents[Matter.SMALL] = Extent.exact(health.small_files, health.small_bytes)
     if health is not None and health.oversized_files:
-        found[Matter.OVERSIZED] = Extent.exact(health.oversized_files, health.oversized_bytes)
+        extents[Matter.OVERSIZED] = Extent.exact(health.oversized_files, health.oversized_bytes)
     if problem is not None:
-        found[Matter.UNREADABLE] = Extent.exact(1, size)
+        extents[Matter.UNREADABLE] = Extent.exact(1, size)
     if is_overlapping:
-        found[Matter.OVERLAPPING] = Extent.exact(1, size)
-    return found
+        extents[Matter.OVERLAPPING] = Extent.exact(1, size)
+    return extents
 
 
 def overlapping(tables: Sequence[tuple[str, Sequence[str]]]) -> dict[str, tuple[str, ...] | None]:
     """Return for each table others with areas at, above or below its own; None if it may have files everywhere."""
     owners: dict[str, list[str]] = {}
-    found: dict[str, tuple[str, ...] | None] = {}
+    overlaps: dict[str, tuple[str, ...] | None] = {}
     for name, areas in tables:
         for area in areas:
             if area == EVERYWHERE:
-                found[name] = None
+                overlaps[name] = None
             else:
                 some = owners.setdefault(area, [])
                 some += [name] if name not in some[-1:] else []
@@ -147,29 +147,29 @@ def overlapping(tables: Sequence[tuple[str, Sequence[str]]]) -> dict[str, tuple[
             _add(near[area], owners[above])
         stack.append(area)
     for name, areas in tables:
-        if name not in found:
-            others = dict.fromkeys(one for area in areas for one in near.get(area, ()) if one != name)
+        if name not in overlaps:
+            others = dict.fromkeys(other for area in areas for other in near.get(area, ()) if other != name)
             if others:
-                found[name] = tuple(others)[:MOST_NAMED]
-    return found
+                overlaps[name] = tuple(others)[:MOST_NAMED]
+    return overlaps
 
 
 def _add(some: list[str], more: Sequence[str]) -> None:
-    for one in more[: MOST_NAMED + 1]:
+    for name in more[: MOST_NAMED + 1]:
         if len(some) > MOST_NAMED:
             return
-        if one not in some:
-            some.append(one)
+        if name not in some:
+            some.append(name)
 
 
 def totals(tables: Iterable[AuditedTable]) -> dict[Matter, tuple[int, Extent]]:
     """Return for each matter how many tables it is found in, and how much it is altogether."""
-    found: dict[Matter, tuple[int, Extent]] = {}
+    sums: dict[Matter, tuple[int, Extent]] = {}
     for table in tables:
         for matter, extent in table.found.items():
-            number, sum_ = found.get(matter, (0, None))
-            found[matter] = (number + 1, extent if sum_ is None else sum_ + extent)
-    return {matter: found[matter] for matter in Matter if matter in found}
+            number, sum_ = sums.get(matter, (0, None))
+            sums[matter] = (number + 1, extent if sum_ is None else sum_ + extent)
+    return {matter: sums[matter] for matter in Matter if matter in sums}
 
 
 _UNITS: Final[Mapping[Matter, str]] = {
@@ -205,16 +205,16 @@ class Audit:
     def in_order(self) -> list[AuditedTable]:
         """Return the tables with findings, those where most bytes can be freed first."""
 
-        def key(one: AuditedTable) -> tuple[int, int, str]:
-            freed = sum(extent.most or extent.least or 0 for m, extent in one.found.items() if m in _SAVING)
-            return -freed, -sum(extent.count for extent in one.found.values()), str(one.identifier)
+        def key(table: AuditedTable) -> tuple[int, int, str]:
+            freed = sum(extent.most or extent.least or 0 for m, extent in table.found.items() if m in _SAVING)
+            return -freed, -sum(extent.count for extent in table.found.values()), str(table.identifier)
 
-        return sorted((one for one in self.tables if one.found), key=key)
+        return sorted((table for table in self.tables if table.found), key=key)
 
     @property
     def never_looked(self) -> int:
         """How many tables no removal ever listed, as far as plans are kept."""
-        return sum(one.look is None for one in self.tables)
+        return sum(table.look is None for table in self.tables)
 
     def document(self) -> dict[str, Any]:
         place = {"region": self.prices.region, "as_of": self.prices.as_of, "currency": self.prices.currency}
@@ -229,30 +229,31 @@ class Audit:
                 str(matter): {"tables": number, **self._extent(extent)}
                 for matter, (number, extent) in totals(self.tables).items()
             },
-            "findings": [self._table(one) for one in self.in_order()],
+            "findings": [self._table(table) for table in self.in_order()],
         }
 
+    def _months(self, extent: Extent) -> tuple[float | None, ...]:
+        months = (self.month(extent.least), self.month(extent.most))
+        return tuple(None if cost is None else round(cost, 4) for cost in months)
+
     def _extent(self, extent: Extent) -> dict[str, Any]:
-        least, most = self.month(extent.least), self.month(extent.most)
+        least, most = self._months(extent)
         return {
             "count": extent.count,
             "bytes": {"at_least": extent.least, "at_most": extent.most},
-            "month": {
-                "at_least": None if least is None else round(least, 4),
-                "at_most": None if most is None else round(most, 4),
-            },
+            "month": {"at_least": least, "at_most": most},
         }
 
-    def _table(self, one: AuditedTable) -> dict[str, Any]:
-        look = one.look
+    def _table(self, table: AuditedTable) -> dict[str, Any]:
+        look = table.look
         return {
-            "namespace": list(one.identifier.namespace),
-            "name": one.identifier.name,
-            "bytes": None if one.health is None else one.health.bytes,
+            "namespace": list(table.identifier.namespace),
+            "name": table.identifier.name,
+            "bytes": None if table.health is None else table.health.bytes,
             "looked_for_orphans": None if look is None else {"at": isoformat(look.at), "plan": look.plan_id},
-            "problem": one.problem,
-            "overlaps": None if one.overlaps is None else list(one.overlaps),
-            **{str(matter): self._extent(extent) for matter, extent in one.found.items()},
+            "problem": table.problem,
+            "overlaps": None if table.overlaps is None else list(table.overlaps),
+            **{str(matter): self._extent(extent) for matter, extent in table.found.items()},
         }
 
     def csv(self) -> str:
@@ -260,14 +261,13 @@ class Audit:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(_COLUMNS)
-        for one in self.in_order():
-            for matter, extent in one.found.items():
-                least, most = self.month(extent.least), self.month(extent.most)
+        for table in self.in_order():
+            for matter, extent in table.found.items():
                 row = (
-                    *(self.catalog, ".".join(one.identifier.namespace), one.identifier.name, str(matter)),
+                    *(self.catalog, ".".join(table.identifier.namespace), table.identifier.name, str(matter)),
                     *(extent.count, _UNITS[matter], extent.least, extent.most),
-                    *("" if each is None else round(each, 4) for each in (least, most)),
-                    _note(one, matter),
+                    *self._months(extent),
+                    _note(table, matter),
                 )
                 writer.writerow(["" if cell is None else _cell(cell) for cell in row])
         return out.getvalue()
@@ -277,8 +277,8 @@ class Audit:
         if shown:
             yield self._summary()
             yield ""
-        for one in shown[:most]:
-            yield from self._table_lines(one)
+        for table in shown[:most]:
+            yield from self._table_lines(table)
         if len(shown) > most:
             yield f"{len(shown) - most:,} more; --limit, --json and --csv list them."
         yield from self._notes(found=bool(shown))
@@ -290,14 +290,14 @@ class Audit:
             summary.add(str(matter), *number_of, _between(extent, size_text), self._money(extent))
         return summary
 
-    def _table_lines(self, one: AuditedTable) -> Iterator[RenderableType]:
-        name = plain(".".join((*one.identifier.namespace, one.identifier.name)))
-        yield name if one.health is None else f"{name}  {size_text(one.health.bytes)}"
-        for matter, extent in one.found.items():
+    def _table_lines(self, table: AuditedTable) -> Iterator[RenderableType]:
+        name = plain(".".join((*table.identifier.namespace, table.identifier.name)))
+        yield name if table.health is None else f"{name}  {size_text(table.health.bytes)}"
+        for matter, extent in table.found.items():
             words = [f"{matter}: {counted(extent.count, _UNITS[matter])}"] if matter not in _BY_NOTE else [str(matter)]
             if extent.most or extent.least:
                 words.append(f"{_between(extent, size_text)}, {self._money(extent)} {self.prices.currency} a month")
-            note = plain(_note(one, matter))
+            note = plain(_note(table, matter))
             yield Whole("; ".join([*words, *([note] if note else [])]), indent=2)
 
     def _notes(self, *, found: bool) -> Iterator[str]:
@@ -321,14 +321,14 @@ _BY_NOTE: Final = frozenset({Matter.UNREADABLE, Matter.OVERLAPPING})
 """Findings of the whole table, which are not counted in it."""
 
 
-def _note(one: AuditedTable, matter: Matter) -> str:
+def _note(table: AuditedTable, matter: Matter) -> str:
     match matter:
-        case Matter.UNREACHABLE if one.look is not None:
-            return f"by the plan {one.look.plan_id}, listed {_minute(one.look.at)}"
+        case Matter.UNREACHABLE if table.look is not None:
+            return f"by the plan {table.look.plan_id}, listed {_minute(table.look.at)}"
         case Matter.UNREADABLE:
-            return one.problem or ""
+            return table.problem or ""
         case Matter.OVERLAPPING:
-            return "files may be anywhere" if one.overlaps is None else f"with {', '.join(one.overlaps)}"
+            return "files may be anywhere" if table.overlaps is None else f"with {', '.join(table.overlaps)}"
     return ""
 
 

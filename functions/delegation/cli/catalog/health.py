@@ -11,11 +11,10 @@ from delegation.cli.calls import Call, argument, command, defaulted
 from delegation.cli.catalog.references import document_of as lost_document
 from delegation.cli.catalog.references import kept_now, summary_of
 from delegation.cli.connection import Connection
-from delegation.cli.deployment.costs import BUNDLED, document_of
+from delegation.cli.deployment.costs import BUNDLED, document_of, place_of
 from delegation.cli.errors import CommandError
 from delegation.cli.screens import LabelledLines, Rows, between_text, plain, size_text
 from delegation.identifiers import TableIdentifier, split_name
-from delegation.items import SetAside
 from delegation.references.lost import LostRefs
 from delegation.removal.choice import Prices
 from delegation.timestamps import isoformat, utc_now
@@ -86,19 +85,18 @@ class HealthRow:
             },
             "problem": health.problem,
             "protected": health.protection,
-            "set_aside": [_aside_document(key, one) for key, one in sorted(health.asides.items())],
-            "runs": [_run_document(one) for one in health.runs.values()],
+            "set_aside": [
+                {
+                    "work": key,
+                    "error": aside.error,
+                    "since": isoformat(aside.since),
+                    "failures": aside.failures,
+                    "next_try": isoformat(aside.next_try),
+                }
+                for key, aside in sorted(health.asides.items())
+            ],
+            "runs": [_run_document(run) for run in health.runs.values()],
         }
-
-
-def _aside_document(key: str, aside: SetAside) -> dict[str, Any]:
-    return {
-        "work": key,
-        "error": aside.error,
-        "since": isoformat(aside.since),
-        "failures": aside.failures,
-        "next_try": isoformat(aside.next_try),
-    }
 
 
 def _begun(run: LastRun | PastRun) -> dict[str, Any]:
@@ -121,8 +119,8 @@ def _run_document(run: LastRun) -> dict[str, Any]:
 
 
 def rows_of(healths: Sequence[TableHealth], prices: StoragePrices) -> list[HealthRow]:
-    rows = [HealthRow.of(one, prices) for one in healths]
-    return sorted(rows, key=lambda one: (*(-each for each in one.badness), str(one.health.identifier)))
+    rows = [HealthRow.of(health, prices) for health in healths]
+    return sorted(rows, key=lambda row: (*(-each for each in row.badness), str(row.health.identifier)))
 
 
 def storage_prices() -> StoragePrices:
@@ -146,52 +144,52 @@ def named(name: str) -> str | TableIdentifier:
 
 def health_of(store: "HealthStore", identifier: TableIdentifier) -> TableHealth:
     """Return what is stored of a table; raise CommandError if nothing is, and the store's errors."""
-    found = store.health(identifier)
-    if found is None:
+    health = store.health(identifier)
+    if health is None:
         raise CommandError(
             f"nothing is known of the health of {identifier}",
             "Check the name; a table is read after the first pass of the reference index that sees it.",
             code="HEALTH_UNKNOWN",
         )
-    return found
+    return health
 
 
 def history_document(health: TableHealth) -> dict[str, Any]:
     """Return the upkeep of one table as JSON has it: the runs that have not ended, and those that have."""
     return {
-        "under_way": [_begun(one) for one in health.runs.values() if one.ended is None],
-        "waiting_plans": [one.waiting for one in health.runs.values() if one.waiting],
-        "past": [_past_document(one) for one in health.past],
+        "under_way": [_begun(run) for run in health.runs.values() if run.ended is None],
+        "waiting_plans": [run.waiting for run in health.runs.values() if run.waiting],
+        "past": [
+            {
+                **_begun(run),
+                "task_id": run.task_id or None,
+                "ended": isoformat(run.ended),
+                "outcome": run.outcome,
+                "snapshots_removed": run.snapshots,
+                "files_deleted": run.files,
+                "bytes_deleted": run.bytes,
+            }
+            for run in health.past
+        ],
     }
-
-
-def _past_document(run: PastRun) -> dict[str, Any]:
-    return {
-        **_begun(run),
-        "task_id": run.task_id or None,
-        "ended": isoformat(run.ended),
-        "outcome": run.outcome,
-        "snapshots_removed": run.snapshots,
-        "files_deleted": run.files,
-        "bytes_deleted": run.bytes,
-    }
-
-
-def _place(prices: StoragePrices) -> dict[str, Any]:
-    return {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
 
 
 def catalog_document(
     catalog: str, rows: Sequence[HealthRow], lost: Sequence[LostRefs], prices: StoragePrices
 ) -> dict[str, Any]:
     """Return the health of a catalog's tables, in the order of `rows`, with the refs that are kept for a person."""
-    tables = [one.document() for one in rows]
-    return {"catalog": catalog, **_place(prices), "tables": tables, "lost_refs": [lost_document(one) for one in lost]}
+    tables = [row.document() for row in rows]
+    return {
+        "catalog": catalog,
+        **place_of(prices),
+        "tables": tables,
+        "lost_refs": [lost_document(refs) for refs in lost],
+    }
 
 
 def table_document(health: TableHealth, prices: StoragePrices) -> dict[str, Any]:
     """Return the health of one table with its upkeep: the runs that have not ended, and those that have."""
-    return {**_place(prices), **HealthRow.of(health, prices).document(), **history_document(health)}
+    return {**place_of(prices), **HealthRow.of(health, prices).document(), **history_document(health)}
 
 
 def upkeep_of(connection: Connection, name: str) -> Mapping[str, Any]:
@@ -229,13 +227,13 @@ def health_screens(health: TableHealth, costs: str) -> Iterator[RenderableType]:
     for key, aside in sorted(health.asides.items()):
         lines.append(("Set aside", f"{plain(key)}, next try {aside.next_try:%Y-%m-%d %H:%M}Z: {plain(aside.error)}"))
     # A table has one task of each kind.
-    tasks = {one.task_type: one.task_id for one in reversed(health.past) if one.task_id}
-    tasks |= {one.task_type: one.task_id for one in health.runs.values() if one.task_id}
+    tasks = {run.task_type: run.task_id for run in reversed(health.past) if run.task_id}
+    tasks |= {run.task_type: run.task_id for run in health.runs.values() if run.task_id}
     lines.extend((f"Task of {task_type}", task_id) for task_type, task_id in sorted(tasks.items()))
     yield LabelledLines(lines)
-    for plan in (one.waiting for one in health.runs.values() if one.waiting):
+    for plan in (run.waiting for run in health.runs.values() if run.waiting):
         yield f"A plan waits for approval: delegation orphans approve {plain(plan)}"
-    under_way = [one for one in health.runs.values() if one.ended is None]
+    under_way = [run for run in health.runs.values() if run.ended is None]
     if not under_way and not health.past:
         yield "\nNo policy has had anything done to this table yet."
         return
@@ -243,15 +241,15 @@ def health_screens(health: TableHealth, costs: str) -> Iterator[RenderableType]:
     table = Rows("began", "what", "outcome", *numbers, "policy", right=numbers)
     for run in under_way:
         table.add(_minute(run.began), run.task_type, "under way", "", "", "", plain(run.policy))
-    for one in health.past:
+    for past in health.past:
         table.add(
-            _minute(one.began),
-            one.task_type,
-            one.outcome,
-            "–" if one.snapshots is None else f"{one.snapshots:,}",
-            f"{one.files:,}",
-            size_text(one.bytes),
-            plain(one.policy),
+            _minute(past.began),
+            past.task_type,
+            past.outcome,
+            "–" if past.snapshots is None else f"{past.snapshots:,}",
+            f"{past.files:,}",
+            size_text(past.bytes),
+            plain(past.policy),
         )
     yield ""
     yield table
@@ -313,26 +311,28 @@ def healths_screens(
     yield table
     if len(rows) > most:
         yield f"{len(rows) - most:,} more; --limit and --json list them."
-    found = [row.health for row in rows]
-    for texts in zip(*map(_states, found), strict=True):
-        yield from [one for one in texts if one][:most]
+    healths = [row.health for row in rows]
+    for texts in zip(*map(_states, healths), strict=True):
+        yield from [text for text in texts if text][:most]
     total = sum(row.cost for row in rows)
     yield (
         f"\n{counted(len(rows), 'table')}, {total:,.2f} {prices.currency} a month for the files of their current "
-        f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}. As of {_ages(found)}."
+        f"snapshots in S3 Standard; prices of {prices.region}, {prices.as_of}. As of {_ages(healths)}."
     )
 
 
-def _ages(found: Sequence[TableHealth]) -> str:
-    oldest, newest = (f"{pick(one.as_of for one in found).astimezone():%Y-%m-%d %H:%M:%S %Z}" for pick in (min, max))
+def _ages(healths: Sequence[TableHealth]) -> str:
+    oldest, newest = (
+        f"{pick(health.as_of for health in healths).astimezone():%Y-%m-%d %H:%M:%S %Z}" for pick in (min, max)
+    )
     return newest if oldest == newest else f"{newest}, of the table read longest ago {oldest}"
 
 
 def _states(health: TableHealth) -> tuple[str, ...]:
     """Return what holds a table back, in the order in which such lines are printed; "" for what does not."""
     name, protection = plain(str(health.identifier)), health.protection
-    plans = [one.waiting for one in health.runs.values() if one.waiting]
-    reasons = "; ".join(plain(one.error) for _, one in sorted(health.asides.items()))
+    plans = [run.waiting for run in health.runs.values() if run.waiting]
+    reasons = "; ".join(plain(aside.error) for _, aside in sorted(health.asides.items()))
     return (
         f"{name} could not be read: {plain(health.problem)}" if health.problem is not None else "",
         f"{name} is set aside: {reasons}" if reasons else "",

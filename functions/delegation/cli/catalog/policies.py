@@ -71,11 +71,11 @@ def parse_shown(text: str) -> PolicyTarget:
 
 def parse_type(text: str) -> PolicyType:
     """Parse a type with or without `system.`; raises BadParameter."""
-    found = PolicyType.named(text)
-    if found is None:
-        known = ", ".join(one.short for one in PolicyType)
+    policy_type = PolicyType.named(text)
+    if policy_type is None:
+        known = ", ".join(kind.short for kind in PolicyType)
         raise typer.BadParameter(f"{text!r} is not one of {known}", param_hint="--type")
-    return found
+    return policy_type
 
 
 _LONGEST_REASON: Final = 800
@@ -267,7 +267,7 @@ def list_command(
     tried = list(
         each_item(listed, client.load, name="policies.listed", stops=ErrorScope.CATALOG, most_wasted=timedelta.max)
     )
-    found = [(one.item, one.result) for one in tried if one.result is not None]
+    loaded = [(attempt.item, attempt.result) for attempt in tried if attempt.result is not None]
     documents = [
         {
             "policy": str(identifier),
@@ -277,10 +277,10 @@ def list_command(
             "description": stored.description,
             "content": stored.content,
         }
-        for identifier, stored in found
+        for identifier, stored in loaded
     ]
-    call.output.result({"policies": documents}, lambda: policy_list(found))
-    failed = {str(one.item): reason_of(one.error) for one in tried if one.error is not None}
+    call.output.result({"policies": documents}, lambda: policy_list(loaded))
+    failed = {str(attempt.item): reason_of(attempt.error) for attempt in tried if attempt.error is not None}
     if failed:
         raise partly_done(failed, counted(len(listed), "policy", "policies"), "read")
 
@@ -361,10 +361,10 @@ def _policies(call: Call) -> PolicyClient:
 
 def _scalar(text: str) -> str | int | float | bool:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return found if isinstance(found, bool | int | float) else text
+    return value if isinstance(value, bool | int | float) else text
 
 
 def _read(path: Path) -> str:

@@ -17,18 +17,16 @@ from delegation.cli.calls import Call, argument, command, group, option, switch
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.cli.screens import Whole, plain
+from delegation.cli.tasks.direct import service_of
 from delegation.identifiers import split_name
 from delegation.references.blocking.model import LONGEST_REASON, Blocking, Exemption, Subject, blocking_of
 from delegation.references.lost import LostRefs, restore_statement
 from delegation.references.model import UNANSWERED_PASSES, CatalogPass
 from delegation.references.store import ReferenceStore
-from delegation.tasks.life.policy import Policies, RetryPolicy
-from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
-from delegation.tasks.work.service import TaskService
 from delegation.timestamps import isoformat, utc_now
-from delegation.wiring.types import TYPES
 from polaris_common.errors import counted
 
+app = group("references")
 MOST_SHOWN = 50
 _LONGEST_PROBLEM = 400
 
@@ -41,19 +39,19 @@ class BlockingRow:
     exemption: Exemption | None
 
     def document(self) -> dict[str, Any]:
-        found, exemption = self.blocking, self.exemption
-        code, _, text = found.problem.partition(": ")
+        blocking, exemption = self.blocking, self.exemption
+        code, _, text = blocking.problem.partition(": ")
         return {
-            "what": name_of(found.subject),
-            "kind": kind_of(found.subject),
+            "what": name_of(blocking.subject),
+            "kind": kind_of(blocking.subject),
             "error_code": code,
             "problem": text,
-            "since": None if found.since is None else isoformat(found.since),
-            "table_uuid": found.table_uuid or None,
-            "metadata_location": found.metadata_location,
-            "holds_back": "nothing" if found.is_doubted else "overlapping" if found.narrow else "all",
-            "unreadable_files": None if found.unread is None else len(found.unread),
-            "passes_without_answer": len(found.unanswered) or None,
+            "since": None if blocking.since is None else isoformat(blocking.since),
+            "table_uuid": blocking.table_uuid or None,
+            "metadata_location": blocking.metadata_location,
+            "holds_back": "nothing" if blocking.is_doubted else "overlapping" if blocking.narrow else "all",
+            "unreadable_files": None if blocking.unread is None else len(blocking.unread),
+            "passes_without_answer": len(blocking.unanswered) or None,
             "exemption": None if exemption is None else exemption_document(exemption),
         }
 
@@ -93,29 +91,29 @@ def exempt_words(subject: Subject) -> str:
 
 
 def blocking_screens(
-    catalog: str, found: Sequence[BlockingRow], waiting: int, now: datetime, state: CatalogPass
+    catalog: str, rows: Sequence[BlockingRow], waiting: int, now: datetime, state: CatalogPass
 ) -> Iterator[RenderableType]:
     if state.problem is not None and state.problem_since is not None:
         since = f"{_time(state.problem_since)} ({_age(now - state.problem_since)})"
         yield f"No pass over {plain(catalog)} has been completed since {since}:"
         yield Whole(plain(state.problem), indent=2)
-    elif not found:
+    elif not rows:
         yield f"Everything in {plain(catalog)} could be read; no purge is held back."
         return
-    for one in found[:MOST_SHOWN]:
-        heading = Text(plain(name_of(one.blocking.subject)), style="bold")
-        if one.blocking.subject.name is None:
-            heading.append(f" (the {kind_of(one.blocking.subject)} cannot be listed)", style="")
+    for row in rows[:MOST_SHOWN]:
+        heading = Text(plain(name_of(row.blocking.subject)), style="bold")
+        if row.blocking.subject.name is None:
+            heading.append(f" (the {kind_of(row.blocking.subject)} cannot be listed)", style="")
         yield Whole(heading)
-        yield from (Whole(line, indent=2) for line in _lines(one, now))
-    if len(found) > MOST_SHOWN:
-        yield f"{len(found) - MOST_SHOWN:,} more; --json lists all."
+        yield from (Whole(line, indent=2) for line in _lines(row, now))
+    if len(rows) > MOST_SHOWN:
+        yield f"{len(rows) - MOST_SHOWN:,} more; --json lists all."
     if waiting:
         yield "\n1 purge waits." if waiting == 1 else f"\n{waiting:,} purges wait."
 
 
-def _lines(one: BlockingRow, now: datetime) -> Iterator[str | Text]:
-    blocking, exemption = one.blocking, one.exemption
+def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
+    blocking, exemption = row.blocking, row.exemption
     problem = plain(blocking.problem)
     problem = problem if len(problem) <= _LONGEST_PROBLEM else problem[:_LONGEST_PROBLEM] + "…"
     since = "" if blocking.since is None else f" since {_time(blocking.since)} ({_age(now - blocking.since)})"
@@ -167,20 +165,20 @@ def found_in(documents: Sequence[Mapping[str, Any]], catalog: str, waiting: int,
 CatalogArgument = Annotated[str, argument("CATALOG", "The catalog's name.")]
 
 
-@command(takes="index_table stack")
+@command(app, "lost", "index_table stack")
 def lost_command(call: Call, catalog: CatalogArgument) -> None:
     """List lost branches and tags, how to restore each, and until when their files are kept."""
-    found = kept_now(call.connection.reference_store(call.index_table).lost_refs(catalog), utc_now())
-    call.output.result({"catalog": catalog, "lost": [document_of(one) for one in found]}, lost_screens(catalog, found))
+    kept = kept_now(call.connection.reference_store(call.index_table).lost_refs(catalog), utc_now())
+    call.output.result({"catalog": catalog, "lost": [document_of(refs) for refs in kept]}, lost_screens(catalog, kept))
 
 
-@command(takes="yes index_table stack")
+@command(app, "dismiss", "yes index_table stack")
 def dismiss_command(
     call: Call, catalog: CatalogArgument, key: Annotated[str, argument("ID", "As `delegation references lost` has it.")]
 ) -> None:
     """Stop keeping files for restored or unneeded branches and tags."""
     store = call.connection.reference_store(call.index_table)
-    lost = next((one for one in store.lost_refs(catalog) if one.key == key), None)
+    lost = next((refs for refs in store.lost_refs(catalog) if refs.key == key), None)
     if lost is None:
         raise CommandError(
             f"nothing is kept in {plain(catalog)} for lost refs with the id {plain(key)}",
@@ -193,9 +191,9 @@ def dismiss_command(
     call.output.result({"dismissed": document_of(lost)}, f"Nothing is kept any more for {what}.")
 
 
-def kept_now(found: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
+def kept_now(lost: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
     """Return what is still kept, what ends first first."""
-    return sorted((one for one in found if now < one.until), key=lambda one: (one.until, one.key))
+    return sorted((refs for refs in lost if now < refs.until), key=lambda refs: (refs.until, refs.key))
 
 
 def document_of(lost: LostRefs) -> dict[str, Any]:
@@ -214,16 +212,16 @@ def document_of(lost: LostRefs) -> dict[str, Any]:
     }
 
 
-def lost_screens(catalog: str, found: Sequence[LostRefs]) -> Iterator[RenderableType]:
-    if not found:
+def lost_screens(catalog: str, lost: Sequence[LostRefs]) -> Iterator[RenderableType]:
+    if not lost:
         yield f"No expiry lost a branch or tag in {plain(catalog)} whose files are kept."
-    for one in found:
-        yield Whole(Text(plain(_table(one)), style="bold"))
+    for refs in lost:
+        yield Whole(Text(plain(_table(refs)), style="bold"))
         lines = (
-            f"{_refs(one)} lost {_day(one.at)} by task {one.task_id}; files are kept until {_day(one.until)}",
-            f"restore, in Spark: {plain(restore_statement(one.identifier, one.metadata_file))}",
-            f"if that file is gone, put its copy back: {plain(one.copy)} of the plan bucket",
-            f"restored or not needed: delegation references dismiss {plain(one.identifier.catalog)} {one.key}",
+            f"{_refs(refs)} lost {_day(refs.at)} by task {refs.task_id}; files are kept until {_day(refs.until)}",
+            f"restore, in Spark: {plain(restore_statement(refs.identifier, refs.metadata_file))}",
+            f"if that file is gone, put its copy back: {plain(refs.copy)} of the plan bucket",
+            f"restored or not needed: delegation references dismiss {plain(refs.identifier.catalog)} {refs.key}",
         )
         yield from (Whole(line, indent=2) for line in lines)
 
@@ -248,11 +246,6 @@ def _day(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d}"
 
 
-app = group("references")
-app.command("lost")(lost_command)
-app.command("dismiss")(dismiss_command)
-
-
 @command(app, "blocking", "index_table stack")
 def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "The catalog's name.")]) -> None:
     """List what is unreadable in a catalog, since when and why, the purges that wait for it, and exemptions.
@@ -260,24 +253,24 @@ def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "Th
     States why passes are not completed.
     """
     store = call.connection.reference_store(call.index_table)
-    found, state = shown(store, catalog), store.pass_of(catalog)
+    rows, state = shown(store, catalog), store.pass_of(catalog)
     waiting = len(store.held(catalog))
-    screens = blocking_screens(catalog, found, waiting, utc_now(), state)
-    call.output.result(found_in([one.document() for one in found], catalog, waiting, state), screens)
+    screens = blocking_screens(catalog, rows, waiting, utc_now(), state)
+    call.output.result(found_in([row.document() for row in rows], catalog, waiting, state), screens)
 
 
 def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
     """Return what cannot be read, what holds back every purge and lasts longest first."""
     now = utc_now()
-    exemptions = {one.subject: one for one in store.exemptions(catalog)}
-    found = []
+    exemptions = {exemption.subject: exemption for exemption in store.exemptions(catalog)}
+    rows = []
     for blocking in blocking_of(store, catalog):
         exemption = exemptions.get(blocking.subject)
         holds = exemption if exemption is not None and exemption.covers(blocking, now) else None
-        found.append(BlockingRow(blocking, holds))
+        rows.append(BlockingRow(blocking, holds))
     return sorted(
-        found,
-        key=lambda one: (one.exemption is not None, one.blocking.narrow, one.blocking.since or now, str(one.blocking)),
+        rows,
+        key=lambda row: (row.exemption is not None, row.blocking.narrow, row.blocking.since or now, str(row.blocking)),
     )
 
 
@@ -298,7 +291,7 @@ def exempt_command(
     if not why.strip() or len(why) > LONGEST_REASON:
         raise typer.BadParameter(f"give a reason of at most {LONGEST_REASON} characters", param_hint="--why")
     store = call.connection.reference_store(call.index_table)
-    blocking = next((one for one in blocking_of(store, subject.catalog) if one.subject == subject), None)
+    blocking = next((row for row in blocking_of(store, subject.catalog) if row.subject == subject), None)
     if blocking is None:
         raise CommandError(
             f"the index does not know {name_of(subject)} as something that cannot be read",
@@ -336,13 +329,7 @@ def parse_subject(text: str, *, of_list: bool) -> Subject:
 def released_by(connection: Connection, store: ReferenceStore, catalog: str, tasks_table: str | None) -> int | None:
     """Let the purges run that waited for it; return how many, None if the task table is not known."""
     try:
-        tasks = TaskService(
-            connection.task_store(tasks_table),
-            Policies(RetryPolicy(), {}),
-            NoDispatchQueue(),
-            clock=utc_now,
-            hooks=TaskHooks(types=TYPES),
-        )
+        tasks = service_of(connection.task_store(tasks_table), clock=utc_now)
     except TaskTableUnknown:
         return None
     from delegation.removal.purge.indexed import release  # noqa: PLC0415 - needs the extra `service`

@@ -70,19 +70,19 @@ def show_simulation(
     now = utc_now()
     file = None if policy_file is None else StoredPolicyFile(policy_file)
     policies = DeployedPolicies(PolicyClient(connection.catalog().requests), file)
-    found = simulated(store, policies, catalog, limits=known.limits, settings=settings, now=now, days=days)
-    runs = [{"begins": isoformat(one.begins), **found.document(one.need)} for one in found.simulation.runs]
+    result = simulated(store, policies, catalog, limits=known.limits, settings=settings, now=now, days=days)
+    runs = [{"begins": isoformat(run.begins), **result.document(run.need)} for run in result.simulation.runs]
     document = {
         "catalog": catalog,
         "days": days,
         "limits_from": known.source,
         "currency": "USD",
         "runs": runs,
-        "waiting": [{"why": why.value, **found.document(need)} for need, why in found.simulation.waiting],
-        "unknown": list(found.unknown),
-        "unreadable": list(found.unreadable),
+        "waiting": [{"why": why.value, **result.document(need)} for need, why in result.simulation.waiting],
+        "unknown": list(result.unknown),
+        "unreadable": list(result.unreadable),
     }
-    call.output.result(document, _screens(found, catalog, days, most, known.note))
+    call.output.result(document, _screens(result, catalog, days, most, known.note))
 
 
 def simulated(
@@ -106,7 +106,7 @@ def simulated(
         rule = rule_of(health.identifier, reader.applying(health.identifier, health.own), health.properties, limits)
         return _computed(store, health, rule.asked, now), rule.asked
 
-    for one in each_item(
+    for attempt in each_item(
         store.healths(catalog),
         computed,
         name="policies.simulated",
@@ -114,19 +114,19 @@ def simulated(
         shown=lambda health: str(health.identifier),
         most_wasted=timedelta.max,
     ):
-        if one.error is not None:
-            unreadable[reason_of(one.error)] = None
-        health, rule = one.result or (None, None)
+        if attempt.error is not None:
+            unreadable[reason_of(attempt.error)] = None
+        health, rule = attempt.result or (None, None)
         if health is None or not can_be_decided(health):
-            unknown.append(str(one.item.identifier))
+            unknown.append(str(attempt.item.identifier))
             continue
         healths.append(health)
         if rule is not None:
             asked[str(health.identifier)] = rule
-    needs = [need_of(one, asked[str(one.identifier)]) for one in healths if str(one.identifier) in asked]
+    needs = [need_of(health, asked[str(health.identifier)]) for health in healths if str(health.identifier) in asked]
     simulation = simulate(
-        [one for one in needs if one is not None],
-        settings.terms_of({one.policy for one in asked.values()}),
+        [need for need in needs if need is not None],
+        settings.terms_of({rule.policy for rule in asked.values()}),
         list(runs_of(healths)),
         now,
         until=now + timedelta(days=days),
@@ -134,7 +134,7 @@ def simulated(
         at_once=settings.at_once,
     )
     return Simulated(
-        simulation, {str(one.identifier): one for one in healths}, tuple(sorted(unknown)), tuple(unreadable)
+        simulation, {str(health.identifier): health for health in healths}, tuple(sorted(unknown)), tuple(unreadable)
     )
 
 
@@ -149,28 +149,28 @@ def _computed(
     return None if history is None else with_need(health, document_of(history), state, asked, now)
 
 
-def _screens(found: Simulated, catalog: str, days: int, most: int, note: str) -> Iterator[RenderableType]:
-    simulation = found.simulation
+def _screens(result: Simulated, catalog: str, days: int, most: int, note: str) -> Iterator[RenderableType]:
+    simulation = result.simulation
     numbers = ("policy", "snapshots", "files", "frees", "costs")
     lists = {
-        "begins": [(one.need, f"{one.begins:%Y-%m-%d %H:%M}Z") for one in simulation.runs],
+        "begins": [(run.need, f"{run.begins:%Y-%m-%d %H:%M}Z") for run in simulation.runs],
         "waits because": [(need, why.value) for need, why in simulation.waiting],
     }
     for column, listed in lists.items():
         rows = Rows("table", column, *numbers)
         for need, text in listed[:most]:
-            rows.add(str(need.table), text, need.policy, *_amounts(found, need))
+            rows.add(str(need.table), text, need.policy, *_amounts(result, need))
         if listed:
             yield rows
     hidden = sum(max(len(listed) - most, 0) for listed in lists.values())
     if hidden:
         yield f"{hidden:,} more; --limit and --json list them."
-    if found.unknown:
-        yield f"Nothing can be said of {counted(len(found.unknown), 'table')} that could not be read or is too large."
-    for reason in found.unreadable[:most]:
+    if result.unknown:
+        yield f"Nothing can be said of {counted(len(result.unknown), 'table')} that could not be read or is too large."
+    for reason in result.unreadable[:most]:
         yield f"Policies that cannot be read run nothing: {printable(reason, 800)}"
-    cost = sum(one.need.cost.micros for one in simulation.runs) / MICROS
-    saved = sum(one.need.score for one in simulation.runs) / MICROS
+    cost = sum(run.need.cost.micros for run in simulation.runs) / MICROS
+    saved = sum(run.need.score for run in simulation.runs) / MICROS
     yield (
         f"{catalog}: {counted(len(simulation.runs), 'run')} within {counted(days, 'day')} for about {cost:,.4f} USD, "
         f"which save at most {saved:,.2f} USD of storage a month. Nothing was run."
@@ -178,8 +178,8 @@ def _screens(found: Simulated, catalog: str, days: int, most: int, note: str) ->
     yield note
 
 
-def _amounts(found: Simulated, need: UpkeepNeed) -> Sequence[str]:
-    health = found.healths[str(need.table)]
+def _amounts(result: Simulated, need: UpkeepNeed) -> Sequence[str]:
+    health = result.healths[str(need.table)]
     freed = health.freed
     most = "?" if freed.upper is None else f"{freed.upper / _MIB:,.0f}"
     least = f"{freed.lower / _MIB:,.0f}"

@@ -138,9 +138,9 @@ class Authority:
     def find(self, name: str) -> Issued:
         """Return a certificate by the name of its files or by its serial number; raises CommandError."""
         unreadable: dict[str, CommandError] = {}
-        for one in self.issued(unreadable):
-            if name in {one.name, one.serial} and one.name != CA:
-                return one
+        for issued in self.issued(unreadable):
+            if name in {issued.name, issued.serial} and issued.name != CA:
+                return issued
         if name in unreadable:
             raise unreadable[name]
         also = f"; {', '.join(sorted(unreadable))} cannot be read" if unreadable else ""
@@ -152,17 +152,17 @@ class Authority:
 
     def issued(self, unreadable: dict[str, CommandError]) -> list[Issued]:
         """Return the certificates of the folder, the authority's first; adds the errors of files that are none."""
-        revoked = {one.serial_number for one in self.revoked()}
+        revoked = {entry.serial_number for entry in self.revoked()}
         names = sorted(path.stem for path in self.folder.glob("*.pem") if path.name != REVOCATION_LIST)
-        found = []
+        certificates = []
         for name in names:
             try:
                 certificate = _certificate(self.folder / f"{name}.pem")
             except CommandError as error:
                 unreadable[name] = error
                 continue
-            found.append(Issued(name, certificate, certificate.serial_number in revoked))
-        return sorted(found, key=lambda one: one.name != CA)
+            certificates.append(Issued(name, certificate, certificate.serial_number in revoked))
+        return sorted(certificates, key=lambda issued: issued.name != CA)
 
     def revoked(self) -> list[x509.RevokedCertificate]:
         """Return the entries of the revocation list, none without a list; raises CommandError."""
@@ -174,11 +174,11 @@ class Authority:
         except ValueError:
             raise certificate_unreadable(path, "it is not a revocation list in PEM") from None
 
-    def revoke(self, one: Issued | None, *, lifetime: timedelta, now: datetime) -> Path:
+    def revoke(self, issued: Issued | None, *, lifetime: timedelta, now: datetime) -> Path:
         """Sign the revocation list anew, with one more certificate if given; it counts for `lifetime`."""
         entries = self.revoked()
-        if one is not None and all(entry.serial_number != one.certificate.serial_number for entry in entries):
-            serial = one.certificate.serial_number
+        if issued is not None and all(entry.serial_number != issued.certificate.serial_number for entry in entries):
+            serial = issued.certificate.serial_number
             entries.append(
                 x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now - _BACKDATED).build()
             )

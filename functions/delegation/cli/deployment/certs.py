@@ -71,7 +71,7 @@ def init_command(
     ]
     if server and not authority.has("server"):
         made.append(authority.issue_server("server", server, organization=organization, lifetime=lifetime, now=now))
-    issued = ", ".join(one.name for one in made) or "nothing new"
+    issued = ", ".join(issued.name for issued in made) or "nothing new"
     call.output.say(f"Issued in {folder}: {issued}.")
     _show(call, authority, now, operator or ())
 
@@ -100,11 +100,11 @@ def rotate_command(
         raise authority_stays()
     authority, now = Authority.open(folder), utc_now()
     former = authority.find(name)
-    one = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
-    call.output.result({"former_serial": former.serial, **_document(one, now)})
-    call.output.say(f"{one.name} has a new certificate, serial {one.serial}, until {_day(one)}.")
+    successor = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
+    call.output.result({"former_serial": former.serial, **_document(successor, now)})
+    call.output.say(f"{successor.name} has a new certificate, serial {successor.serial}, until {_day(successor)}.")
     advice = f"Once it is in use: delegation certs revoke {former.serial}"
-    call.output.say(f"The former one is {one.name}.former.pem. {advice}", dim=True)
+    call.output.say(f"The former one is {successor.name}.former.pem. {advice}", dim=True)
 
 
 @command(app, "revoke", "")
@@ -122,11 +122,11 @@ def revoke_command(
     if name == CA:
         raise authority_stays()
     authority, now = Authority.open(folder), utc_now()
-    one = None if name is None else authority.find(name)
-    path = authority.revoke(one, lifetime=timedelta(days=list_days), now=now)
+    certificate = None if name is None else authority.find(name)
+    path = authority.revoke(certificate, lifetime=timedelta(days=list_days), now=now)
     ends = now + timedelta(days=list_days)
     revoked = [f"{entry.serial_number:x}" for entry in authority.revoked()]
-    what = "Signed anew" if one is None else f"Revoked {one.name}, serial {one.serial}"
+    what = "Signed anew" if certificate is None else f"Revoked {certificate.name}, serial {certificate.serial}"
     call.output.result(
         {"list": str(path), "next_update": isoformat(ends), "revoked": revoked},
         f"{what}: {path} has {counted(len(revoked), 'entry', 'entries')} and counts until {ends:%Y-%m-%d}.",
@@ -138,40 +138,47 @@ def _show(call: Call, authority: Authority, now: datetime, operators: Sequence[s
     unreadable: dict[str, CommandError] = {}
     issued = authority.issued(unreadable)
     table = Rows("name", "use", "until", "subject, serial")
-    for one in issued:
-        state = _state(one, now)
-        until = Text(state or _day(one), "red" if state in {"revoked", "expired"} else "yellow" if state else "")
-        table.add(one.name, one.use, until, Text.assemble(one.subject, "\n", (one.serial, "dim")))
-    document = {"dir": str(authority.folder), "certificates": [_document(one, now) for one in issued]}
+    for certificate in issued:
+        state = _state(certificate, now)
+        until = Text(
+            state or _day(certificate), "red" if state in {"revoked", "expired"} else "yellow" if state else ""
+        )
+        table.add(
+            certificate.name,
+            certificate.use,
+            until,
+            Text.assemble(certificate.subject, "\n", (certificate.serial, "dim")),
+        )
+    document = {"dir": str(authority.folder), "certificates": [_document(certificate, now) for certificate in issued]}
     call.output.result(document, table)
     if operators:
-        subjects = ";".join(one.subject for one in issued if one.name in operators)
+        subjects = ";".join(certificate.subject for certificate in issued if certificate.name in operators)
         call.output.say(f"Set delegation:operator-subjects to {subjects}", dim=True)
     if (authority.folder / REVOCATION_LIST).exists():
         call.output.say(f"{REVOCATION_LIST} has {counted(len(authority.revoked()), 'entry', 'entries')}.", dim=True)
     return tuple(unreadable.values())
 
 
-def _document(one: Issued, now: datetime) -> dict[str, Any]:
+def _document(issued: Issued, now: datetime) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "use": one.use,
-        "subject": one.subject,
-        "issuer": one.certificate.issuer.rfc4514_string(),
-        "serial": one.serial,
-        "not_after": isoformat(one.certificate.not_valid_after_utc),
-        "state": _state(one, now) or "valid",
+        "name": issued.name,
+        "use": issued.use,
+        "subject": issued.subject,
+        "issuer": issued.certificate.issuer.rfc4514_string(),
+        "serial": issued.serial,
+        "not_after": isoformat(issued.certificate.not_valid_after_utc),
+        "state": _state(issued, now) or "valid",
     }
 
 
-def _state(one: Issued, now: datetime) -> str:
-    if one.revoked:
+def _state(issued: Issued, now: datetime) -> str:
+    if issued.revoked:
         return "revoked"
-    left = one.certificate.not_valid_after_utc - now
+    left = issued.certificate.not_valid_after_utc - now
     if left < timedelta(0):
         return "expired"
-    return f"{_day(one)}, soon" if left < _SOON else ""
+    return f"{_day(issued)}, soon" if left < _SOON else ""
 
 
-def _day(one: Issued) -> str:
-    return f"{one.certificate.not_valid_after_utc:%Y-%m-%d}"
+def _day(issued: Issued) -> str:
+    return f"{issued.certificate.not_valid_after_utc:%Y-%m-%d}"

@@ -81,15 +81,15 @@ def context_of(path: Path) -> dict[str, Any]:
         raise unusable(f"cannot be read: {error.strerror}", "Name a file that exists.") from None
     except ValueError:
         raise unusable("is not JSON") from None
-    found = document.get("context", document) if isinstance(document, dict) else None
-    if not isinstance(found, dict):
+    context = document.get("context", document) if isinstance(document, dict) else None
+    if not isinstance(context, dict):
         raise unusable("is not an object")
-    return {name: value for name, value in found.items() if name.startswith(PREFIX)}
+    return {name: value for name, value in context.items() if name.startswith(PREFIX)}
 
 
 def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
     """Return each setting of the deployment with its value; later `layers`, by the name of their file, precede."""
-    found: list[Shown] = []
+    rows: list[Shown] = []
     for setting in described()["deployment"]:
         given = [
             (file, context[setting.name])
@@ -98,27 +98,25 @@ def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
         ]
         source, value = given[-1] if given else (None, None)
         if setting.name == PROPERTIES and value is not None:
-            found.append(
-                Shown(setting, setting.name, f"{counted(len(value), 'property', 'properties')}, below", source)
-            )
+            rows.append(Shown(setting, setting.name, f"{counted(len(value), 'property', 'properties')}, below", source))
         elif value is not None:
-            found.append(Shown(setting, setting.name, as_text(value), source))
+            rows.append(Shown(setting, setting.name, as_text(value), source))
         else:
-            found.append(_unset(setting))
-    return found
+            rows.append(_unset(setting))
+    return rows
 
 
 def shown_properties(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
     """Return each property of the service with its value; of a name for types or names, one for each that is set."""
     sources = [(name, context[PROPERTIES]) for name, context in layers.items() if context.get(PROPERTIES)]
     source, given = sources[-1] if sources else (None, {})
-    found: list[Shown] = []
+    rows: list[Shown] = []
     for setting in described()["properties"]:
         names = [name for name in given if pattern_of(setting.name).fullmatch(name)]
-        found += [Shown(setting, name, as_text(given[name]), source) for name in names]
+        rows += [Shown(setting, name, as_text(given[name]), source) for name in names]
         if not names:
-            found.append(_unset(setting))
-    return found
+            rows.append(_unset(setting))
+    return rows
 
 
 def shown_variables(environ: Mapping[str, str]) -> list[Shown]:
@@ -171,41 +169,41 @@ def show_command(
         "variables": shown_variables(os.environ),
     }
     shown = {setting.name: _document(setting, settings) for setting in SETTINGS if setting.name in settings.values}
-    described = {group: [_described(each) for each in found] for group, found in groups.items()}
+    described = {group: [_described(each) for each in rows] for group, rows in groups.items()}
     call.output.result({**_place(settings), "settings": shown, **described}, _place_text(settings))
     if call.output.width < _WIDE:
         call.output.show(lambda: LabelledLines(_own_rows(settings)))
         call.output.say("Its variable is a setting's name in upper case after DELEGATION_.", dim=True)
     else:
         call.output.show(lambda: _own_table(settings))
-    for title, found in groups.items():
+    for title, rows in groups.items():
         call.output.say(f"\n{_TITLES[title]}")
-        call.output.show(partial(_table, found))
+        call.output.show(partial(_table, rows))
 
 
 def _own_table(settings: CallerSettings) -> Rows:
     table = Rows("setting", "value", "from")
     for setting in SETTINGS:
-        found = settings.values.get(setting.name)
-        if found is None:
+        value = settings.values.get(setting.name)
+        if value is None:
             table.add(Text(setting.name, style="dim"), Text("not set", style="dim"), Text(setting.variable, "dim"))
         else:
-            table.add(setting.name, _HIDDEN if setting.secret else Text(found.text), Text(found.source))
+            table.add(setting.name, _HIDDEN if setting.secret else Text(value.text), Text(value.source))
     return table
 
 
 def _own_rows(settings: CallerSettings) -> Iterator[tuple[str, Text]]:
     for setting in SETTINGS:
-        found = settings.values.get(setting.name)
-        if found is None:
+        value = settings.values.get(setting.name)
+        if value is None:
             yield setting.name, Text("not set", "dim")
         else:
-            yield setting.name, Text.assemble(_HIDDEN if setting.secret else found.text, (f"  ({found.source})", "dim"))
+            yield setting.name, Text.assemble(_HIDDEN if setting.secret else value.text, (f"  ({value.source})", "dim"))
 
 
-def _table(found: list[Shown]) -> Rows:
+def _table(rows: list[Shown]) -> Rows:
     table = Rows("setting", "value", "from", "default", "meaning")
-    for each in found:
+    for each in rows:
         value = Text(each.value) if each.value is not None else Text("not set", style="dim")
         cells = (each.name, each.source or "", each.setting.default or "", each.setting.meaning)
         table.add(cells[0], value, *cells[1:])
@@ -245,13 +243,13 @@ def _connection_text(connection: Connection) -> str:
 
 def find_problems(settings: CallerSettings) -> list[FieldProblem]:
     """Return what is wrong with the settings; without `edge_url` those of the connection may be missing."""
-    found: list[FieldProblem] = []
+    problems: list[FieldProblem] = []
     if settings.get("edge_url") is not None:
         try:
             ClientSettings.model_validate(settings.variables())
         except ValidationError as error:
-            found += problems_of(error)
-    found += [
+            problems += problems_of(error)
+    problems += [
         FieldProblem(f"{setting.name} ({setting.variable})", f"the file {value.text} does not exist")
         for setting in SETTINGS
         if setting.is_path and (value := settings.values.get(setting.name)) and not Path(value.text).is_file()
@@ -259,19 +257,19 @@ def find_problems(settings: CallerSettings) -> list[FieldProblem]:
     for name in ("polaris_credential", "polaris_service_credential", "polaris_admin_credential"):
         text = settings.get(name)
         if text is not None and not all(text.partition(":")):
-            found.append(FieldProblem(f"{name} (DELEGATION_{name.upper()})", "is not of the form id:secret"))
-    found += [
+            problems.append(FieldProblem(f"{name} (DELEGATION_{name.upper()})", "is not of the form id:secret"))
+    problems += [
         FieldProblem(
             f"profiles.{profile}", f"has a secret, and others may read the file: chmod 600 {settings.file.path}"
         )
         for profile in settings.exposed_secrets()
     ]
-    return found
+    return problems
 
 
 def _document(setting: Setting, settings: CallerSettings) -> dict[str, Any]:
-    found = settings.values[setting.name]
-    return {"value": None if setting.secret else found.text, "secret": setting.secret, "from": found.source}
+    value = settings.values[setting.name]
+    return {"value": None if setting.secret else value.text, "secret": setting.secret, "from": value.source}
 
 
 def _place(settings: CallerSettings) -> dict[str, Any]:

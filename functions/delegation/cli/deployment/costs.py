@@ -234,14 +234,18 @@ def prices_of(path: Path | None) -> MonthlyPrices:
 def document_of(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file; raises CommandError (PRICE_LIST_REFUSED)."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CommandError(
             f"{path} cannot be read: {type(error).__name__}", "Name a file of JSON.", code="PRICE_LIST_REFUSED"
         ) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise CommandError(f"{path} is not an object", "Name a price file.", code="PRICE_LIST_REFUSED")
-    return found
+    return document
+
+
+def place_of(prices: Prices) -> dict[str, Any]:
+    return {"prices_region": prices.region, "prices_as_of": prices.as_of, "currency": prices.currency}
 
 
 def quantity_text(quantity: float) -> str:
@@ -293,29 +297,29 @@ def estimate_command(
         work = Workload(tables, files, engine, network, architecture, nat_gateways)
         known = prices_of(prices)
         lines = monthly(work, known)
-        place = {"prices_region": known.region, "prices_as_of": known.as_of, "currency": known.currency}
-        document = {"total": round(total(lines), 2), **place, "lines": [line._asdict() for line in lines]}
+        document = {"total": round(total(lines), 2), **place_of(known), "lines": [line._asdict() for line in lines]}
         call.output.result(document, monthly_screens(work, known, lines))
         return
     try:
-        found = call.connection.operator_client().estimate(task_id)
+        estimate = call.connection.operator_client().estimate(task_id)
     except NotFound as error:
         if error.error_code == "TASK_NOT_FOUND":
             raise task_unknown(task_id) from error
         raise
-    call.output.result(found.model_dump(mode="json"), lambda: estimate_screen(found))
+    call.output.result(estimate.model_dump(mode="json"), lambda: estimate_screen(estimate))
 
 
-def estimate_screen(found: Estimate) -> LabelledLines:
-    kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in found.by_type.items())
-    kept = f"; {found.files_kept:,} are kept" if found.files_kept else ""
+def estimate_screen(estimate: Estimate) -> LabelledLines:
+    kinds = ", ".join(f"{total.files:,} {kind}" for kind, total in estimate.by_type.items())
+    kept = f"; {estimate.files_kept:,} are kept" if estimate.files_kept else ""
     rows = {
-        "task": f"{found.task_id}, {found.task_status}",
-        "files": f"{found.files:,}, {size_text(found.bytes)}{kept}",
+        "task": f"{estimate.task_id}, {estimate.task_status}",
+        "files": f"{estimate.files:,}, {size_text(estimate.bytes)}{kept}",
         "of these": kinds,
-        "time": f"about {duration_text(found.seconds)} with the {found.engine} engine, at {found.keys_per_second:,.0f}"
-        " keys a second",
-        "left": f"{counted(found.files_left, 'file')}, about {duration_text(found.seconds_left)}",
-        "cost": f"about {found.cost:.2f} {found.currency} (prices of {found.prices_region}, {found.prices_as_of})",
+        "time": f"about {duration_text(estimate.seconds)} with the {estimate.engine} engine, "
+        f"at {estimate.keys_per_second:,.0f} keys a second",
+        "left": f"{counted(estimate.files_left, 'file')}, about {duration_text(estimate.seconds_left)}",
+        "cost": f"about {estimate.cost:.2f} {estimate.currency} "
+        f"(prices of {estimate.prices_region}, {estimate.prices_as_of})",
     }
     return LabelledLines([(name, value) for name, value in rows.items() if value])

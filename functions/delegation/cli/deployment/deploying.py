@@ -90,13 +90,13 @@ def dangers_of(
     identities: Identities = lambda _stack, _name: None,
 ) -> list[Danger]:
     """Return what must not be deployed, by the former and the new templates of each stack; the CDK deletes no stack."""
-    found: list[Danger] = []
+    dangers: list[Danger] = []
     for stack, before in former.items():
         after = new.get(stack)
         if after is not None:
-            found += [*_of_resources(stack, before, after), *_of_exports(stack, before, after, imports)]
-            found += _of_applications(stack, before, after, identities)
-    return found
+            dangers += [*_of_resources(stack, before, after), *_of_exports(stack, before, after, imports)]
+            dangers += _of_applications(stack, before, after, identities)
+    return dangers
 
 
 def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Danger]:
@@ -135,21 +135,21 @@ def _of_applications(stack: str, before: Template, after: Template, identities: 
 
 
 def _former_applications(template: Template) -> frozenset[str]:
-    found: list[frozenset[str]] = []
+    applications: list[frozenset[str]] = []
     for resource in template.get("Resources", {}).values():
         if resource["Type"] == "AWS::Lambda::Function":
             variables = resource.get("Properties", {}).get("Environment", {}).get("Variables", {})
             if "DELEGATION_EMR_APPLICATION_ID" in variables:
-                found.append(frozenset(variables.get(_FORMER_APPLICATIONS, "").split(",")))
-    return frozenset.intersection(*found) if found else frozenset()
+                applications.append(frozenset(variables.get(_FORMER_APPLICATIONS, "").split(",")))
+    return frozenset.intersection(*applications) if applications else frozenset()
 
 
 def _indexes(table: Mapping[str, Any]) -> set[str]:
-    return {one["IndexName"] for one in table.get("Properties", {}).get("GlobalSecondaryIndexes", ())}
+    return {index["IndexName"] for index in table.get("Properties", {}).get("GlobalSecondaryIndexes", ())}
 
 
-def _changed(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    before, after = one.get("Properties", {}), other.get("Properties", {})
+def _changed(former: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    before, after = former.get("Properties", {}), other.get("Properties", {})
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
 
 
@@ -173,7 +173,7 @@ def _exports(template: Template) -> Iterator[tuple[str, str]]:
 
 def dangers_of_change_set(stack: str, changes: Sequence[Mapping[str, Any]]) -> list[Danger]:
     """Return what must not be executed of a change set's Changes: CloudFormation knows every replacement."""
-    found = []
+    dangers = []
     for change in changes:
         resource = change.get("ResourceChange", {})
         kind = resource.get("ResourceType")
@@ -181,12 +181,12 @@ def dangers_of_change_set(stack: str, changes: Sequence[Mapping[str, Any]]) -> l
             continue
         name, action, replaced = resource["LogicalResourceId"], resource["Action"], resource.get("Replacement")
         if action == "Remove" and kind not in _NETWORK:
-            found.append(Danger(Harm.REMOVED, stack, name, f"the {kind} would be removed"))
+            dangers.append(Danger(Harm.REMOVED, stack, name, f"the {kind} would be removed"))
         elif action == "Modify" and replaced in {"True", "Conditional"}:
             harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
             word = "would" if replaced == "True" else "may"
-            found.append(Danger(harm, stack, name, f"the {kind} {word} be replaced"))
-    return found
+            dangers.append(Danger(harm, stack, name, f"the {kind} {word} be replaced"))
+    return dangers
 
 
 _ABSENT = "ValidationError"
@@ -211,17 +211,17 @@ class DeployedStacks:
 
     def template(self, stack: str) -> Template | None:
         """Return the template with which a stack was deployed, None if there is no such stack."""
-        found = self._read("get_template", StackName=stack, TemplateStage="Original")
-        if found is None:
+        answer = self._read("get_template", StackName=stack, TemplateStage="Original")
+        if answer is None:
             return None
-        body = found["TemplateBody"]
+        body = answer["TemplateBody"]
         template: Template = json.loads(body) if isinstance(body, str) else body
         return template
 
     def identity(self, stack: str, name: str) -> str | None:
         """Return the physical id of a stack's resource, None if there is no such resource."""
-        found = self._read("describe_stack_resource", StackName=stack, LogicalResourceId=name)
-        return None if found is None else found["StackResourceDetail"].get("PhysicalResourceId")
+        answer = self._read("describe_stack_resource", StackName=stack, LogicalResourceId=name)
+        return None if answer is None else answer["StackResourceDetail"].get("PhysicalResourceId")
 
     def imports(self, export: str) -> Sequence[str]:
         # An export that nothing imports, too, is answered with a ValidationError.
@@ -231,13 +231,13 @@ class DeployedStacks:
         return self._all("describe_change_set", "Changes", StackName=stack, ChangeSetName=change_set)
 
     def _all(self, operation: str, member: str, **arguments: Any) -> list[Any]:
-        found: list[Any] = []
+        values: list[Any] = []
         while (page := self._read(operation, **arguments)) is not None:
-            found += page[member]
+            values += page[member]
             if "NextToken" not in page:
                 break
             arguments["NextToken"] = page["NextToken"]
-        return found
+        return values
 
     def _read(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
@@ -277,16 +277,16 @@ def deploy_check_command(
     synthesized templates.
     """
     deployed = DeployedStacks.connect()
-    found = check(synthesized(folder), deployed, change_set)
-    call.output.result({"refused": [{**asdict(one), "advice": one.advice} for one in found]})
-    if not found:
+    dangers = check(synthesized(folder), deployed, change_set)
+    call.output.result({"refused": [{**asdict(danger), "advice": danger.advice} for danger in dangers]})
+    if not dangers:
         call.output.say("Nothing that holds data is replaced or removed.")
         return
-    for one in found:
-        call.output.show(Whole(Text.assemble(("✗ ", "bold red"), (f"{one.stack} {one.name}", "bold"))))
-        call.output.show(Whole(f"{one.reason}. {one.advice}", indent=2))
+    for danger in dangers:
+        call.output.show(Whole(Text.assemble(("✗ ", "bold red"), (f"{danger.stack} {danger.name}", "bold"))))
+        call.output.show(Whole(f"{danger.reason}. {danger.advice}", indent=2))
     raise CommandError(
-        f"{counted(len(found), 'change')} must not be deployed",
+        f"{counted(len(dangers), 'change')} must not be deployed",
         "Do what is said beside each; nothing was deployed.",
         code="DEPLOY_REFUSED",
     )
@@ -297,9 +297,9 @@ def synthesized(folder: Path) -> dict[str, Template]:
     try:
         artifacts = json.loads((folder / _MANIFEST).read_bytes()).get("artifacts", {})
         stacks = {
-            one.get("properties", {}).get("stackName", name): one["properties"]["templateFile"]
-            for name, one in artifacts.items()
-            if one["type"] == _STACK
+            artifact.get("properties", {}).get("stackName", name): artifact["properties"]["templateFile"]
+            for name, artifact in artifacts.items()
+            if artifact["type"] == _STACK
         }
         return {name: json.loads((folder / file).read_bytes()) for name, file in stacks.items()}
     except (OSError, ValueError, KeyError, AttributeError) as error:
@@ -313,10 +313,10 @@ def synthesized(folder: Path) -> dict[str, Template]:
 def check(new: Mapping[str, Template], deployed: DeployedStacks, change_set: str | None) -> list[Danger]:
     """Return what must not be deployed; a stack that is not deployed yet holds nothing."""
     former = {name: template for name in new if (template := deployed.template(name)) is not None}
-    found = dangers_of(former, new, deployed.imports, deployed.identity)
+    dangers = dangers_of(former, new, deployed.imports, deployed.identity)
     if change_set is not None:
-        known = {(one.stack, one.name) for one in found}
+        known = {(danger.stack, danger.name) for danger in dangers}
         for name in former:
             more = dangers_of_change_set(name, deployed.changes(name, change_set))
-            found += [one for one in more if (one.stack, one.name) not in known]
-    return found
+            dangers += [danger for danger in more if (danger.stack, danger.name) not in known]
+    return dangers

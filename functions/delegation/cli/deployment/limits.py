@@ -52,17 +52,17 @@ def given_properties(cdk: Path, stage_file: Path | None) -> tuple[str, dict[str,
     """Return the service's properties and the file that they are from, None without one; raises SettingsInvalid."""
     given = [path for path in (cdk, stage_file) if path is not None and (path != DEFAULT_CDK or path.is_file())]
     layers = {str(path): context_of(path) for path in given}
-    found: tuple[str, Mapping[str, Any]] | None = None
+    last: tuple[str, Mapping[str, Any]] | None = None
     for name, context in layers.items():
         if context.get(PROPERTIES):
-            found = name, context[PROPERTIES]
-    return found and (found[0], {name: as_text(value) for name, value in found[1].items()})
+            last = name, context[PROPERTIES]
+    return last and (last[0], {name: as_text(value) for name, value in last[1].items()})
 
 
 def given_foreign(cdk: Path, stage_file: Path | None) -> ForeignLocations:
     """Return the locations of others by a deployment's files; raises SettingsInvalid, InvalidProperty."""
-    found = given_properties(cdk, stage_file)
-    return foreign_locations(found[1] if found else {})
+    given = given_properties(cdk, stage_file)
+    return foreign_locations(given[1] if given else {})
 
 
 def known_limits(connection: Connection, cdk: Path | None, stage_file: Path | None) -> KnownLimits:
@@ -73,11 +73,11 @@ def known_limits(connection: Connection, cdk: Path | None, stage_file: Path | No
             return _of_deployment(connection)
         except DelegationError as error:
             why = f" The running deployment's are not known: {str(error).splitlines()[0]}."
-    found = given_properties(cdk or DEFAULT_CDK, stage_file)
-    if found is None:
+    given = given_properties(cdk or DEFAULT_CDK, stage_file)
+    if given is None:
         text = f"The operator's limits are not known here.{why} A deployment executes what its {TYPES} names."
         return KnownLimits({}, replace(UpkeepLimits(), types=frozenset(PolicyType)), None, text)
-    source, properties = found
+    source, properties = given
     text = f"The operator's limits are those of {source}.{why}"
     return KnownLimits(properties, UpkeepLimits.from_properties(properties), source, text)
 

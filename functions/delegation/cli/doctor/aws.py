@@ -76,10 +76,10 @@ class AwsCheck:
     def _queue(self, name: str, url: str) -> CheckResult:
         wanted = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible", "RedrivePolicy"]
         sqs = self.client("sqs")
-        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
-        waiting, held = (int(found.get(each, 0)) for each in wanted[:2])
+        attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted)["Attributes"]
+        waiting, held = (int(attributes.get(each, 0)) for each in wanted[:2])
         text = f"{url.rsplit('/', 1)[-1]}: {counted(waiting, 'message')} waiting, {held} being dispatched"
-        if "RedrivePolicy" not in found:
+        if "RedrivePolicy" not in attributes:
             return failed(name, f"{text}; it has no dead-letter queue", "Deploy the Service stack again.")
         return passed(name, text)
 
@@ -140,26 +140,26 @@ class DeployedGateway:
 
     def findings(self, own: Sequence[StackResource], data: Sequence[StackResource]) -> Iterator[CheckResult]:
         """Yield a finding for the table in the stack *Data*, and for API, endpoint and alarms in the gateway's own."""
-        tables = [one.physical_id for one in data if one.logical_id.startswith(TOMBSTONES)]
+        tables = [resource.physical_id for resource in data if resource.logical_id.startswith(TOMBSTONES)]
         if not tables:
             fix = "Deploy the stack Data with delegation:gateway = true, then Service, then Gateway."
             yield failed(TABLE, "the stack Data has no table for tombstones, so every drop fails", fix)
         for table in tables:
             yield asked(TABLE, table, self._table)
-        for api in (one.physical_id for one in own if one.kind == "AWS::ApiGateway::RestApi"):
+        for api in (resource.physical_id for resource in own if resource.kind == "AWS::ApiGateway::RestApi"):
             yield asked(API, api, self._api)
             yield asked(ENDPOINT, api, self._endpoint)
         yield asked(ALARMS, "alarms", lambda _: self._alarms(own))
 
     def _table(self, name: str) -> CheckResult:
-        found = self.client("dynamodb").describe_table(TableName=name)["Table"]
-        if found["TableStatus"] not in {"ACTIVE", "UPDATING"}:
-            return failed(TABLE, f"{name} is {found['TableStatus']}", "Wait until it is ACTIVE, then ask again.")
-        indexes = {one["IndexName"] for one in found.get("GlobalSecondaryIndexes", ())}
+        table = self.client("dynamodb").describe_table(TableName=name)["Table"]
+        if table["TableStatus"] not in {"ACTIVE", "UPDATING"}:
+            return failed(TABLE, f"{name} is {table['TableStatus']}", "Wait until it is ACTIVE, then ask again.")
+        indexes = {index["IndexName"] for index in table.get("GlobalSecondaryIndexes", ())}
         if missing := {tombstones.CALLERS_INDEX, tombstones.DUE_INDEX, tombstones.NEWEST_INDEX} - indexes:
             fix = "Deploy the stack Data again; without it tombstones are not found when they are due, or not listed."
             return failed(TABLE, f"{name} lacks the index {', '.join(sorted(missing))}", fix)
-        return passed(TABLE, f"{name} is {found['TableStatus']}, with both indexes")
+        return passed(TABLE, f"{name} is {table['TableStatus']}, with both indexes")
 
     def _api(self, identifier: str) -> CheckResult:
         api = self.client("apigateway")
@@ -168,7 +168,9 @@ class DeployedGateway:
             return failed(
                 API, f"{identifier} is {', '.join(types)}, so not the load balancer alone calls it", _GATEWAY_AGAIN
             )
-        stages = [one["stageName"] for one in api.get_stages(restApiId=identifier)["item"] if one.get("deploymentId")]
+        stages = [
+            stage["stageName"] for stage in api.get_stages(restApiId=identifier)["item"] if stage.get("deploymentId")
+        ]
         if not stages:
             return failed(API, f"{identifier} has no stage that is deployed, so it answers nothing", _GATEWAY_AGAIN)
         return passed(API, f"{identifier} is PRIVATE, with the stage {', '.join(stages)}")
@@ -183,17 +185,17 @@ class DeployedGateway:
 
     def _available(self, named: list[str]) -> CheckResult:
         fix = "Name an `execute-api` endpoint that is available in delegation:gateway-vpc-endpoint, and deploy again."
-        for one in self.client("ec2").describe_vpc_endpoints(VpcEndpointIds=named)["VpcEndpoints"]:
-            service, state = one["ServiceName"].rpartition(".")[2], one["State"].lower()
+        for endpoint in self.client("ec2").describe_vpc_endpoints(VpcEndpointIds=named)["VpcEndpoints"]:
+            service, state = endpoint["ServiceName"].rpartition(".")[2], endpoint["State"].lower()
             if service != "execute-api" or state != "available":
-                return failed(ENDPOINT, f"{one['VpcEndpointId']} is of {service}, and {state}", fix)
+                return failed(ENDPOINT, f"{endpoint['VpcEndpointId']} is of {service}, and {state}", fix)
         return passed(ENDPOINT, f"{', '.join(named)} is available")
 
     def _alarms(self, own: Sequence[StackResource]) -> CheckResult:
         """Check that the alarms exist; whether they notify somebody and are on is checked with all others."""
-        names = [one.physical_id for one in own if one.kind == "AWS::CloudWatch::Alarm"]
-        found = self.client("cloudwatch").describe_alarms(AlarmNames=names)["MetricAlarms"] if names else []
-        missing = set(names) - {one["AlarmName"] for one in found}
+        names = [resource.physical_id for resource in own if resource.kind == "AWS::CloudWatch::Alarm"]
+        alarms = self.client("cloudwatch").describe_alarms(AlarmNames=names)["MetricAlarms"] if names else []
+        missing = set(names) - {alarm["AlarmName"] for alarm in alarms}
         if missing or not names:
             return failed(ALARMS, f"{', '.join(sorted(missing)) or 'none'} of the stack exist no more", _GATEWAY_AGAIN)
         return passed(ALARMS, f"{', '.join(names)} exists")
@@ -220,12 +222,12 @@ class DeployedCheck:
     client: Callable[[str], Any]
 
     def findings(self) -> Iterator[CheckResult]:
-        found: dict[str, tuple[StackResource, ...]] = {}
+        resources_of: dict[str, tuple[StackResource, ...]] = {}
         for part in ("Data", "Service", *_OPTIONAL):
             name = f"PolarisDelegation-{self.stage}-{part}"
             try:
                 yield self._stack(name)
-                found[part] = self._resources(name)
+                resources_of[part] = self._resources(name)
             except (BotoCoreError, ClientError) as error:
                 if part in _OPTIONAL and _is_absent(error):
                     yield not_checked(f"stack {name}", _OPTIONAL[part])
@@ -233,11 +235,11 @@ class DeployedCheck:
                 yield _of_stack(name, error)
                 if part not in _OPTIONAL:
                     return
-        yield from self._parts([one for resources in found.values() for one in resources])
-        if "Gateway" in found:
-            yield from DeployedGateway(self.client).findings(found["Gateway"], found["Data"])
+        yield from self._parts([resource for resources in resources_of.values() for resource in resources])
+        if "Gateway" in resources_of:
+            yield from DeployedGateway(self.client).findings(resources_of["Gateway"], resources_of["Data"])
 
-    def _parts(self, found: list[StackResource]) -> Iterator[CheckResult]:
+    def _parts(self, resources: list[StackResource]) -> Iterator[CheckResult]:
         checks: tuple[tuple[str, str, Callable[[str], CheckResult]], ...] = (
             ("function", "AWS::Lambda::Function", self._function),
             ("queue's mapping", "AWS::Lambda::EventSourceMapping", self._mapping),
@@ -248,11 +250,11 @@ class DeployedCheck:
             ("alarms' topic", "AWS::SNS::Topic", self._topic),
         )
         for name, kind, check in checks:
-            ids = [one.physical_id for one in found if one.kind == kind]
+            ids = [resource.physical_id for resource in resources if resource.kind == kind]
             if not ids:
                 yield not_checked(name, "the stacks have none")
-            for one in ids:
-                yield asked(name, one, check)
+            for identifier in ids:
+                yield asked(name, identifier, check)
         yield asked("alarms", f"polaris-delegation-{self.stage}-", self._alarms)
 
     def _stack(self, name: str) -> CheckResult:
@@ -271,41 +273,41 @@ class DeployedCheck:
         )
 
     def _function(self, name: str) -> CheckResult:
-        found = self.client("lambda").get_function_configuration(FunctionName=name)
-        state, update = found.get("State"), found.get("LastUpdateStatus")
-        if not found["Handler"].startswith("delegation."):
+        function = self.client("lambda").get_function_configuration(FunctionName=name)
+        state, update = function.get("State"), function.get("LastUpdateStatus")
+        if not function["Handler"].startswith("delegation."):
             return not_checked("function", f"{name} is the CDK's own")
-        if found.get("Runtime") != RUNTIME:
-            text = f"{name} has {found.get('Runtime')}, and the package is for {RUNTIME}"
+        if function.get("Runtime") != RUNTIME:
+            text = f"{name} has {function.get('Runtime')}, and the package is for {RUNTIME}"
             return failed("function", text, "Deploy with the package of this release (`python -m infra.package`).")
         if state not in {"Active", "Inactive"} or update not in {"Successful", None}:
-            reason = found.get("StateReason") or found.get("LastUpdateStatusReason") or "no reason given"
+            reason = function.get("StateReason") or function.get("LastUpdateStatusReason") or "no reason given"
             return failed("function", f"{name} is {state}, its last update {update}: {reason}", _AGAIN)
-        return passed("function", f"{name} is {state} on {RUNTIME}, {'/'.join(found.get('Architectures', ()))}")
+        return passed("function", f"{name} is {state} on {RUNTIME}, {'/'.join(function.get('Architectures', ()))}")
 
     def _mapping(self, name: str) -> CheckResult:
-        found = self.client("lambda").get_event_source_mapping(UUID=name)
-        text = f"{found['EventSourceArn'].rpartition(':')[2]} is {found['State']}"
-        if found["State"] != "Enabled":
+        mapping = self.client("lambda").get_event_source_mapping(UUID=name)
+        text = f"{mapping['EventSourceArn'].rpartition(':')[2]} is {mapping['State']}"
+        if mapping["State"] != "Enabled":
             return failed("queue's mapping", text, f"aws lambda update-event-source-mapping --uuid {name} --enabled")
         return passed("queue's mapping", text)
 
     def _rule(self, name: str) -> CheckResult:
         rule = name.rpartition("|")[2]
-        found = self.client("events").describe_rule(Name=rule)
-        text = f"{rule} is {found['State']}, {found.get('ScheduleExpression', 'by pattern')}"
-        if found["State"] != "ENABLED":
+        description = self.client("events").describe_rule(Name=rule)
+        text = f"{rule} is {description['State']}, {description.get('ScheduleExpression', 'by pattern')}"
+        if description["State"] != "ENABLED":
             return failed("schedule", text, f"aws events enable-rule --name {rule}; without it nothing is swept.")
         return passed("schedule", text)
 
     def _machine(self, arn: str) -> CheckResult:
         name = "state machine"
-        found = self.client("stepfunctions").describe_state_machine(stateMachineArn=arn)
-        logging = found.get("loggingConfiguration", {})
+        machine = self.client("stepfunctions").describe_state_machine(stateMachineArn=arn)
+        logging = machine.get("loggingConfiguration", {})
         groups = [each["cloudWatchLogsLogGroup"]["logGroupArn"] for each in logging.get("destinations", ())]
         named = [group.partition(":log-group:")[2].removesuffix(":*") for group in groups]
-        if found["status"] != "ACTIVE" or logging.get("level", "OFF") == "OFF":
-            return failed(name, f"it is {found['status']}, logs: {logging.get('level', 'OFF')}", _AGAIN)
+        if machine["status"] != "ACTIVE" or logging.get("level", "OFF") == "OFF":
+            return failed(name, f"it is {machine['status']}, logs: {logging.get('level', 'OFF')}", _AGAIN)
         if not named or not named[0].startswith(LOG_GROUPS):
             fix = "Deploy again: a group elsewhere makes the account's resource policy of logs grow with each stack."
             return failed(name, f"it logs to {named or 'nothing'}, not below {LOG_GROUPS}", fix)
@@ -317,46 +319,50 @@ class DeployedCheck:
     def _application(self, identifier: str) -> CheckResult:
         name = "EMR application"
         emr = self.client("emr-serverless")
-        found = emr.get_application(applicationId=identifier)["application"]
-        if found["state"] not in _USABLE:
-            text = f"{identifier} is {found['state']}: {found.get('stateDetails', 'no reason given')}"
+        application = emr.get_application(applicationId=identifier)["application"]
+        if application["state"] not in _USABLE:
+            text = f"{identifier} is {application['state']}: {application.get('stateDetails', 'no reason given')}"
             return failed(name, text, _AGAIN)
         runs = emr.list_job_runs(applicationId=identifier, states=["SUCCESS"], maxResults=1)["jobRuns"]
         if not runs:
-            text = f"{identifier} is {found['state']}, {found['releaseLabel']}, and no job has succeeded yet"
+            text = (
+                f"{identifier} is {application['state']}, {application['releaseLabel']}, and no job has succeeded yet"
+            )
             return not_checked(name, f"{text}: dry-run a purge with the property engine = spark")
-        return passed(name, f"{identifier} is {found['state']}, {found['releaseLabel']}; a job has succeeded")
+        return passed(
+            name, f"{identifier} is {application['state']}, {application['releaseLabel']}; a job has succeeded"
+        )
 
     def _targets(self, arn: str) -> CheckResult:
-        found = self.client("elbv2").describe_target_health(TargetGroupArn=arn)["TargetHealthDescriptions"]
-        states = sorted({each["TargetHealth"]["State"] for each in found})
+        targets = self.client("elbv2").describe_target_health(TargetGroupArn=arn)["TargetHealthDescriptions"]
+        states = sorted({each["TargetHealth"]["State"] for each in targets})
         if states != ["healthy"]:
             fix = "Check the security groups of load balancer and endpoint, and the API's domain as host."
             return failed("load balancer's targets", f"they are {', '.join(states) or 'none'}", fix)
-        return passed("load balancer's targets", f"{len(found)} are healthy")
+        return passed("load balancer's targets", f"{len(targets)} are healthy")
 
     def _topic(self, arn: str) -> CheckResult:
-        found = self.client("sns").list_subscriptions_by_topic(TopicArn=arn)["Subscriptions"]
-        confirmed = [each for each in found if each["SubscriptionArn"].startswith("arn:")]
+        subscriptions = self.client("sns").list_subscriptions_by_topic(TopicArn=arn)["Subscriptions"]
+        confirmed = [each for each in subscriptions if each["SubscriptionArn"].startswith("arn:")]
         if not confirmed:
             fix = f"aws sns subscribe --topic-arn {arn} --protocol email --notification-endpoint ADDRESS; confirm it."
             return failed("alarms' topic", "nobody is subscribed, so no alarm reaches anyone", fix)
         return passed("alarms' topic", f"confirmed: {counted(len(confirmed), 'subscription')}")
 
     def _alarms(self, prefix: str) -> CheckResult:
-        found: list[dict[str, Any]] = []
+        alarms: list[dict[str, Any]] = []
         for page in self.client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix=prefix):
-            found += page["MetricAlarms"]
-        silent = [each["AlarmName"] for each in found if not (each["ActionsEnabled"] and each["AlarmActions"])]
-        if not found:
+            alarms += page["MetricAlarms"]
+        silent = [each["AlarmName"] for each in alarms if not (each["ActionsEnabled"] and each["AlarmActions"])]
+        if not alarms:
             return failed("alarms", f"there are none named {prefix}*", _AGAIN)
         if silent:
             fix = f"aws cloudwatch enable-alarm-actions --alarm-names {' '.join(silent)}, or deploy again."
             return failed("alarms", f"{', '.join(silent)} notify nobody", fix)
-        on = [each["AlarmName"] for each in found if each["StateValue"] == "ALARM"]
+        on = [each["AlarmName"] for each in alarms if each["StateValue"] == "ALARM"]
         if on:
             return failed("alarms", f"{', '.join(on)} {'is' if len(on) == 1 else 'are'} on", "See the runbook.")
-        return passed("alarms", f"{len(found)} have actions, and none is on")
+        return passed("alarms", f"{len(alarms)} have actions, and none is on")
 
 
 def _is_absent(error: Exception) -> bool:

@@ -129,7 +129,7 @@ class GrantCheck:
         yield passed(PRINCIPAL, f"{self.principal} with the roles {', '.join(sorted(roles)) or 'none'}")
         for grant in self.needed:
             # The very grant, if there is one: the answer does not depend on the order in which they are listed.
-            holding = [grant] if grant in granted else sorted((one for one in granted if gives(one, grant)), key=str)
+            holding = [grant] if grant in granted else sorted((held for held in granted if gives(held, grant)), key=str)
             giving = next(iter(holding), None)
             if giving is not None:
                 by = f", by {giving}" if giving != grant else ""
@@ -155,7 +155,7 @@ def unknown_catalog(name: str, place: str) -> CheckResult:
 
 def what_lacks(findings: Sequence[CheckResult]) -> str | None:
     """Return what is missing without which every other check of a catalog would fail with the same cause."""
-    broken = {one.name: one.detail for one in findings if one.ok is False}
+    broken = {finding.name: finding.detail for finding in findings if finding.ok is False}
     if POLARIS in broken:
         return POLARIS
     return "the catalog" if broken.get(NAMESPACE, "").endswith(_NO_CATALOG) else None
@@ -215,7 +215,9 @@ class TombstoneCheck:
         needed = PolarisGrant(RENAME_INTO, self.namespace)
         if not self.management.has_principal_role(role):
             return failed(CALLERS, f"there is no principal role {role}", "Check the name, or create it in Polaris.")
-        giving = next((one for one in grants_of_role(self.management, self.catalog, role) if gives(one, needed)), None)
+        giving = next(
+            (held for held in grants_of_role(self.management, self.catalog, role) if gives(held, needed)), None
+        )
         if giving is None:
             return failed(CALLERS, f"{role} lacks {needed}, so its drops are refused", f"`{setup}` adds it.")
         return passed(CALLERS, f"{role} may rename tables into it, by {giving}")

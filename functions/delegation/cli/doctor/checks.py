@@ -75,15 +75,15 @@ class CheckResult:
     @property
     def id(self) -> str:
         """The check's id: its name without the subject, in lower case with underscores."""
-        found = _WITH_SUBJECT.fullmatch(self.name)
-        what = found["what"].rstrip(": ") if found else self.name
+        match = _WITH_SUBJECT.fullmatch(self.name)
+        what = match["what"].rstrip(": ") if match else self.name
         return "_".join(_BETWEEN.sub("", what).lower().split())
 
     @property
     def subject(self) -> str:
         """Which of several was checked, as a privilege or a stack; empty where there is only one."""
-        found = _WITH_SUBJECT.fullmatch(self.name)
-        return found["subject"] if found else ""
+        match = _WITH_SUBJECT.fullmatch(self.name)
+        return match["subject"] if match else ""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -114,30 +114,30 @@ def report(findings: Sequence[CheckResult], release: str) -> dict[str, Any]:
         "format": FORMAT,
         "release": release,
         "ok": is_healthy(findings),
-        "passed": sum(one.ok is True for one in findings),
-        "failed": sum(one.ok is False for one in findings),
-        "not_checked": sum(one.ok is None for one in findings),
-        "checks": [one.document() for one in findings],
+        "passed": sum(finding.ok is True for finding in findings),
+        "failed": sum(finding.ok is False for finding in findings),
+        "not_checked": sum(finding.ok is None for finding in findings),
+        "checks": [finding.document() for finding in findings],
     }
 
 
 def is_healthy(findings: Sequence[CheckResult]) -> bool:
-    return all(one.ok is not False for one in findings)
+    return all(finding.ok is not False for finding in findings)
 
 
 def findings_screen(findings: Sequence[CheckResult]) -> RenderableType:
     """Return a line for each finding, with the fix below, unbroken because it is often a command to copy."""
     marks = {True: Text("✓", "green"), False: Text("✗", "bold red"), None: Text("-", "dim")}
-    widest = max((len(one.name) for one in findings), default=0)
+    widest = max((len(finding.name) for finding in findings), default=0)
     parts: list[RenderableType] = []
-    for one in findings:
-        style = "dim" if one.ok is None else ""
-        label = Text.assemble(marks[one.ok], "  ", Text(one.name, style))
-        parts.append(LabelledLines([(label, Text(one.detail, style))], label_width=widest + 3))
-        if one.fix:
-            parts.append(Text(f"   → {one.fix}", "yellow", no_wrap=True, overflow="ignore"))
-    broken = sum(one.ok is False for one in findings)
-    skipped = sum(one.ok is None for one in findings)
+    for finding in findings:
+        style = "dim" if finding.ok is None else ""
+        label = Text.assemble(marks[finding.ok], "  ", Text(finding.name, style))
+        parts.append(LabelledLines([(label, Text(finding.detail, style))], label_width=widest + 3))
+        if finding.fix:
+            parts.append(Text(f"   → {finding.fix}", "yellow", no_wrap=True, overflow="ignore"))
+    broken = sum(finding.ok is False for finding in findings)
+    skipped = sum(finding.ok is None for finding in findings)
     rest = f", {skipped} not checked" if skipped else ""
     summary = Text(f"{broken} of {counted(len(findings), 'check')} failed{rest}.", "bold red") if broken else Text(
         f"{counted(len(findings) - skipped, 'check')} passed{rest}.", "green"

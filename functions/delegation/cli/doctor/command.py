@@ -73,7 +73,7 @@ def doctor_command(
             aws_findings(call.connection),
             catalog_findings(call.connection, wanted),
         )
-        findings = list(dict.fromkeys(one for part in parts for one in _with_settings(part)))
+        findings = list(dict.fromkeys(finding for part in parts for finding in _with_settings(part)))
     call.output.result(report(findings, VERSION), lambda: findings_screen(findings))
     if not is_healthy(findings):
         raise typer.Exit(1)

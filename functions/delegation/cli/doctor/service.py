@@ -153,11 +153,9 @@ class ServiceCheck:
             ended += _object(response).get("tasks") or ()
         if not ended:
             return passed(MAINTENANCE, "the service's own tasks recur")
-        named = ", ".join(
-            f"{plain(str(one.get('task_type')))} {plain(str(one.get('task_id')))} ({plain(str(one.get('error_code')))})"
-            for one in ended
-        )
-        ids = " ".join(plain(str(one.get("task_id"))) for one in ended)
+        about = [[plain(str(task.get(name))) for name in ("task_type", "task_id", "error_code")] for task in ended]
+        named = ", ".join(f"{task_type} {task_id} ({code})" for task_type, task_id, code in about)
+        ids = " ".join(task_id for _, task_id, _ in about)
         fix = f"It begins again by itself after its interval; now: delegation tasks retry {ids}"
         return failed(MAINTENANCE, f"ended: {named}", fix)
 
@@ -195,15 +193,15 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
     try:
         from cryptography import x509  # noqa: PLC0415 - installed where the service is
 
-        found = x509.load_pem_x509_certificate(Path(cert).read_bytes())
+        certificate = x509.load_pem_x509_certificate(Path(cert).read_bytes())
     except ModuleNotFoundError:
         return not_checked(CERTIFICATE, "the module cryptography is not installed")
     except (OSError, ValueError):
         return failed(CERTIFICATE, f"{cert} is not a readable PEM certificate", "Give a PEM file that you may read.")
-    name, ends = found.subject.rfc4514_string(), found.not_valid_after_utc
-    if not found.not_valid_before_utc <= now <= ends:
+    name, ends = certificate.subject.rfc4514_string(), certificate.not_valid_after_utc
+    if not certificate.not_valid_before_utc <= now <= ends:
         state = "expired" if now > ends else "is not valid before"
-        moment = ends if now > ends else found.not_valid_before_utc
+        moment = ends if now > ends else certificate.not_valid_before_utc
         fix = "Renew it: `delegation certs rotate NAME`, or have its CA issue another."
         return failed(CERTIFICATE, f"{name} {state} {moment:%Y-%m-%d %H:%M} UTC", fix)
     soon = ", soon: renew it (`delegation certs rotate`)" if ends - now < _SOON else ""

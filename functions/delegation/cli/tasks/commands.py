@@ -145,7 +145,7 @@ def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
     app,
     "retry",
     "yes direct tasks_table stack",
-    filters={name: one for name, one in filters.FILTERS.items() if name != "status"},
+    filters={name: filter_ for name, filter_ in filters.FILTERS.items() if name != "status"},
 )
 def retry_command(call: Call, task_ids: TaskIds = None) -> None:
     """Retry failed tasks with new attempts; a purge resumes where it stopped.
@@ -212,7 +212,7 @@ def _change(
 
     changes = list(change_each(task_ids, change))
     call.output.changed(word, changes)
-    failed = sum(one.error is not None for one in changes)
+    failed = sum(change.error is not None for change in changes)
     if failed:
         raise CommandError(
             f"{failed:,} of {counted(len(changes), 'task')} could not be {word}; the others were",

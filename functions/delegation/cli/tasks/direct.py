@@ -35,6 +35,21 @@ from delegation.wiring.types import TYPES
 _PAGE = 100
 
 
+def service_of(
+    store: TaskStore, policies: Policies | None = None, clock: Callable[[], datetime] = utc_now
+) -> TaskService:
+    """Return the service that may change tasks of any type; a sweeper or a worker finds them afterwards."""
+    known = policies or Policies(RetryPolicy(), {})
+    return TaskService(store, known, NoDispatchQueue(), clock=clock, hooks=TaskHooks(types=TYPES))
+
+
+def _task_of(store: TaskStore, task_id: str) -> Task:
+    try:
+        return service_of(store).reads.get(task_id)
+    except TaskNotFound as error:
+        raise task_unknown(task_id) from error
+
+
 class DirectStore(TaskStore, AdmissionStore, Protocol):
     """What the commands read and write."""
 
@@ -57,12 +72,12 @@ class DirectTasks:
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
         """Return up to `limit` of the wanted tasks; raises BadPlugin."""
         built_in = frozenset(TYPES)
-        known = built_in | load(self.added, self._service(), existing=built_in).task_types
+        known = built_in | load(self.added, service_of(self.store), existing=built_in).task_types
         return collect(self.store, wanted, limit=limit, cursor=cursor, known=known)
 
     def get(self, task_id: str) -> TaskRecord:
         """Return a task with its lease holder, which the service does not show."""
-        task = self._task(task_id)
+        task = _task_of(self.store, task_id)
         holder = {} if task.lease.owner is None else {"lease_owner": task.lease.owner}
         step = TYPES.of(task).next_step(task)
         outlook = {} if step is None else {"outlook": {"as_of": utc_now(), "next_step": step}}
@@ -70,7 +85,7 @@ class DirectTasks:
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
         """Return for what a task waits; DELEGATION_PROPERTIES names the caps."""
-        return waiting_of(self.store, self._task(task.task_id), LimitSettings.read().limits(), utc_now())
+        return waiting_of(self.store, _task_of(self.store, task.task_id), LimitSettings.read().limits(), utc_now())
 
     def executed_by(self, task: TaskRecord) -> None: ...
 
@@ -78,30 +93,19 @@ class DirectTasks:
         return versions_of(self.store, task_id)
 
     def cancel(self, task_id: str) -> TaskRecord:
-        task = self._task(task_id)
+        task = _task_of(self.store, task_id)
         if task.is_terminal and task.error_code != CANCELLED:
             raise task_stays(task_id, f"has ended as {task.status}", ENDED_ADVICE)
         if task.is_terminal:
             return TaskRecord.of(task.public())
         by = Caller(client_id="aws", subject=self.operator())
-        return TaskRecord.of(self._service().operators.cancel(task_id, by=by).public())
+        return TaskRecord.of(service_of(self.store).operators.cancel(task_id, by=by).public())
 
     def retry(self, task_id: str) -> TaskRecord:
-        task = self._task(task_id)
+        task = _task_of(self.store, task_id)
         if task.status is not Status.FAILURE:
             raise task_stays(task_id, f"is {task.status}", RETRY_ADVICE)
-        return TaskRecord.of(self._service().operators.retry(task_id).public())
-
-    def _task(self, task_id: str) -> Task:
-        try:
-            return self._service().reads.get(task_id)
-        except TaskNotFound as error:
-            raise task_unknown(task_id) from error
-
-    def _service(self) -> TaskService:
-        """Return the service that may change tasks of any type; a sweeper or a worker finds them afterwards."""
-        policies = Policies(RetryPolicy(), {})
-        return TaskService(self.store, policies, NoDispatchQueue(), clock=utc_now, hooks=TaskHooks(types=TYPES))
+        return TaskRecord.of(service_of(self.store).operators.retry(task_id).public())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +146,12 @@ PauseSource = DelegationClient | DirectPauses
 
 
 def _realm_of(connection: Connection) -> str | None:
-    found = connection.settings.get("realm")
-    return found or (connection.stack().realm if connection.uses_stack() else None)
+    realm = connection.settings.get("realm")
+    return realm or (connection.stack().realm if connection.uses_stack() else None)
 
 
 def _listed(record: PauseRecord) -> PauseList:
-    return PauseList.model_validate({"pauses": [one.document() for one in record.pauses]})
+    return PauseList.model_validate({"pauses": [pause.document() for pause in record.pauses]})
 
 
 def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
@@ -162,14 +166,14 @@ def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
         cursor = page.cursor
         if cursor is None:
             ordered = {task_type: {s.value: counts[task_type][s.value] for s in Status} for task_type in sorted(counts)}
-            return {name: {s: n for s, n in found.items() if n} for name, found in ordered.items()}, unreadable
+            return {name: {s: n for s, n in statuses.items() if n} for name, statuses in ordered.items()}, unreadable
 
 
 def collect(
     store: TaskStore, wanted: TaskFilter, *, limit: int, cursor: str | None = None, known: frozenset[str] | None = None
 ) -> TaskPage:
     """Return up to `limit` of the wanted tasks; an unreadable record may be a wanted one, so it is always listed."""
-    found: list[TaskRecord] = []
+    tasks: list[TaskRecord] = []
     unreadable: list[UnreadableRecord] = []
     names = frozenset(TYPES) if known is None else known
     while True:
@@ -178,23 +182,23 @@ def collect(
             if isinstance(entry, Unreadable):
                 unreadable.append(UnreadableRecord(entry.task_id, entry.reason))
             elif wanted.matches(record := TaskRecord.of(entry.public())):
-                found.append(record)
-            if len(found) + len(unreadable) == limit:
+                tasks.append(record)
+            if len(tasks) + len(unreadable) == limit:
                 last = None if page.cursor is None and entry is page.entries[-1] else entry.task_id
-                return TaskPage(found, last is not None, last, names, unreadable)
+                return TaskPage(tasks, last is not None, last, names, unreadable)
         cursor = page.cursor
         if cursor is None:
-            return TaskPage(found, known=names, unreadable=unreadable)
+            return TaskPage(tasks, known=names, unreadable=unreadable)
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:
     """Return all versions of a task, oldest first; raises CommandError (TASK_NOT_FOUND)."""
-    found: list[TaskRecord] = []
-    while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
-        found += [TaskRecord.of(row.public()) for row in rows]
-    if not found:
+    versions: list[TaskRecord] = []
+    while rows := store.history(task_id, after=versions[-1].version if versions else 0, limit=_PAGE):
+        versions += [TaskRecord.of(row.public()) for row in rows]
+    if not versions:
         raise task_unknown(task_id)
-    return found
+    return versions
 
 
 _WORKER: Final = re.compile(r"worker:(?P<host>.+):(?P<pid>\d+):\d+")
@@ -222,13 +226,7 @@ class LeaseRelease:
 
     def release(self, task_id: str, *, by: str, force: bool) -> TaskRecord:
         """End the attempt of a task as lost and return the task; raises CommandError."""
-        service = TaskService(
-            self.store, self.policies, NoDispatchQueue(), clock=self.clock, hooks=TaskHooks(types=TYPES)
-        )
-        try:
-            task = service.reads.get(task_id)
-        except TaskNotFound as error:
-            raise task_unknown(task_id) from error
+        service, task = service_of(self.store, self.policies, self.clock), _task_of(self.store, task_id)
         if not task.is_held:
             raise task_stays(task_id, f"is {task.status} and has no holder", "There is no lease to release.")
         if not force and not self._is_dead(task):
@@ -245,7 +243,7 @@ class LeaseRelease:
 
     def _is_dead(self, task: Task) -> bool:
         """Return whether a worker of this machine held it and its process is gone; a Spark job outlives its process."""
-        found = _WORKER.fullmatch(task.lease.owner or "")
-        if found is None or task.job_run_id is not None or task.engine not in {None, "inline"}:
+        match = _WORKER.fullmatch(task.lease.owner or "")
+        if match is None or task.job_run_id is not None or task.engine not in {None, "inline"}:
             return False
-        return found["host"] == self.host and not self.is_running(int(found["pid"]))
+        return match["host"] == self.host and not self.is_running(int(match["pid"]))

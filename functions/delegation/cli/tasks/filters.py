@@ -112,7 +112,7 @@ def filter_of(given: Mapping[str, Any], among: AbstractSet[StatusName] = EVERY) 
     table, since = given.get("table"), given.get("since")
     return TaskFilter(
         statuses=frozenset(given.get("status") or EVERY) & among,
-        task_types=frozenset(_BY_COMMAND.get(one, one) for one in given.get("task_type") or ()),
+        task_types=frozenset(_BY_COMMAND.get(name, name) for name in given.get("task_type") or ()),
         table=None if table is None else table.replace("`", ""),
         since=None if since is None else parse_since(since, datetime.now(UTC)),
         correlation_id=given.get("correlation_id"),
@@ -140,8 +140,8 @@ def correlation_of(task: "TaskRecord") -> str | None:
     except ValueError:
         return None
     match payload:
-        case {"common_payload": {"polaris_correlation_id": str(found)}}:
-            return found
+        case {"common_payload": {"polaris_correlation_id": str(correlation_id)}}:
+            return correlation_id
         case _:
             return None
 

@@ -17,6 +17,7 @@ from delegation.cli.screens import (
     Whole,
     asker_text,
     duration_text,
+    full_text,
     longest_line,
     outcome_text,
     plain,
@@ -77,8 +78,8 @@ def task_list(page: TaskPage, width: int) -> RenderableType:
     table = Rows(*names, right={"attempt", "files"}, otherwise=narrow)
     for view in page.tasks:
         table.add(*_wide_row(view, time_format, known=page.is_known(view)))
-    for one in page.unreadable:
-        table.add(Text(one.task_id, "dim"), "unreadable", "", "", "", "", Text(one.reason, "yellow"))
+    for record in page.unreadable:
+        table.add(Text(record.task_id, "dim"), "unreadable", "", "", "", "", Text(record.reason, "yellow"))
     return table
 
 
@@ -100,8 +101,8 @@ def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[Rend
     first = max(_ID, min(max(map(longest_line, subjects), default=0), width - _OTHERS))
     room = width - first - _STATUS - 2 * GAP
 
-    def line(one: Text, status: Text, last: Text) -> Text:
-        cells = ((one, first), (status, _STATUS))
+    def line(subject_text: Text, status: Text, last: Text) -> Text:
+        cells = ((subject_text, first), (status, _STATUS))
         padded = [Text.assemble(cell, " " * (size - cell.cell_len + GAP)) for cell, size in cells]
         made = Text.assemble(*padded, last)
         made.rstrip()
@@ -121,9 +122,9 @@ def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[Rend
             yield line(Text(), since, beside)
         if beside is not note:
             yield unbroken(Text.assemble("  ", note))
-    for one in page.unreadable:
-        yield line(Text(one.task_id, "dim"), Text("unreadable"), Text())
-        yield unbroken(Text.assemble("  ", (one.reason, "yellow")))
+    for record in page.unreadable:
+        yield line(Text(record.task_id, "dim"), Text("unreadable"), Text())
+        yield unbroken(Text.assemble("  ", (record.reason, "yellow")))
 
 
 def _subject(view: TaskRecord, *, known: bool) -> Text:
@@ -164,7 +165,7 @@ def _headline(view: TaskRecord) -> Text:
     since = view.last_status_change_ts
     what = plain(view.shown_table or view.task_type)
     return Text.assemble(
-        (what, "bold"), "  ", status_text(view.status), Text(f" since {_full(since)}" if since else "", "dim")
+        (what, "bold"), "  ", status_text(view.status), Text(f" since {full_text(since)}" if since else "", "dim")
     )
 
 
@@ -191,7 +192,11 @@ def _segments(value: object, _as_json: object) -> Text:
         case PublishedSegment():
             return _segments([value], None)
         case [*segments]:
-            lines = [f"{one.id} (SHA-256 {one.sha256[:12]}…)" for one in segments if isinstance(one, PublishedSegment)]
+            lines = [
+                f"{segment.id} (SHA-256 {segment.sha256[:12]}…)"
+                for segment in segments
+                if isinstance(segment, PublishedSegment)
+            ]
             return Text("\n".join(map(plain, lines)))
         case _:
             return Text("")
@@ -206,7 +211,7 @@ def _identifier(value: object, as_json: object) -> Text:
         names = json.loads(str(value))
     except ValueError:
         return _value(value, as_json)
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return _value(value, as_json)
     return Text(plain(_dotted(names)))
 
@@ -215,8 +220,8 @@ def _approval(value: object, _as_json: object) -> Text:
     if not isinstance(value, ShownApproval):
         return Text("")
     plan = f"of {value.plan} (SHA-256 {value.sha256[:12]}…)"
-    times = f"by {asker_text(value.by)} at {_full(value.at)}, until {_full(value.until)}"
-    return Text("\n".join(map(plain, (plan, times, *(f"including {one}" for one in value.including)))))
+    times = f"by {asker_text(value.by)} at {full_text(value.at)}, until {full_text(value.until)}"
+    return Text("\n".join(map(plain, (plan, times, *(f"including {identifier}" for identifier in value.including)))))
 
 
 def _summary(value: object, _as_json: object) -> Text:
@@ -235,7 +240,7 @@ _SHOWN: Final[Mapping[str, Callable[[object, object], Text]]] = {
 def _value(value: object, as_json: object) -> Text:
     match value:
         case datetime():
-            return Text(_full(value))
+            return Text(full_text(value))
         case Asker():
             return Text(asker_text(value))
         case str():
@@ -314,10 +319,6 @@ def _moment(moment: datetime | None, time_format: str) -> str:
     return moment.astimezone().strftime(time_format) if moment else ""
 
 
-def _full(moment: datetime) -> str:
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
-
-
 _OMITTED: Final = frozenset({"format", "request"})
 """Members that a person needs no more than their number; `--json` has them."""
 _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
@@ -349,14 +350,14 @@ def _receipt_value(name: str, value: Any) -> str:
         case int():
             return f"{value:,}{_EXPLAINED.get(name, '')}"
         case list():
-            return "\n".join(_receipt_value("", one) for one in value)
+            return "\n".join(_receipt_value("", item) for item in value)
         case {"catalog": str(catalog), "namespace": [*levels], "name": str(own)}:
             return plain(".".join([catalog, *map(str, levels), own]))
         case {**members}:
             return ", ".join(
-                f"{plain(str(key))} {_receipt_value(str(key), one)}"
-                for key, one in members.items()
-                if one not in _NOTHING
+                f"{plain(str(key))} {_receipt_value(str(key), member)}"
+                for key, member in members.items()
+                if member not in _NOTHING
             )
         case str():
             return plain(value)

@@ -65,7 +65,7 @@ class ApiTasks:
         """Return whole pages of the service, each not longer than what is missing, so that no task is lost between."""
         statuses = None if wanted.statuses == EVERY else sorted(wanted.statuses)
         (task_type,) = wanted.task_types if len(wanted.task_types) == 1 else (None,)
-        found: list[TaskRecord] = []
+        tasks: list[TaskRecord] = []
         unreadable: list[UnreadableRecord] = []
         while True:
             page = self.client.list_page(
@@ -75,14 +75,14 @@ class ApiTasks:
                 table=wanted.table,
                 since=wanted.since,
                 correlation_id=wanted.correlation_id,
-                page_size=min(limit - len(found) - len(unreadable), _LARGEST_PAGE),
+                page_size=min(limit - len(tasks) - len(unreadable), _LARGEST_PAGE),
             )
             # The service takes one type, so several are filtered here.
-            found += [task for task in page.tasks if not wanted.task_types or task.task_type in wanted.task_types]
-            unreadable += [UnreadableRecord(one.task_id, one.reason) for one in page.unreadable]
+            tasks += [task for task in page.tasks if not wanted.task_types or task.task_type in wanted.task_types]
+            unreadable += [UnreadableRecord(record.task_id, record.reason) for record in page.unreadable]
             cursor = page.next_page_token
-            if cursor is None or len(found) + len(unreadable) >= limit:
-                return TaskPage(found, cursor is not None, cursor, unreadable=unreadable)
+            if cursor is None or len(tasks) + len(unreadable) >= limit:
+                return TaskPage(tasks, cursor is not None, cursor, unreadable=unreadable)
 
     def get(self, task_id: str) -> TaskRecord:
         return _answered(self.client.get, task_id)
@@ -93,10 +93,10 @@ class ApiTasks:
         if following is None or not following.awaits_admission:
             return None
         try:
-            found = self.client.place(task.task_id)
+            place = self.client.place(task.task_id)
         except NotFound:
             return None
-        return None if found.lane is None else QueuePlace(found.lane, found.place, found.reasons)
+        return None if place.lane is None else QueuePlace(place.lane, place.place, place.reasons)
 
     def executed_by(self, task: TaskRecord) -> str | None:
         """Return the id of another task that executed the plan which waits with a task, by the plan's receipt."""
@@ -108,10 +108,10 @@ class ApiTasks:
             return None
 
     def versions(self, task_id: str) -> list[TaskRecord]:
-        found = _answered(lambda known: list(self.client.versions(known)), task_id)
-        if not found:
+        versions = _answered(lambda known: list(self.client.versions(known)), task_id)
+        if not versions:
             raise task_unknown(task_id)
-        return found
+        return versions
 
     def cancel(self, task_id: str) -> TaskRecord:
         return _answered(self.client.cancel, task_id, ENDED_ADVICE)
@@ -211,7 +211,7 @@ def table(page: TaskPage, names: Sequence[str]) -> Rows:
 
 def _rows(page: TaskPage, names: Sequence[str]) -> list[list[str]]:
     rows = [[plain(COLUMNS[name](view)) for name in names] for view in page.tasks]
-    for one in page.unreadable:
-        cells = {"id": one.task_id, "status": UNREADABLE, "error": one.reason}
+    for record in page.unreadable:
+        cells = {"id": record.task_id, "status": UNREADABLE, "error": record.reason}
         rows.append([plain(cells.get(name, "")) for name in names])
     return rows

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.cli.screens import asker_text, duration_text, outcome_text, plain, size_text
+from delegation.cli.screens import asker_text, duration_text, full_text, outcome_text, plain, size_text
 from delegation.tasks.stores.admission import QueuePlace
 from delegation.timestamps import isoformat
 from delegation.wire.pauses import ShownPause
@@ -62,7 +62,7 @@ def explain(
     return Why(
         task_id=task.task_id,
         what=plain(f"{task.task_type} of {task.shown_table}" if task.table else task.task_type),
-        status=task.status + (f" for {_ago(since, now)}, since {_clock(since)}" if since else ""),
+        status=task.status + (f" for {_ago(since, now)}, since {full_text(since)}" if since else ""),
         attempt=_attempt(task),
         holder=_holder(task, now),
         progress=_progress(task, now),
@@ -76,13 +76,13 @@ def explain(
 def pause_over(task: TaskRecord, pauses: Sequence[ShownPause]) -> ShownPause | None:
     """Return the pause that holds a task, None without one or for a task that has ended; one that stops comes first."""
 
-    def covers(one: ShownPause) -> bool:
-        if one.scope == "table":
-            return one.table == task.table
-        return one.scope == "all" or task.table is not None
+    def covers(pause: ShownPause) -> bool:
+        if pause.scope == "table":
+            return pause.table == task.table
+        return pause.scope == "all" or task.table is not None
 
-    found = [] if task.is_terminal else [one for one in pauses if covers(one)]
-    return min(found, key=lambda one: one.mode == "drain", default=None)
+    covering = [] if task.is_terminal else [pause for pause in pauses if covers(pause)]
+    return min(covering, key=lambda pause: pause.mode == "drain", default=None)
 
 
 def _next_of_paused(task: TaskRecord, pause: ShownPause, now: datetime) -> tuple[str, datetime | None, str]:
@@ -130,7 +130,7 @@ def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tup
     attempt, at = task.attempt_count + 1, task.next_scheduled_run_ts
     lane = plain(waiting.lane)
     if at is not None and at > now:
-        return f"Attempt {attempt} waits for a place from {_clock(at)} on, in the lane {lane}.", at, ""
+        return f"Attempt {attempt} waits for a place from {full_text(at)} on, in the lane {lane}.", at, ""
     text = f"Attempt {attempt} waits for a place" + ("" if at is None else f" for {_ago(at, now)}")
     text += f", in the lane {lane}"
     if waiting.place is not None:
@@ -251,13 +251,9 @@ def _last_error(task: TaskRecord) -> str:
 
 
 def _until(at: datetime, now: datetime) -> str:
-    return f"{duration_text((at - now).total_seconds())}, at {_clock(at)}"
+    return f"{duration_text((at - now).total_seconds())}, at {full_text(at)}"
 
 
 def _ago(since: datetime, now: datetime) -> str:
     # A clock that is behind the service's must not show a negative time.
     return duration_text(max(0.0, (now - since).total_seconds()))
-
-
-def _clock(moment: datetime) -> str:
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"

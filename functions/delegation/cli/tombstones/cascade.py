@@ -35,16 +35,18 @@ def found_in(catalog: PolarisClient, name: str, namespace: tuple[str, ...], key:
     """Return everything in a namespace, in the order of the drops; what somebody else drops meanwhile is left out."""
     namespaces = [namespace, *_below(catalog, name, namespace)]
     listed = [
-        (kind, one)
+        (kind, identifier)
         for kind in _OTHERS
         for levels in namespaces
-        for one in _present(catalog.list_others(kind, name, levels))
+        for identifier in _present(catalog.list_others(kind, name, levels))
     ]
-    listed += [(TABLE, one) for levels in namespaces for one in _present(catalog.list_tables(name, levels))]
+    listed += [
+        (TABLE, identifier) for levels in namespaces for identifier in _present(catalog.list_tables(name, levels))
+    ]
 
     def found(item: tuple[str, TableIdentifier]) -> CascadeTable | None:
-        kind, one = item
-        return _table(catalog, one) if kind == TABLE else _other(catalog, kind, one)
+        kind, identifier = item
+        return _table(catalog, identifier) if kind == TABLE else _other(catalog, kind, identifier)
 
     with ThreadPoolExecutor(PARALLEL) as pool:
         tried = each_item(
@@ -57,23 +59,25 @@ def found_in(catalog: PolarisClient, name: str, namespace: tuple[str, ...], key:
             at_once=PARALLEL,
             most_wasted=timedelta.max,
         )
-        tables = [_unread(*one.item, one.error) if one.error is not None else one.result for one in tried]
+        tables = [
+            _unread(*attempt.item, attempt.error) if attempt.error is not None else attempt.result for attempt in tried
+        ]
     deepest_first = sorted(namespaces, key=lambda levels: (-len(levels), levels))
     return CascadeReceipt(
         catalog=name,
         namespace=namespace,
         idempotency_key=key,
-        tables=tuple(one for one in tables if one is not None),
+        tables=tuple(table for table in tables if table is not None),
         namespaces=tuple(deepest_first),
     )
 
 
 def _below(catalog: PolarisClient, name: str, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
+    namespaces: list[tuple[str, ...]] = []
     for child in catalog.list_namespaces(name, namespace):
         with suppress(NoSuchNamespace):
-            found += [child, *_below(catalog, name, child)]
-    return found
+            namespaces += [child, *_below(catalog, name, child)]
+    return namespaces
 
 
 def _present(listed: Iterator[TableIdentifier]) -> Iterator[TableIdentifier]:
@@ -89,14 +93,16 @@ def _table(catalog: PolarisClient, identifier: TableIdentifier) -> CascadeTable 
         return None
     current = loaded.metadata.get("current-snapshot-id")
     snapshots = loaded.metadata.get("snapshots") or ()
-    summary = next((one.get("summary") or {} for one in snapshots if one.get("snapshot-id") == current), {})
+    summary = next(
+        (snapshot.get("summary") or {} for snapshot in snapshots if snapshot.get("snapshot-id") == current), {}
+    )
     files = [_number(summary.get(name)) for name in ("total-data-files", "total-delete-files")]
     return CascadeTable(
         table=str(identifier),
         namespace=identifier.namespace,
         name=identifier.name,
         table_uuid=loaded.table_uuid,
-        files=sum(one or 0 for one in files) if any(one is not None for one in files) else None,
+        files=sum(number or 0 for number in files) if any(number is not None for number in files) else None,
         bytes=_number(summary.get("total-files-size")),
         refused=_refusal(loaded.properties),
     )
@@ -152,15 +158,17 @@ class Cascade:
 
     def run(self, file: ReceiptFile) -> CascadeReceipt:
         """Drop views and generic tables, then tables, then namespaces; each only if nothing is left of the former."""
-        self._each(file, [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done], self._dropped)
-        left = [one for one in file.receipt.tables if one.kind != TABLE and not one.is_done]
+        self._each(
+            file, [table for table in file.receipt.tables if table.kind != TABLE and not table.is_done], self._dropped
+        )
+        left = [table for table in file.receipt.tables if table.kind != TABLE and not table.is_done]
         if left:
             return file.ended(f"{_named(left)} not dropped, so no table was; {left[0].problem}")
-        self._each(file, [one for one in file.receipt.tables if not one.is_done], self._purged)
-        found = file.receipt
-        kept = sum(not one.is_done for one in found.tables)
+        self._each(file, [table for table in file.receipt.tables if not table.is_done], self._purged)
+        receipt = file.receipt
+        kept = sum(not table.is_done for table in receipt.tables)
         if kept:
-            return file.ended(f"{kept:,} of {counted(len(found.tables), 'table')} not dropped, so no namespace was")
+            return file.ended(f"{kept:,} of {counted(len(receipt.tables), 'table')} not dropped, so no namespace was")
         return file.ended(self._namespaces(file))
 
     def _each(
@@ -175,10 +183,10 @@ class Cascade:
         def work() -> None:
             while not stop.is_set():
                 with lock:
-                    one = next(waiting, None)
-                if one is None:
+                    table = next(waiting, None)
+                if table is None:
                     return
-                file.note(act(receipt, one))
+                file.note(act(receipt, table))
 
         workers = min(self.parallel, len(left)) or 1
         with ThreadPoolExecutor(workers) as pool:
@@ -231,33 +239,33 @@ class Cascade:
 
         def drop(item: tuple[str, tuple[str, ...]]) -> bool:
             _, levels = item
-            if any(one[: len(levels)] == levels for one in kept):
+            if any(namespace[: len(levels)] == levels for namespace in kept):
                 return False
             with suppress(NoSuchNamespace):
                 self.catalog.drop_namespace(receipt.catalog, levels)
             return True
 
         problems = []
-        for one in each_item(left, drop, name="cascade.namespaces", shown=lambda item: item[0], in_a_row=None):
-            if one.result:
-                file.note_namespace(one.item[0])
-            elif one.error is not None:
-                kept.append(one.item[1])
-                is_full = isinstance(one.error, NamespaceNotEmpty)
-                why = "has a table or a view that was not among them" if is_full else f"was not: {one.error}"
-                problems.append(f"{one.item[0]} {why}")
+        for attempt in each_item(left, drop, name="cascade.namespaces", shown=lambda item: item[0], in_a_row=None):
+            if attempt.result:
+                file.note_namespace(attempt.item[0])
+            elif attempt.error is not None:
+                kept.append(attempt.item[1])
+                is_full = isinstance(attempt.error, NamespaceNotEmpty)
+                why = "has a table or a view that was not among them" if is_full else f"was not: {attempt.error}"
+                problems.append(f"{attempt.item[0]} {why}")
         return f"all tables were dropped, but {'; '.join(shortened(problems, 5))}" if problems else None
 
 
 def _named(left: Sequence[CascadeTable]) -> str:
-    numbers = ((kind, sum(one.kind == kind for one in left)) for kind in _OTHERS)
+    numbers = ((kind, sum(table.kind == kind for table in left)) for kind in _OTHERS)
     words = [f"{number} {kind if number == 1 else kind + 's'}" for kind, number in numbers if number]
     return f"{' and '.join(words)} {'was' if len(left) == 1 else 'were'}"
 
 
 def others_of(receipt: CascadeReceipt) -> Mapping[str, list[str]]:
-    found = {kind: [one.table for one in receipt.tables if one.kind == kind] for kind in _OTHERS}
-    return {kind: names for kind, names in found.items() if names}
+    names_of = {kind: [table.table for table in receipt.tables if table.kind == kind] for kind in _OTHERS}
+    return {kind: names for kind, names in names_of.items() if names}
 
 
 def shortened(names: Sequence[str], longest: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Final
 
 import typer
@@ -12,7 +11,7 @@ from rich.text import Text
 from delegation.cli.calls import Call, argument, command, defaulted, group, optional, switch
 from delegation.cli.errors import CommandError
 from delegation.cli.output import watch
-from delegation.cli.screens import LabelledLines, Rows, Whole, plain, unbroken
+from delegation.cli.screens import LabelledLines, Rows, Whole, local_text, plain, unbroken
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
 from delegation.identifiers import split_name
@@ -47,10 +46,10 @@ class CallersTombstones:
 
     def find(self, tombstone_id: str) -> TombstoneRecord:
         """Return one of them; raises CommandError (TOMBSTONE_NOT_FOUND) and PolarisError."""
-        found = next((one for one in self.all() if one.tombstone_id == tombstone_id), None)
-        if found is None:
+        record = next((record for record in self.all() if record.tombstone_id == tombstone_id), None)
+        if record is None:
             raise not_yours(tombstone_id)
-        return found
+        return record
 
     def restore(self, record: TombstoneRecord, to: RestoredName | None) -> TombstoneRecord:
         """Give one a name back; raises CommandError (TOMBSTONE_NOT_FOUND) and CommandError (RESTORE_REFUSED)."""
@@ -105,93 +104,95 @@ def state_text(state: str) -> Text:
     return Text(state, _STYLES.get(state, ""))
 
 
-def tombstone_list(found: Sequence[TombstoneRecord], width: int) -> RenderableType:
+def tombstone_list(records: Sequence[TombstoneRecord], width: int) -> RenderableType:
     """Return tombstones, two lines each, or one where the terminal is wide."""
     wide = width >= _WIDE
     names = ("table", "tombstone", "state", "dropped", "note") if wide else ("table, tombstone", "state, dropped")
     table = Rows(*names)
-    for one in found:
-        title, state, at = Text(plain(one.table)), state_text(one.state), Text(_time(one.created_at), "dim")
-        note = Text(_note(one), "yellow" if one.problem or one.trouble else "dim")
+    for record in records:
+        title, state, at = (
+            Text(plain(record.table)),
+            state_text(record.state),
+            Text(local_text(record.created_at), "dim"),
+        )
+        note = Text(_note(record), "yellow" if record.problem or record.trouble else "dim")
         if wide:
-            table.add(title, Text(one.tombstone_id, "dim"), state, at, note)
+            table.add(title, Text(record.tombstone_id, "dim"), state, at, note)
         else:
-            below = Text("\n").join([title, Text(one.tombstone_id, "dim"), *([note] if note.plain else [])])
+            below = Text("\n").join([title, Text(record.tombstone_id, "dim"), *([note] if note.plain else [])])
             table.add(below, Text("\n").join([state, at]))
     return table
 
 
-def tombstone_screen(one: TombstoneRecord) -> RenderableType:
+def tombstone_screen(record: TombstoneRecord) -> RenderableType:
     lines = {
-        "dropped by": f"{plain(one.caller.removeprefix('principal:'))}, {_time(one.created_at)}",
-        "is now": plain(one.present) if not one.is_ended else None,
-        "restored as": _restored_as(one),
-        "uuid": one.table_uuid,
-        "metadata": one.metadata_location and plain(one.metadata_location),
-        "purge starts": None if one.grace_until is None or one.state != "RENAMED" else _time(one.grace_until),
-        "task": one.task_id,
-        "problem": one.problem and plain(one.problem),
-        "trouble": _trouble(one),
+        "dropped by": f"{plain(record.caller.removeprefix('principal:'))}, {local_text(record.created_at)}",
+        "is now": plain(record.present) if not record.is_ended else None,
+        "restored as": _restored_as(record),
+        "uuid": record.table_uuid,
+        "metadata": record.metadata_location and plain(record.metadata_location),
+        "purge starts": None
+        if record.grace_until is None or record.state != "RENAMED"
+        else local_text(record.grace_until),
+        "task": record.task_id,
+        "problem": record.problem and plain(record.problem),
+        "trouble": _trouble(record),
     }
     grid = LabelledLines(
         (name, Text(value, "yellow" if name in {"problem", "trouble"} else ""))
         for name, value in lines.items()
         if value
     )
-    head = Text.assemble("Tombstone ", (one.tombstone_id, "bold"), f" of {plain(one.table)}")
-    state = Text.assemble(state_text(one.state), f": {_MEANINGS.get(one.state, 'see its task')}.")
-    steps = [unbroken(Text(f"→ {step}", "dim")) for step in _steps(one)]
+    head = Text.assemble("Tombstone ", (record.tombstone_id, "bold"), f" of {plain(record.table)}")
+    state = Text.assemble(state_text(record.state), f": {_MEANINGS.get(record.state, 'see its task')}.")
+    steps = [unbroken(Text(f"→ {step}", "dim")) for step in _steps(record)]
     return Group(Whole(head), state, grid, *steps)
 
 
-def _steps(one: TombstoneRecord) -> list[str]:
-    restore = f"delegation tombstones restore {one.tombstone_id}"
-    purge = f"delegation tombstones purge {one.tombstone_id}"
-    follow = [f"delegation tasks why {one.task_id}"] if one.task_id else []
-    match one.state:
+def _steps(record: TombstoneRecord) -> list[str]:
+    restore = f"delegation tombstones restore {record.tombstone_id}"
+    purge = f"delegation tombstones purge {record.tombstone_id}"
+    follow = [f"delegation tasks why {record.task_id}"] if record.task_id else []
+    match record.state:
         case "RENAMED":
             return [restore, purge]
         case "FAILED":
-            return [*follow, restore, purge, f"delegation tombstones dismiss {one.tombstone_id}"]
+            return [*follow, restore, purge, f"delegation tombstones dismiss {record.tombstone_id}"]
         case "PURGING" | "PURGED":
             return follow
         case "RESTORING":
             return [restore]
-        case "PENDING" if one.trouble:
+        case "PENDING" if record.trouble:
             return [restore]
         case _:
             return []
 
 
-def _note(one: TombstoneRecord) -> str:
-    if one.trouble:
-        return _trouble(one) or ""
-    if one.problem:
-        return plain(one.problem)
-    if one.state == "RENAMED" and one.grace_until is not None and one.grace_until > one.created_at:
-        return f"can be restored until {_time(one.grace_until)}"
-    restored = _restored_as(one)
+def _note(record: TombstoneRecord) -> str:
+    if record.trouble:
+        return _trouble(record) or ""
+    if record.problem:
+        return plain(record.problem)
+    if record.state == "RENAMED" and record.grace_until is not None and record.grace_until > record.created_at:
+        return f"can be restored until {local_text(record.grace_until)}"
+    restored = _restored_as(record)
     return f"restored as {restored}" if restored else ""
 
 
-def _trouble(one: TombstoneRecord) -> str | None:
-    if one.trouble is None:
+def _trouble(record: TombstoneRecord) -> str | None:
+    if record.trouble is None:
         return None
-    return f"{one.attempts} looks failed: {plain(one.trouble)}" if one.attempts else plain(one.trouble)
+    return f"{record.attempts} looks failed: {plain(record.trouble)}" if record.attempts else plain(record.trouble)
 
 
-def _restored_as(one: TombstoneRecord) -> str | None:
-    if one.state != "RESTORED":
+def _restored_as(record: TombstoneRecord) -> str | None:
+    if record.state != "RESTORED":
         return None
-    return plain(_name_of(one, one.restore_namespace, one.restore_name))
+    return plain(_name_of(record, record.restore_namespace, record.restore_name))
 
 
-def _name_of(one: TombstoneRecord, namespace: Sequence[str] | None, name: str | None) -> str:
-    return ".".join((one.catalog, *(namespace or one.namespace), name or one.name))
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+def _name_of(record: TombstoneRecord, namespace: Sequence[str] | None, name: str | None) -> str:
+    return ".".join((record.catalog, *(namespace or record.namespace), name or record.name))
 
 
 app = group("tombstones")
@@ -227,9 +228,12 @@ def list_command(
         records = CallersTombstones(call.connection.catalog_through_gateway()).all()
     else:
         records = call.connection.operator_client().tombstones(page_size=_LARGEST_PAGE)
-    found, more = _found(records, limit, only_open=only_open, table=table)
-    document = {"tombstones": [one.model_dump(mode="json", exclude_none=True) for one in found], "more": more}
-    call.output.result(document, lambda: tombstone_list(found, call.output.width) if found else "No tombstones.")
+    shown, more = _found(records, limit, only_open=only_open, table=table)
+    document = {
+        "tombstones": [record.model_dump(mode="json", exclude_none=True) for record in shown],
+        "more": more,
+    }
+    call.output.result(document, lambda: tombstone_list(shown, call.output.width) if shown else "No tombstones.")
     if more:
         call.output.say("There are more; --limit shows them.", dim=True)
 
@@ -328,17 +332,17 @@ def _found(
     records: Iterable[TombstoneRecord], limit: int, *, only_open: bool, table: str | None
 ) -> tuple[list[TombstoneRecord], bool]:
     """Return up to `limit` of the wanted tombstones, and whether there are others."""
-    found: list[TombstoneRecord] = []
+    wanted: list[TombstoneRecord] = []
     try:
         for record in records:
             if (only_open and record.is_ended) or (table is not None and table not in record.table):
                 continue
-            if len(found) == limit:
-                return found, True
-            found.append(record)
+            if len(wanted) == limit:
+                return wanted, True
+            wanted.append(record)
     except NotFound as error:
         raise no_gateway() from error
-    return found, False
+    return wanted, False
 
 
 def _shown(client: DelegationClient, tombstone_id: str) -> TombstoneRecord:

@@ -9,6 +9,7 @@ from typing import Final, Self
 from delegation.cli.calls import Call, command, defaulted, optional
 from delegation.cli.errors import CommandError
 from delegation.cli.output import Output
+from delegation.cli.screens import local_text
 from delegation.cli.submit import TableArgument, checked_key, parse_table
 from delegation.client.conversations import SameKeyPauses
 from delegation.identifiers import TableIdentifier
@@ -149,7 +150,7 @@ def drop_command(
 
 def _local(moment: str) -> str:
     try:
-        return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+        return local_text(datetime.fromisoformat(moment))
     except ValueError:
         return moment
 

@@ -46,13 +46,13 @@ def tables_refused(refused: Sequence[str]) -> CommandError:
 
 
 def others_refused(others: Mapping[str, Sequence[str]]) -> CommandError:
-    found = "; ".join(
+    names_of = "; ".join(
         f"{len(names):,} {kind if len(names) == 1 else kind + 's'}: {', '.join(shortened(names, _NAMED))}"
         for kind, names in others.items()
     )
     options = " and ".join(_OPTIONS[kind] for kind in others)
     return CommandError(
-        f"the namespace does not only have tables, so nothing was dropped: {found}",
+        f"the namespace does not only have tables, so nothing was dropped: {names_of}",
         f"Add {options} to drop them too, or drop them yourself first. The files of generic tables stay.",
         code="OTHERS_REFUSED",
         exit_status=3,
@@ -100,14 +100,14 @@ def drop_namespace_command(
         file.check_same(catalog, levels, key)
     if file is None or dry_run:
         with call.output.status(f"Listing {namespace} …"):
-            found = found_in(client, catalog, levels, used)
+            contents = found_in(client, catalog, levels, used)
         if dry_run or not call.as_json:
-            call.output.result(_planned(found), partial(cascade_screen, found))
+            call.output.result(_planned(contents), partial(cascade_screen, contents))
         permitted = {VIEW: drop_views, GENERIC_TABLE: drop_generic_tables}
-        _refuse(found, {kind for kind, is_said in permitted.items() if is_said}, cascade=cascade, dry_run=dry_run)
+        _refuse(contents, {kind for kind, is_said in permitted.items() if is_said}, cascade=cascade, dry_run=dry_run)
         if dry_run:
             return
-        file = ReceiptFile(path, found)
+        file = ReceiptFile(path, contents)
     left = sum(not table.is_done for table in file.receipt.tables)
     if left:
         call.confirm_deletion(f"of {counted(left, 'table')} in {namespace}")
@@ -158,19 +158,23 @@ def _dropped(
 
 def cascade_screen(order: CascadeReceipt) -> Any:
     table = Rows("table", "files", "bytes", "note", right={"files", "bytes"})
-    for one in order.tables[:_SHOWN]:
-        files = "?" if one.files is None else f"{one.files:,}"
-        size = "?" if one.bytes is None else size_text(one.bytes)
-        name = plain(".".join((order.catalog, *one.namespace, one.name)))
-        note = Text(one.kind, "yellow") if one.kind != TABLE else Text(one.refused or "", "bold red")
+    for table_entry in order.tables[:_SHOWN]:
+        files = "?" if table_entry.files is None else f"{table_entry.files:,}"
+        size = "?" if table_entry.bytes is None else size_text(table_entry.bytes)
+        name = plain(".".join((order.catalog, *table_entry.namespace, table_entry.name)))
+        note = (
+            Text(table_entry.kind, "yellow")
+            if table_entry.kind != TABLE
+            else Text(table_entry.refused or "", "bold red")
+        )
         table.add(name, files, size, note)
     if len(order.tables) > _SHOWN:
         table.add(f"and {len(order.tables) - _SHOWN:,} more", "", "", "")
     places = [plain(".".join((order.catalog, *levels))) for levels in order.namespaces]
     names = ", ".join(shortened(places, _NAMED))
-    tables = sum(one.kind == TABLE for one in order.tables)
-    total = sum(one.files or 0 for one in order.tables)
-    weight = size_text(sum(one.bytes or 0 for one in order.tables))
+    tables = sum(entry.kind == TABLE for entry in order.tables)
+    total = sum(entry.files or 0 for entry in order.tables)
+    weight = size_text(sum(entry.bytes or 0 for entry in order.tables))
     caption = Text(
         f"{counted(tables, 'table')} with about {counted(total, 'file')} in the current snapshots, {weight}; then the "
         f"{'namespace' if len(order.namespaces) == 1 else 'namespaces'} {names}",
@@ -188,7 +192,9 @@ def _planned(order: CascadeReceipt) -> dict[str, Any]:
 
 
 def _refuse(order: CascadeReceipt, permitted: Collection[str], *, cascade: bool, dry_run: bool) -> None:
-    refused = [f"{'.'.join((*one.namespace, one.name))} ({one.refused})" for one in order.tables if one.refused]
+    refused = [
+        f"{'.'.join((*table.namespace, table.name))} ({table.refused})" for table in order.tables if table.refused
+    ]
     if refused:
         raise tables_refused(refused)
     others = {kind: names for kind, names in others_of(order).items() if kind not in permitted}

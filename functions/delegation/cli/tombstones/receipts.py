@@ -153,12 +153,12 @@ class ReceiptFile:
 
     def check_same(self, catalog: str, namespace: tuple[str, ...], key: str | None) -> None:
         """Raise CommandError unless the receipt is that of this namespace, and of the key if there is one."""
-        found = self._receipt
-        if (found.catalog, found.namespace) != (catalog, namespace):
-            raise _unusable(f"{self.path} is the receipt of dropping {printable(found.place)}")
-        if key not in {None, found.idempotency_key}:
+        receipt = self._receipt
+        if (receipt.catalog, receipt.namespace) != (catalog, namespace):
+            raise _unusable(f"{self.path} is the receipt of dropping {printable(receipt.place)}")
+        if key not in {None, receipt.idempotency_key}:
             raise _unusable(
-                f"{self.path} is the receipt of the cascade with the key {printable(found.idempotency_key)}",
+                f"{self.path} is the receipt of the cascade with the key {printable(receipt.idempotency_key)}",
                 "Leave --key out to continue that cascade, or name another file for a new one with --receipt.",
             )
 
@@ -191,12 +191,12 @@ class ReceiptFile:
         return self.receipt
 
     def _write_all(self) -> None:
-        found = self.receipt
-        about = found.model_dump(mode="json", include={"catalog", "namespace", "idempotency_key", "namespaces"})
-        lines = [{"receipt": _VERSION, **about, "tables": len(found.tables)}]
-        lines += [one.model_dump(mode="json", exclude_defaults=True) for one in found.tables]
-        lines += [{"namespace": name} for name in found.namespaces_dropped]
-        lines += [{"problem": found.problem}] if found.problem else []
+        receipt = self.receipt
+        about = receipt.model_dump(mode="json", include={"catalog", "namespace", "idempotency_key", "namespaces"})
+        lines = [{"receipt": _VERSION, **about, "tables": len(receipt.tables)}]
+        lines += [table.model_dump(mode="json", exclude_defaults=True) for table in receipt.tables]
+        lines += [{"namespace": name} for name in receipt.namespaces_dropped]
+        lines += [{"problem": receipt.problem}] if receipt.problem else []
         try:
             FilePlanStore(self.path.absolute().parent).put(self.path.name, b"".join(map(_line, lines)))
         except ObjectStoreError as error:
