@@ -11,8 +11,17 @@ _INTRODUCTION: Final = """# Error codes
 
 An error answer has the code in `error_code` and a link to its line here in `type` (RFC 9457). A task's record has the
 code of its last error. The number is the answer's status. After ↻ the same request, or the task's next attempt, may
-succeed without you; `↻?`: `retryable` states it.
+succeed without you; `↻?`: `retryable` states it. Where the last cell is empty, a task needs nothing: repeat a request
+after Retry-After.
 """
+_ROUTINE: Final = {
+    "Nothing.",
+    "Nothing; the task is retried.",
+    "Repeat the request.",
+    "Repeat the request after Retry-After.",
+    "Repeat the request after Retry-After. A task is retried.",
+}
+"""Advice that the introduction gives for all."""
 _BY_ITSELF: Final = {True: "↻", False: "", None: "↻?"}
 
 
@@ -32,7 +41,8 @@ def page() -> str:
         parts.append(f"\n## {chapter}\n\n| code | meaning | what to do |\n|---|---|---|\n")
         for name, code in entries.items():
             status = f"{code.status or 500}{_BY_ITSELF[code.retryable]}"
-            parts.append(f'| <a id="{name}"></a>`{name}` {status} | {code.meaning} | {code.action} |\n')
+            action = "" if code.action in _ROUTINE else code.action.removeprefix("Nothing; the task is retried. ")
+            parts.append(f'| <a id="{name}"></a>`{name}` {status} | {code.meaning} | {action} |\n')
     parts.append(_OF_THE_COMMAND)
     for name, code in codes_of_the_command().items():
         parts.append(f'| <a id="{name}"></a>`{name}` | {code.meaning} | {code.action} |\n')

@@ -26,6 +26,7 @@ _METHODS: Final = ("get", "post", "put", "patch", "delete")
 _CODE: Final = re.compile(r"`([^`]+)`")
 _CHAPTER: Final = re.compile(r"^## (.+)$")
 _ROW: Final = re.compile(r'^\| <a id="(\w+)"></a>`\w+` (\d+)\S* \| (.*?) \| (.*?) \|$')
+_ROUTINE: Final = "A task needs nothing; repeat a request after Retry-After."
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1.5rem; }
@@ -80,7 +81,7 @@ def codes() -> Mapping[str, Mapping[str, tuple[str, str, str]]]:
         if title := _CHAPTER.match(line):
             chapter = title[1]
         elif row := _ROW.match(line):
-            found.setdefault(chapter, {})[row[1]] = (row[2], row[3], row[4])
+            found.setdefault(chapter, {})[row[1]] = (row[2], row[3], row[4] or _ROUTINE)
     return found
 
 
