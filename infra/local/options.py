@@ -66,7 +66,7 @@ class StackOptions:
         bool,
         typer.Option("--versioned", help="The tables' bucket keeps versions."),
     ] = False
-    inline_max_files: Annotated[int | None, _option("Spark purges tables with more files.", min=0)] = None
+    inline_max_files: Annotated[int | None, _option("Spark purges tables with more than N files.", min=0)] = None
     gateway: Annotated[bool, typer.Option("--gateway", help="Start the gateway too (docs/gateway-rule.md).")] = False
     polaris_public_key: Annotated[
         Path | None, _option("PEM file that verifies a real Polaris' tokens, for --gateway.")

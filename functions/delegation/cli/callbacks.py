@@ -32,7 +32,7 @@ def list_command(
     everything: bool = switch("--all", "List what is still tried, too."),
     limit: int = defaulted("--limit", "List so many.", 50, min=1, max=_MOST),
 ) -> None:
-    """List the events and callbacks that failed for good, the oldest first."""
+    """List undeliverable events and callbacks, the oldest first."""
     store = store_of(call.connection, call.tasks_table)
     states = (NotificationState.DEAD, NotificationState.OWED) if everything else (NotificationState.DEAD,)
     notifications = [

@@ -154,8 +154,8 @@ app = group("orphans")
 def scan_command(call: Call, table: TableArgument) -> None:
     """Plan which files of a table's location no table needs; delete nothing.
 
-    The task's summary has number, size and the plan's id. Exit status 1: the task was not accepted or, with --wait,
-    failed.
+    The task's summary has the files' number and size, and the plan's id. Exit status 1: the task was not accepted or,
+    with --wait, failed.
     """
     identifier = parse_table(table)
     _send(call, identifier, _checked({**call.given, DRY_RUN: "true"}))

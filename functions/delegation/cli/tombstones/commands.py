@@ -201,9 +201,7 @@ _NOBODY: Final = "NO_TOMBSTONES"
 TombstoneArgument = Annotated[str, argument("TOMBSTONE_ID", "The tombstone's id.")]
 
 
-MineOption = Annotated[
-    bool, typer.Option("--mine", help="Only tables that you dropped, with your credential in the catalog.")
-]
+MineOption = Annotated[bool, typer.Option("--mine", help="Only your own drops; uses your credential in the catalog.")]
 
 
 def no_gateway() -> CommandError:
