@@ -8,17 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from delegation.cli.calls import (
-    Call,
-    KeyOption,
-    WaitOption,
-    argument,
-    command,
-    defaulted,
-    flag_of,
-    optional,
-    switch,
-)
+from delegation.cli.calls import Call, KeyOption, WaitOption, argument, command, defaulted, flag_of, optional, switch
 from delegation.cli.errors import bad_table_metadata
 from delegation.cli.output import Output, watch
 from delegation.cli.screens import Whole

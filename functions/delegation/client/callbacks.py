@@ -71,10 +71,10 @@ class CallbackVerifier:
         key, header = named.get(KEY_HEADER.lower()), named.get(SIGNATURE_HEADER.lower())
         if not key or not header:
             raise CallbackRefused(f"{KEY_HEADER} or {SIGNATURE_HEADER} is missing")
-        found = parsed(header)
-        if found is None or not is_signed(found, self._keys, idempotency_key=key, body=body):
+        signature = parsed(header)
+        if signature is None or not is_signed(signature, self._keys, idempotency_key=key, body=body):
             raise CallbackRefused("no key of this receiver made the signature")
-        if abs(self._clock().timestamp() - found.time) > self._fresh_for.total_seconds():
+        if abs(self._clock().timestamp() - signature.time) > self._fresh_for.total_seconds():
             raise CallbackRefused(f"it was not signed within {self._fresh_for.total_seconds():.0f} s of now")
         try:
             ended = EndOfTask.model_validate_json(body)

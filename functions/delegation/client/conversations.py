@@ -279,9 +279,9 @@ def token_unavailable(error: PolarisError) -> TokenUnavailable:
     messages name Polaris, but this token endpoint may be another issuer's."""
     answer = "did not answer" if error.status is None else f"answered {error.status} {error.error_type or ''}"
     kind = IssuerUnavailable if isinstance(error, PolarisUnavailable) else TokenUnavailable
-    found = kind(f"no access token: the token endpoint {answer.strip()}")
-    found.__cause__ = error
-    return found
+    unavailable = kind(f"no access token: the token endpoint {answer.strip()}")
+    unavailable.__cause__ = error
+    return unavailable
 
 
 def _certificate_refusal(error: BaseException) -> str | None:
@@ -397,12 +397,12 @@ class Conversations:
         return self._answered((yield Send(request, token, longest_seconds)), request, answer)
 
     def _token(self, refused: str | None = None) -> Conversation[str]:
-        found: str | TokenUnavailable = yield Bearer(refused)
-        if isinstance(found, TokenUnavailable):
-            raise found
-        return found
+        token: str | TokenUnavailable = yield Bearer(refused)
+        if isinstance(token, TokenUnavailable):
+            raise token
+        return token
 
     def _answered(self, reply: Reply, request: ServiceRequest, answer: type[AnswerType]) -> AnswerType:
-        found = checked(reply, request, self.base_url, answer)
+        body = checked(reply, request, self.base_url, answer)
         self._has_answered = True
-        return found
+        return body

@@ -91,11 +91,11 @@ def _check_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_locatio
     """Check that the name is still the purged table's; raises NoSuchTable, TableChangedSincePurge and others. A purge
     that kept the metadata file, because a live table shares it, leaves the table as it was loaded."""
     try:
-        found = catalog.load_table(purged.identifier, vend=False)
+        loaded = catalog.load_table(purged.identifier, vend=False)
     except TableMetadataMissing as missing:
         _check_missing(str(missing), purged, deleted_location)
         return
-    before, now = (purged.table_uuid, purged.metadata_location), (found.table_uuid, found.metadata_location)
+    before, now = (purged.table_uuid, purged.metadata_location), (loaded.table_uuid, loaded.metadata_location)
     if before != now:
         raise TableChangedSincePurge(str(purged.identifier), purged.task_id, purged=before, found=now)
 
@@ -262,20 +262,20 @@ def executor_properties(file: Path | None = None, environment: Mapping[str, str]
     """Read the properties of a Polaris host: those of its `application.properties`, then of the environment. A variable
     takes precedence, as in Quarkus (All configuration options: ordinals). Raises ClientMisconfigured for an unreadable
     file, and for an unknown name with this service's prefix."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     if file is not None:
         try:
-            found = parse_properties(file.read_text(encoding="utf-8"))
+            properties = parse_properties(file.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise ClientMisconfigured(f"{file} cannot be read: {type(error).__name__}") from error
         except ValueError as error:
             raise ClientMisconfigured(f"{file}, {error}") from None
-    unknown = sorted(name for name in found if name.startswith(PREFIX) and name not in _VARIABLES)
+    unknown = sorted(name for name in properties if name.startswith(PREFIX) and name not in _VARIABLES)
     if unknown:
         raise ClientMisconfigured(f"{', '.join(unknown)}: not known; there are {TASK_TYPE} and {ENDPOINT}")
     environment = os.environ if environment is None else environment
     given = {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
-    return {**found, **given}
+    return {**properties, **given}
 
 
 def connect_to(base_url: str) -> DelegationClient:

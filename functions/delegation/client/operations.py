@@ -119,7 +119,7 @@ class Operations(Conversations):
             query = {"page_size": str(page_size), "page_token": token}
             return self._read(ServiceRequest("GET", with_query(of_task(task_id, "/versions"), query)), TaskVersions)
 
-        return _given(page, lambda found: found.versions)
+        return _given(page, lambda page: page.versions)
 
     def list(self, **filters: Unpack[TaskFilters]) -> Giving[TaskRecord]:
         """Yield the tasks of the filters, newest received first; pages are requested on demand. A task that is
@@ -269,7 +269,7 @@ class Operations(Conversations):
         while True:
             limit = None if (rest := left()) is None else max(rest, LAST_READ_SECONDS)
             try:
-                found = yield from self._sent(
+                latest = yield from self._sent(
                     ServiceRequest("GET", of_task(task_id)), TaskRecord, longest_seconds=limit
                 )
             except (*PASSING, IssuerUnavailable) as error:
@@ -281,8 +281,8 @@ class Operations(Conversations):
                     raise
                 failure: DelegationClientError | None = error
             else:
-                is_changed = task is None or (found.version, found.revision) != (task.version, task.revision)
-                task, failure, failed = found, None, 0
+                is_changed = task is None or (latest.version, latest.revision) != (task.version, task.revision)
+                task, failure, failed = latest, None, 0
                 unchanged = 0 if is_changed else unchanged + 1
                 if is_changed:
                     yield Give(task)

@@ -27,9 +27,7 @@ from delegation.client.executor import PurgedTable, TableCatalog, drop_if_unchan
 from delegation.errors import RunCancelled
 from delegation.polaris.model import LoadedTable
 from delegation.tasks.authoring.context import Context
-from delegation.tasks.errors import (
-    RunPostponed,
-)
+from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.declared import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import Behavior
@@ -150,8 +148,8 @@ class _Work:
 def service_task_of(task: Task) -> str | None:
     """Return the service's task that one of these tasks waits for; None before it is accepted."""
     text = task.details.get(CURSOR)
-    found = None if text is None else json.loads(text).get("delegation_task_id")
-    return found if isinstance(found, str) else None
+    task_id = None if text is None else json.loads(text).get("delegation_task_id")
+    return task_id if isinstance(task_id, str) else None
 
 
 def _remember(context: Context, number: int, task_id: str | None) -> None:

@@ -89,10 +89,10 @@ def asyncio_client(tls: ClientTls, timeout: httpx.Timeout) -> httpx.AsyncClient:
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 BASE_PATH = "/delegation-service/api"
@@ -120,10 +120,10 @@ class ClientSettings(EnvironmentSettings):
         come from the local stack whose stack.json DELEGATION_STACK or the profile names, else `.local/stack.json`.
         Raises ClientMisconfigured, which names each missing or wrong one, and no value."""
         with _in_the_clients_words():
-            found = CallerSettings.load()
-            if found.get("edge_url") is not None:
-                return cls._validated("the connection to the service", found.variables(), _CORRECT)
-            named = found.get("stack")
+            settings = CallerSettings.load()
+            if settings.get("edge_url") is not None:
+                return cls._validated("the connection to the service", settings.variables(), _CORRECT)
+            named = settings.get("stack")
             path = Path(named) if named else DEFAULT_STACK
             return cls._validated(str(path), _stack(path), "Start the stack again, or name another.")
 
@@ -169,7 +169,7 @@ def _in_the_clients_words() -> Iterator[None]:
 def _stack(path: Path) -> Mapping[str, Any]:
     """Return the fields of a stack.json; raises SettingsInvalid if there is none, or no JSON object."""
     try:
-        found = json.loads(path.read_bytes())
+        fields = json.loads(path.read_bytes())
     except OSError as error:
         raise SettingsInvalid(
             "the connection to the service",
@@ -178,10 +178,10 @@ def _stack(path: Path) -> Mapping[str, Any]:
             "stack with `make up` in a checkout and name its stack.json in DELEGATION_STACK.",
         ) from None
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise SettingsInvalid(str(path), [FieldProblem(str(path), "is no stack.json")], "Start the stack again.")
-    return found
+    return fields
 
 
 def _said(error: OSError) -> str:

@@ -5,14 +5,16 @@ from typing import Any
 def values(event: Mapping[str, Any], name: str) -> list[str]:
     """Return all values of a header, in order; an event's `headers` has only the last value of a repeated one."""
     wanted = name.lower()
-    repeated = [value for found, many in _items(event, "multiValueHeaders") if found == wanted for value in many or ()]
-    return repeated or [value for found, value in _items(event, "headers") if found == wanted and value is not None]
+    repeated = [
+        value for header, many in _items(event, "multiValueHeaders") if header == wanted for value in many or ()
+    ]
+    return repeated or [value for header, value in _items(event, "headers") if header == wanted and value is not None]
 
 
 def single(event: Mapping[str, Any], name: str) -> str | None:
     """Return the only value of a header; None when it is absent, or repeated and therefore ambiguous."""
-    found = values(event, name)
-    return found[0] if len(found) == 1 else None
+    given = values(event, name)
+    return given[0] if len(given) == 1 else None
 
 
 def _items(event: Mapping[str, Any], member: str) -> Iterator[tuple[str, Any]]:

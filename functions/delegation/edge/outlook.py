@@ -27,7 +27,7 @@ def outlook_of(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
     measured = types.of(task).measured(task)
     runs = task.status is Status.RUNNING and not is_lost(task, now)
     rate = _rate(task, measured, now)
-    found = Outlook(
+    outlook = Outlook(
         as_of=now,
         progress=_progress(task, measured),
         rate=rate,
@@ -36,7 +36,7 @@ def outlook_of(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
         next_step=types.of(task).next_step(task),
         last_error=_last_error(task),
     )
-    json: dict[str, Any] = _as_json(found.model_dump())
+    json: dict[str, Any] = _as_json(outlook.model_dump())
     return json
 
 
@@ -103,7 +103,7 @@ def _last_error(task: Task) -> LastError | None:
     """Return the last error of the present submission; a hand-over is none."""
     if task.status is Status.SUCCESS:
         return None
-    entries = [one for one in _errors(task.result_extended or "") if one.code not in _NO_ERRORS]
+    entries = [entry for entry in _errors(task.result_extended or "") if entry.code not in _NO_ERRORS]
     last = entries[-1] if entries else None
     if task.error_code is None or task.error_code in _NO_ERRORS:
         return last
@@ -115,7 +115,7 @@ def _last_error(task: Task) -> LastError | None:
 
 def _errors(history: str) -> Iterator[LastError]:
     """Yield the errors of a record's history, oldest first."""
-    starts = [one for one in _ENTRY.finditer(history) if _moment(one[1]) is not None]
+    starts = [match for match in _ENTRY.finditer(history) if _moment(match[1]) is not None]
     for start, following in zip_longest(starts, starts[1:]):
         end = len(history) if following is None else following.start()
         message = history[start.end() : end].strip()[:_LONGEST_MESSAGE]

@@ -183,8 +183,8 @@ def read_model(document: Mapping[str, Any], model: type[B]) -> B:
 
 def _operation_of(document: Mapping[str, Any]) -> str:
     common = document.get("common_payload")
-    found = common.get("operation_type") if isinstance(common, Mapping) else None
-    return found if isinstance(found, str) else ""
+    operation = common.get("operation_type") if isinstance(common, Mapping) else None
+    return operation if isinstance(operation, str) else ""
 
 
 _REASONS: Final[Mapping[str, str]] = {
@@ -209,8 +209,8 @@ _REASONS: Final[Mapping[str, str]] = {
 
 def bad_request(error: ValidationError, model: Any) -> BadRequest:
     """Return the first violation of a `model` as the error and the next ones as its `others`."""
-    found = [_place_and_reason(each, model) for each in error.errors(include_url=False, include_input=False)]
-    (field, reason), *rest = found
+    violations = [_place_and_reason(each, model) for each in error.errors(include_url=False, include_input=False)]
+    (field, reason), *rest = violations
     others = [f"{place}: {why}" for place, why in rest[:_MAX_ERRORS_SHOWN]]
     return BadRequest(field, reason, others=others)
 

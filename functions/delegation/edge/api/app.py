@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,8 +45,8 @@ class Description:
 
     def page(self, event: Event) -> ApiResponse:
         """Return the page, in which every error code has an anchor (`type` of an ErrorResponse)."""
-        found = self._file(event, endpoints.PAGE, "docs.html")
-        return ApiResponse(found.status, found.body, _HTML)
+        answer = self._file(event, endpoints.PAGE, "docs.html")
+        return ApiResponse(answer.status, answer.body, _HTML)
 
     def _file(self, event: Event, endpoint: Endpoint, name: str) -> ApiResponse:
         check_request_id(event)
@@ -67,11 +68,11 @@ class HealthCheck:
         caller = caller_of(event)
         in_full = caller is not None and Permission.READ in caller.permissions
         names = list(self.deps.checks) if in_full else list(self.deps.checks)[:1]
-        found = [checked(name, self.deps.checks[name]) for name in names]
-        status = "up" if all(each["ok"] for each in found) else "down"
+        parts = [checked(name, self.deps.checks[name]) for name in names]
+        status = "up" if all(each["ok"] for each in parts) else "down"
         body: dict[str, Any] = {"status": status}
         if in_full:
-            body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": found, "paused": self._paused()}
+            body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": parts, "paused": self._paused()}
             body["maintenance"] = self.deps.maintenance()
         answer = 200 if status == "up" else 503
         self.telemetry.served(endpoints.HEALTH.operation, answer)
@@ -108,9 +109,9 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> A
         telemetry.begin(request_id_of(event))
         operation = "unknown"
         try:
-            endpoint, found = _route(event)
+            endpoint, identifier = _route(event)
             operation = endpoint.operation
-            return _response(event, operations[endpoint](event, context, found))
+            return _response(event, operations[endpoint](event, context, identifier))
         except DelegationError as error:
             problem = problem_of(error)
             telemetry.refused(operation, problem, error)
@@ -144,31 +145,33 @@ def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, O
     routes = Routes(deps, telemetry, deps.types.forms_by_operation)
     health = HealthCheck(deps, telemetry)
     description = Description(telemetry)
+    lists, tombstones = partial(_lists, deps, telemetry), partial(_tombstones, deps, telemetry)
+    management, pausing = partial(_management, deps, telemetry), partial(_pausing, deps, telemetry)
     return {
         endpoints.EXECUTE: lambda event, context, _id: routes.execute(event, context),
         endpoints.SUBMIT: lambda event, context, _id: routes.submit(event, context),
-        endpoints.LIST: lambda event, _context, _id: _lists(deps, telemetry).tasks(event),
-        endpoints.TOMBSTONES: lambda event, _context, _id: _tombstones(deps, telemetry).list(event),
-        endpoints.PAUSES: lambda event, _context, _id: _pausing(deps, telemetry).shown(event),
-        endpoints.PAUSE: lambda event, _context, _id: _pausing(deps, telemetry).pause(event),
-        endpoints.RESUME: lambda event, _context, _id: _pausing(deps, telemetry).resume(event),
+        endpoints.LIST: lambda event, _context, _id: lists().tasks(event),
+        endpoints.TOMBSTONES: lambda event, _context, _id: tombstones().list(event),
+        endpoints.PAUSES: lambda event, _context, _id: pausing().shown(event),
+        endpoints.PAUSE: lambda event, _context, _id: pausing().pause(event),
+        endpoints.RESUME: lambda event, _context, _id: pausing().resume(event),
         endpoints.CONFIG: lambda event, _context, _id: routes.config(event),
         endpoints.HEALTH: lambda event, _context, _id: health.health(event),
         endpoints.DESCRIPTION: lambda event, _context, _id: description.openapi(event),
         endpoints.PAGE: lambda event, _context, _id: description.page(event),
-        endpoints.STATUS: lambda event, _context, found: routes.status(event, found),
-        endpoints.VERSIONS: lambda event, _context, found: _management(deps, telemetry).versions(event, found),
-        endpoints.RECEIPT: lambda event, _context, found: _management(deps, telemetry).receipt(event, found),
-        endpoints.ESTIMATE: lambda event, _context, found: _management(deps, telemetry).estimate(event, found),
-        endpoints.PLACE: lambda event, _context, found: _management(deps, telemetry).place(event, found),
-        endpoints.CANCEL: lambda event, _context, found: _management(deps, telemetry).cancel(event, found),
-        endpoints.RETRY: lambda event, _context, found: _management(deps, telemetry).retry(event, found),
-        endpoints.RESEND: lambda event, _context, found: _management(deps, telemetry).resend(event, found),
-        endpoints.APPROVE: lambda event, _context, found: _management(deps, telemetry).approve(event, found),
-        endpoints.TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).show(event, found),
-        endpoints.RESTORE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).restore(event, found),
-        endpoints.PURGE_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).purge(event, found),
-        endpoints.DISMISS_TOMBSTONE: lambda event, _context, found: _tombstones(deps, telemetry).dismiss(event, found),
+        endpoints.STATUS: lambda event, _context, task_id: routes.status(event, task_id),
+        endpoints.VERSIONS: lambda event, _context, task_id: management().versions(event, task_id),
+        endpoints.RECEIPT: lambda event, _context, task_id: management().receipt(event, task_id),
+        endpoints.ESTIMATE: lambda event, _context, task_id: management().estimate(event, task_id),
+        endpoints.PLACE: lambda event, _context, task_id: management().place(event, task_id),
+        endpoints.CANCEL: lambda event, _context, task_id: management().cancel(event, task_id),
+        endpoints.RETRY: lambda event, _context, task_id: management().retry(event, task_id),
+        endpoints.RESEND: lambda event, _context, task_id: management().resend(event, task_id),
+        endpoints.APPROVE: lambda event, _context, task_id: management().approve(event, task_id),
+        endpoints.TOMBSTONE: lambda event, _context, tombstone_id: tombstones().show(event, tombstone_id),
+        endpoints.RESTORE_TOMBSTONE: lambda event, _context, tombstone_id: tombstones().restore(event, tombstone_id),
+        endpoints.PURGE_TOMBSTONE: lambda event, _context, tombstone_id: tombstones().purge(event, tombstone_id),
+        endpoints.DISMISS_TOMBSTONE: lambda event, _context, tombstone_id: tombstones().dismiss(event, tombstone_id),
     }
 
 

@@ -76,10 +76,10 @@ def _position(token: str | None, of: str) -> str | None:
         return None
     try:
         raw = base64.urlsafe_b64decode(token[:_LONGEST_TOKEN] + "=" * (-len(token) % 4))
-        found = json.loads(raw)
+        content = json.loads(raw)
     except (binascii.Error, ValueError, RecursionError):
-        found = None
-    match found:
+        content = None
+    match content:
         case [str(listed), str(last)] if listed == of:
             return last
     raise foreign_token()
@@ -123,8 +123,8 @@ class Lists:
         page = read(event, of=_list_of(query), largest=_LARGEST_PAGE)
         if page.after is not None and not is_position(page.after):
             raise foreign_token()
-        found = page_of(self.deps.tasks.reads, selection, before=page.after, size=page.size)
-        body = _body(found, self.deps.clock(), self.deps.types)
+        received = page_of(self.deps.tasks.reads, selection, before=page.after, size=page.size)
+        body = _body(received, self.deps.clock(), self.deps.types)
         cursor = body.pop("cursor")
         return served(self.telemetry, LIST, {**body, "next_page_token": cursor and page.token(cursor)})
 

@@ -140,26 +140,26 @@ class Management:
     def versions(self, event: Event, task_id: str) -> ApiResponse:
         """Return versions of a task, oldest first (Delegation Service proposal, Persistence)."""
         admitted(event, VERSIONS)
-        found = task_id_of(task_id)
-        page = lists.read(event, of=f"versions {found}", largest=_LARGEST_PAGE)
+        valid_id = task_id_of(task_id)
+        page = lists.read(event, of=f"versions {valid_id}", largest=_LARGEST_PAGE)
         after = lists.number_after(page)
-        rows = self.deps.tasks.reads.versions(found, after=after, limit=page.size + 1)
+        rows = self.deps.tasks.reads.versions(valid_id, after=after, limit=page.size + 1)
         if not rows and not after:
-            raise TaskNotFound(found)
+            raise TaskNotFound(valid_id)
         room = lists.PageBudget()
         records = itertools.takewhile(room.has_room_for, (shown(row.public()) for row in rows[: page.size]))
         versions = list(records)
         more = len(rows) > len(versions)
         last = rows[len(versions) - 1].version if versions else after
         body = {"versions": versions, "next_page_token": page.token(str(last)) if more else None}
-        return served(self.telemetry, VERSIONS, body, found)
+        return served(self.telemetry, VERSIONS, body, valid_id)
 
     def receipt(self, event: Event, task_id: str) -> ApiResponse:
         """Return the receipt of a purge that ended; raises EdgeError (RECEIPT_NOT_FOUND)."""
         admitted(event, RECEIPT)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
-        found = self.deps.receipt(task)
-        if found is None:
+        receipt = self.deps.receipt(task)
+        if receipt is None:
             raise EdgeError(
                 f"task {task.task_id} has no receipt; it is written when the task ends and kept as long as plans are "
                 "(delegation:plan-retention-days)",
@@ -167,14 +167,14 @@ class Management:
                 task_id=task.task_id,
             )
         self.telemetry.served(RECEIPT.operation, 200, task_id=task.task_id)
-        return ApiResponse(200, found)
+        return ApiResponse(200, receipt)
 
     def estimate(self, event: Event, task_id: str) -> ApiResponse:
         """Return what the execution of a task's plan takes, and what is left of it; raises EdgeError."""
         admitted(event, ESTIMATE)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
-        found = self.deps.estimate(task)
-        if found is None:
+        forecast = self.deps.estimate(task)
+        if forecast is None:
             raise EdgeError(
                 f"task {task.task_id} has no plan to estimate from; wait until it is planned, or send its request to "
                 "POST /v1/tasks?dry-run=true and read the estimate of that task",
@@ -184,7 +184,7 @@ class Management:
         from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
 
         return served(
-            self.telemetry, ESTIMATE, estimate_of(task, found, self.deps.clock(), self.deps.types), task.task_id
+            self.telemetry, ESTIMATE, estimate_of(task, forecast, self.deps.clock(), self.deps.types), task.task_id
         )
 
     def place(self, event: Event, task_id: str) -> ApiResponse:
@@ -199,62 +199,64 @@ class Management:
     def cancel(self, event: Event, task_id: str) -> ApiResponse:
         """Cancel a task; a repeat returns the cancelled task. Raises EdgeError for one that ended otherwise."""
         caller = admitted(event, CANCEL)
-        found = task_id_of(task_id)
+        valid_id = task_id_of(task_id)
 
         def cancel() -> Task:
-            task = self.deps.tasks.operators.cancel(found, by=_named(caller))
+            task = self.deps.tasks.operators.cancel(valid_id, by=_named(caller))
             if task.is_terminal and task.error_code != CANCELLED:
                 raise EdgeError(
-                    f"task {found} ended as {task.status}; nothing is left to cancel", code="TASK_ENDED", task_id=found
+                    f"task {valid_id} ended as {task.status}; nothing is left to cancel",
+                    code="TASK_ENDED",
+                    task_id=valid_id,
                 )
             return task
 
-        return self._changed(event, CANCEL, found, caller, change=cancel, did=_shows_cancellation)
+        return self._changed(event, CANCEL, valid_id, caller, change=cancel, did=_shows_cancellation)
 
     def retry(self, event: Event, task_id: str) -> ApiResponse:
         """Retry a FAILURE with a fresh attempt budget, and dispatch it; raises EdgeError for any other task."""
         caller = admitted(event, RETRY)
-        found = task_id_of(task_id)
+        valid_id = task_id_of(task_id)
 
         def retry() -> Task:
-            before = self.deps.tasks.reads.get(found)
+            before = self.deps.tasks.reads.get(valid_id)
             if before.status is not Status.FAILURE:
                 raise EdgeError(
-                    f"task {found} is {before.status}; only a task that is FAILURE can be retried",
+                    f"task {valid_id} is {before.status}; only a task that is FAILURE can be retried",
                     code="TASK_NOT_FAILED",
-                    task_id=found,
+                    task_id=valid_id,
                 )
             return self.deps.tasks.dispatching.dispatch(
-                found, task=self.deps.tasks.operators.retry(found, by=_named(caller))
+                valid_id, task=self.deps.tasks.operators.retry(valid_id, by=_named(caller))
             )
 
-        return self._changed(event, RETRY, found, caller, change=retry, did=_shows_retry)
+        return self._changed(event, RETRY, valid_id, caller, change=retry, did=_shows_retry)
 
     def resend(self, event: Event, task_id: str) -> ApiResponse:
         """Have the dead letters of a task's ends delivered again, and return the task; a repeat finds none."""
         caller = admitted(event, RESEND)
-        found = task_id_of(task_id)
+        valid_id = task_id_of(task_id)
 
         def resend() -> Task:
-            task = self.deps.tasks.reads.get(found)
-            self.deps.resend(found)
+            task = self.deps.tasks.reads.get(valid_id)
+            self.deps.resend(valid_id)
             return task
 
-        return self._changed(event, RESEND, found, caller, change=resend, did=_shows_nothing)
+        return self._changed(event, RESEND, valid_id, caller, change=resend, did=_shows_nothing)
 
     def approve(self, event: Event, task_id: str) -> ApiResponse:
         """Record the caller's approval of the plan with which a task ended; a repeat changes nothing. Raises
         BadRequest."""
         caller = admitted(event, APPROVE)
         key_of(event, self.deps)
-        found = task_id_of(task_id)
+        valid_id = task_id_of(task_id)
         wanted = read_model(body_of(event), PlanApproval)
         is_operator = Permission.APPROVE in caller.permissions
 
         def approve() -> Task:
-            return self.deps.approve(found, wanted, by=_named(caller), is_operator=is_operator)
+            return self.deps.approve(valid_id, wanted, by=_named(caller), is_operator=is_operator)
 
-        return self._changed(event, APPROVE, found, caller, change=approve, did=_shows_nothing)
+        return self._changed(event, APPROVE, valid_id, caller, change=approve, did=_shows_nothing)
 
     def _changed(
         self,
@@ -344,4 +346,4 @@ class Pausing:
 
 
 def _body(record: PauseRecord) -> Mapping[str, Any]:
-    return {"pauses": [one.document() for one in record.pauses]}
+    return {"pauses": [pause.document() for pause in record.pauses]}

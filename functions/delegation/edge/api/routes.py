@@ -327,12 +327,12 @@ def _as_dry_run(document: Document) -> Document:
 def task_id_of(text: str) -> str:
     """Return a path's task id in lower case; raises BadRequest unless it is a UUID of 36 characters."""
     try:
-        found = str(UUID(text))
+        task_id = str(UUID(text))
     except ValueError:
-        found = ""
-    if found != text.lower():
+        task_id = ""
+    if task_id != text.lower():
         raise BadRequest("taskId", "must be a UUID in its 36-character form")
-    return found
+    return task_id
 
 
 def _iso_8601(duration: timedelta) -> str:

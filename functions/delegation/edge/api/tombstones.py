@@ -52,9 +52,9 @@ class TombstoneRoutes:
         page = lists.read(event, of="tombstones", largest=_LARGEST_PAGE)
         if page.after is not None and not _CURSOR.fullmatch(page.after):
             raise lists.foreign_token()
-        found = self._operations().list(page.size, page.after)
-        token = None if found.cursor is None else page.token(found.cursor)
-        body = {"tombstones": [record.public() for record in found.tombstones], "next_page_token": token}
+        tombstones = self._operations().list(page.size, page.after)
+        token = None if tombstones.cursor is None else page.token(tombstones.cursor)
+        body = {"tombstones": [record.public() for record in tombstones.tombstones], "next_page_token": token}
         return served(self.telemetry, TOMBSTONES, body)
 
     def show(self, event: Event, tombstone_id: str) -> ApiResponse:
@@ -65,46 +65,48 @@ class TombstoneRoutes:
     def restore(self, event: Event, tombstone_id: str) -> ApiResponse:
         """Rename a tombstone back, to its former name or to that of the body."""
         caller = admitted(event, RESTORE_TOMBSTONE)
-        key, found, document = key_of(event, self.deps), tombstone_id_of(tombstone_id), _document(event)
+        key, valid_id, document = key_of(event, self.deps), tombstone_id_of(tombstone_id), _document(event)
         wanted = read_model(document, RestoreRequest).to
 
         def restore() -> TombstoneEntry:
             operations = self._operations()
             target = None
             if wanted is not None:
-                target = _identifier(operations.get(found).catalog, wanted.namespace, wanted.name)
-            return operations.restore(found, target)
+                target = _identifier(operations.get(valid_id).catalog, wanted.namespace, wanted.name)
+            return operations.restore(valid_id, target)
 
-        change = Change(caller, RESTORE_TOMBSTONE, key, document, lambda: restore().public(), found)
+        change = Change(caller, RESTORE_TOMBSTONE, key, document, lambda: restore().public(), valid_id)
         return changed(self.deps, self.telemetry, change)
 
     def purge(self, event: Event, tombstone_id: str) -> ApiResponse:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed."""
         caller = admitted(event, PURGE_TOMBSTONE)
-        key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
+        key, valid_id = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         by = Caller(client_id=caller.client_id, subject=caller.subject)
         body = unread_body(event.get("body") or "")
         change = Change(
-            caller, PURGE_TOMBSTONE, key, body, lambda: self._operations().run_now(found, by=by).public(), found
+            caller, PURGE_TOMBSTONE, key, body, lambda: self._operations().run_now(valid_id, by=by).public(), valid_id
         )
         return changed(self.deps, self.telemetry, change)
 
     def dismiss(self, event: Event, tombstone_id: str) -> ApiResponse:
         """End a tombstone that failed: drop its entry, and keep its files."""
         caller = admitted(event, DISMISS_TOMBSTONE)
-        key, found = key_of(event, self.deps), tombstone_id_of(tombstone_id)
+        key, valid_id = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         body = unread_body(event.get("body") or "")
-        change = Change(caller, DISMISS_TOMBSTONE, key, body, lambda: self._operations().dismiss(found).public(), found)
+        change = Change(
+            caller, DISMISS_TOMBSTONE, key, body, lambda: self._operations().dismiss(valid_id).public(), valid_id
+        )
         return changed(self.deps, self.telemetry, change)
 
     def _operations(self) -> TombstoneOperations:
-        found = self.deps.tombstones()
-        if found is None:
+        operations = self.deps.tombstones()
+        if operations is None:
             raise EdgeError(
                 "this deployment has no gateway, so it has no tombstones; switch the gateway on and deploy",
                 code="NO_TOMBSTONES",
             )
-        return found
+        return operations
 
 
 def tombstone_id_of(text: str) -> str:

@@ -160,8 +160,8 @@ def _check_serial_header(event: Mapping[str, Any], certificate: x509.Certificate
 
 
 def _identity(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (event.get("requestContext") or {}).get("identity") or {}
-    return found
+    identity: Mapping[str, Any] = (event.get("requestContext") or {}).get("identity") or {}
+    return identity
 
 
 _REFUSED_PRINCIPAL: Final = "refused"

@@ -89,7 +89,7 @@ class UnavailableList:
         """Return whether the list may decide on a certificate."""
         if self.issuer is not None and certificate.issuer != self.issuer:
             return False
-        return not any(_issued(one, certificate) for one in self.decided)
+        return not any(_issued(signer, certificate) for signer in self.decided)
 
     def check(self, *_: object, **__: object) -> NoReturn:
         """Raise RevocationListUnavailable."""
@@ -124,11 +124,11 @@ class RevocationCheck:
     def check(self, certificate: x509.Certificate, now: datetime) -> None:
         """Raise CertificateRefused, or RevocationListUnavailable, unless the certificate is known not to be revoked."""
         lists = self.lists.current()
-        covering = [one for one in lists if one.covers(certificate)]
+        covering = [revocation_list for revocation_list in lists if revocation_list.covers(certificate)]
         if not covering:
             raise CertificateRefused("no revocation list covers the client certificate")
-        for one in covering:
-            one.check(certificate, now, self.outdated)
+        for revocation_list in covering:
+            revocation_list.check(certificate, now, self.outdated)
         self._check_issuers(certificate, now, lists, _LONGEST_CHAIN)
 
     def _check_issuers(
@@ -143,9 +143,11 @@ class RevocationCheck:
             if issuer.issuer == issuer.subject:
                 return
             try:
-                for one in lists:
-                    if one.covers(issuer):
-                        one.check(issuer, now, self.outdated, what=f"the authority {issuer.subject.rfc4514_string()}")
+                for revocation_list in lists:
+                    if revocation_list.covers(issuer):
+                        revocation_list.check(
+                            issuer, now, self.outdated, what=f"the authority {issuer.subject.rfc4514_string()}"
+                        )
                 self._check_issuers(issuer, now, lists, longest - 1)
             except CertificateRefused as error:
                 refusal = error
@@ -169,10 +171,10 @@ Fetch = Callable[[str, str | None], Fetched | None]
 
 def s3_object(url: str) -> tuple[str, str]:
     """Return bucket and key of `s3://bucket/key`; raises ValueError."""
-    found = _OBJECT.fullmatch(url)
-    if found is None:
+    match = _OBJECT.fullmatch(url)
+    if match is None:
         raise ValueError("must be the URL of an object, such as s3://bucket/lists/ca.crl")
-    return found[1], found[2]
+    return match[1], match[2]
 
 
 def s3_fetch(s3: Any) -> Fetch:
@@ -237,15 +239,17 @@ class PublishedLists:
         }
 
     def current(self) -> Sequence[AnyList]:
-        now, found, missing = self._clock(), list[RevocationList](), dict[str, RevocationListUnavailable]()
+        now, lists, missing = self._clock(), list[RevocationList](), dict[str, RevocationListUnavailable]()
         for url, source in self._sources.items():
             try:
-                found.append(source.get(lambda known: known.parsed.next_update >= now).parsed)
+                lists.append(source.get(lambda known: known.parsed.next_update >= now).parsed)
             except RevocationListUnavailable as error:
                 missing[url] = error
-        complete = [one for one in found if one.of is Listed.ALL and not one.places]
-        decided = tuple(one.signer for one in complete if one.signer is not None)
-        return [*found, *(UnavailableList(error, self._issuers.get(url), decided) for url, error in missing.items())]
+        complete = [
+            complete_list for complete_list in lists if complete_list.of is Listed.ALL and not complete_list.places
+        ]
+        decided = tuple(complete_list.signer for complete_list in complete if complete_list.signer is not None)
+        return [*lists, *(UnavailableList(error, self._issuers.get(url), decided) for url, error in missing.items())]
 
     def _refresh(self, url: str, former: _Published | None) -> _Published:
         fetched = self._fetch(url, None if former is None else former.version)
@@ -284,7 +288,7 @@ def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> Revoc
         raise ValueError(str(error) if isinstance(error, _Limited) else "cannot be read") from None
     if next_update is None:
         raise ValueError("has no nextUpdate, which RFC 5280 requires")
-    signer = next((one for one in authorities if is_signed_by(listed, one)), None)
+    signer = next((authority for authority in authorities if is_signed_by(listed, authority)), None)
     if signer is None:
         raise ValueError("is not signed by its issuer's certificate in delegation:client-ca")
     return RevocationList(listed, listed.last_update_utc, next_update, places, of, signer)

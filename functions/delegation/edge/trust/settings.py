@@ -43,7 +43,7 @@ def require_clients(scope: str, clients: Collection[str], setting: str) -> None:
 
 def require_authorities(authorities: str | None, issuers: Collection[str], setting: str) -> None:
     """Raise ValueError unless each issuer, a distinguished name, has a certificate among the authorities' PEMs."""
-    named = [] if authorities is None else [one.subject for one in load_authorities(authorities)]
+    named = [] if authorities is None else [authority.subject for authority in load_authorities(authorities)]
     for issuer in issuers:
         if parse_name(issuer) not in named:
             raise ValueError(f"{setting} lacks the certificate of {issuer}, whose revocation list must be verified")
@@ -178,7 +178,9 @@ class TokenSettings(EnvironmentSettings):
     @property
     def token_client_ids(self) -> tuple[str, ...]:
         """The pinned clients of Polaris, none if any client of the issuer is admitted."""
-        return tuple(one for one in (self.token_client_id, self.token_next_client_id) if one is not None)
+        return tuple(
+            client_id for client_id in (self.token_client_id, self.token_next_client_id) if client_id is not None
+        )
 
     @model_validator(mode="after")
     def _one_key_source(self) -> Self:

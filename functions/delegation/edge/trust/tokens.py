@@ -136,10 +136,10 @@ class TokenVerifier:
             claims = jwt.decode(token, options={"verify_signature": False})
         except (jwt.PyJWTError, RecursionError) as error:
             raise Unauthorized(f"not a token: {type(error).__name__}") from None
-        found = next((one for one in self.issuers if one.name == claims.get("iss")), None)
-        if found is None:
+        issuer = next((trusted for trusted in self.issuers if trusted.name == claims.get("iss")), None)
+        if issuer is None:
             raise Unauthorized("the token is from another issuer")
-        return found
+        return issuer
 
     def _check_time(self, claims: Mapping[str, Any]) -> None:
         now, leeway = self.clock().timestamp(), self.leeway.total_seconds()
@@ -234,10 +234,10 @@ def _client_of(claims: Mapping[str, Any]) -> str:
     """Return `client_id` (RFC 9068, Section 2.2), else `azp` (OpenID Connect Core, Section 2), else `sub:` + `sub`."""
     for name in ("client_id", "azp", "sub"):
         if name in claims:
-            found = _text(claims[name])
-            if found is None:
+            client = _text(claims[name])
+            if client is None:
                 raise Unauthorized(f"the claim {name} is not a client id")
-            return f"{_SUBJECT}{found}" if name == "sub" else client_text(found)
+            return f"{_SUBJECT}{client}" if name == "sub" else client_text(client)
     raise Unauthorized("the token has no client id")
 
 
@@ -248,10 +248,10 @@ def _thumbprint_of(claims: Mapping[str, Any]) -> str | None:
     if "cnf" not in claims:
         return None
     confirmation = claims["cnf"]
-    found = confirmation.get(_THUMBPRINT) if isinstance(confirmation, dict) and len(confirmation) == 1 else None
-    if not isinstance(found, str) or not found:
+    thumbprint = confirmation.get(_THUMBPRINT) if isinstance(confirmation, dict) and len(confirmation) == 1 else None
+    if not isinstance(thumbprint, str) or not thumbprint:
         raise Unauthorized("the token is bound to something else than a certificate (RFC 8705)")
-    return found
+    return thumbprint
 
 
 def client_text(client_id: str) -> str:
