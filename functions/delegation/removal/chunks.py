@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -155,17 +155,14 @@ class ChunkWriter:
         """Store the rows collected; call it once more at the end."""
         if not self._lines:
             return
-        # Without a timestamp the same paths give the same bytes and hash.
-        data = gzip.compress(("\n".join(self._lines) + "\n").encode(), compresslevel=_COMPRESSION, mtime=0)
         name = f"{self._kind}-{self._part}{len(self.chunks):05d}.jsonl.gz"
-        self._store.put(f"{self._plan_id}/{name}", data)
         self.chunks.append(
             Chunk(
                 name=name,
                 kind=self._kind,
                 count=len(self._lines),
                 bytes=self._bytes,
-                sha256=hashlib.sha256(data).hexdigest(),
+                sha256=store_lines(self._store, f"{self._plan_id}/{name}", "\n".join(self._lines) + "\n"),
                 first=self._first,
                 last=self._last,
                 lists=self._is_of_lists,
@@ -173,6 +170,14 @@ class ChunkWriter:
         )
         self._lines = []
         self._bytes = 0
+
+
+def store_lines(store: PlanStore, key: str, lines: str) -> str:
+    """Store the lines of a chunk; return the SHA-256 of the object."""
+    # Without a timestamp the same paths give the same bytes and hash.
+    data = gzip.compress(lines.encode(), compresslevel=_COMPRESSION, mtime=0)
+    store.put(key, data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
@@ -186,12 +191,18 @@ def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
     return data
 
 
-def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
-    """Return the files of a chunk; raise PlanTampered."""
+def records_of(store: PlanStore, plan_id: str, chunk: Chunk) -> list[dict[str, Any]]:
+    """Return the lines of a chunk; raise PlanLost or PlanTampered."""
     data = stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256)
     # JSON escapes newlines, so each one ends a line; all lines are parsed as one list.
     lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
-    return [TableFile(one["path"], RANK[one["type"]], one["size"]) for one in json.loads(f"[{lines}]")]
+    found: list[dict[str, Any]] = json.loads(f"[{lines}]")
+    return found
+
+
+def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
+    """Return the files of a chunk; raise PlanLost or PlanTampered."""
+    return [TableFile(one["path"], RANK[one["type"]], one["size"]) for one in records_of(store, plan_id, chunk)]
 
 
 def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[list[str]]:

@@ -10,14 +10,13 @@ that every file of that record is back.
 """
 
 import gzip
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from delegation.iceberg.paths import FileType
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.chunks import Chunk, Phase, Stored, Total, stored_part
+from delegation.removal.chunks import Chunk, Phase, Stored, Total, records_of, store_lines
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import ReducedIndex, ReplacedPlan, load_index_as
 from delegation.removal.orphans.context import OrphanOptions
@@ -27,7 +26,6 @@ from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import split
 
-_COMPRESSION: Final = 3
 # Quotes a string as json.dumps(ensure_ascii=False) does.
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
 _TYPE: Final = f'"type": "{FileType.ORPHAN}"'
@@ -161,30 +159,28 @@ class CandidateWriter:
         stored = len(self._rows) >= self._chunk_paths
         while len(self._rows) >= self._chunk_paths:
             rows, self._rows = self._rows[: self._chunk_paths], self._rows[self._chunk_paths :]
-            self._store_chunk(rows)
+            self._store_lines(rows)
         return stored
 
     def flush(self) -> None:
         """Store what was collected; call it once more at the end."""
         rows, self._rows = self._rows, []
         if rows:
-            self._store_chunk(rows)
+            self._store_lines(rows)
 
     def part(self) -> tuple[ListedPart, ...]:
         """Return the chunks that were stored, nothing without any."""
         return (ListedPart(plan_id=self._plan_id, chunks=tuple(self.chunks)),) if self.chunks else ()
 
-    def _store_chunk(self, rows: Sequence[Candidate]) -> None:
-        data = gzip.compress("".join(map(_line, rows)).encode(), compresslevel=_COMPRESSION, mtime=0)
+    def _store_lines(self, rows: Sequence[Candidate]) -> None:
         name = f"{Phase.DATA}-{self._name}{self._first + len(self.chunks):05d}.jsonl.gz"
-        self._store.put(f"{self._plan_id}/{name}", data)
         self.chunks.append(
             Chunk(
                 name=name,
                 kind=Phase.DATA,
                 count=len(rows),
                 bytes=sum(one.size for one in rows),
-                sha256=hashlib.sha256(data).hexdigest(),
+                sha256=store_lines(self._store, f"{self._plan_id}/{name}", "".join(map(_line, rows))),
                 first=rows[0].path,
                 last=rows[-1].path,
             )
@@ -199,9 +195,8 @@ def _line(one: Candidate) -> str:
 
 def read_candidates(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Candidate]:
     """Return the candidates of a chunk; raise PlanLost or PlanTampered."""
-    data = stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256)
-    lines = gzip.decompress(data).decode().rstrip("\n").replace("\n", ",")
-    return [Candidate(one["path"], one["size"], one["etag"], one["modified"]) for one in json.loads(f"[{lines}]")]
+    found = records_of(store, plan_id, chunk)
+    return [Candidate(one["path"], one["size"], one["etag"], one["modified"]) for one in found]
 
 
 def candidates_of(store: PlanStore, parts: Iterable[tuple[str, Sequence[Chunk]]]) -> Iterator[list[Candidate]]:

@@ -8,7 +8,6 @@ Directory markers are `dir/` (consoles, pyarrow) and `dir_$folder$` (Hadoop on S
 keys are tried for each directory from a planned file up to the table's location. Only an object of zero bytes is one.
 """
 
-import gzip
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +20,7 @@ from delegation.iceberg.paths import RANK, FileType, Row
 from delegation.polaris.model import LoadedTable
 from delegation.removal import paths
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, paths_of, stored_part
+from delegation.removal.chunks import Chunk, ChunkWriter, Phase, Total, add_totals, paths_of, records_of, stored_part
 from delegation.removal.deletes import Work
 from delegation.removal.errors import PlanLost, PlanTampered, foreign_location
 from delegation.removal.index import (
@@ -111,8 +110,7 @@ def _rows(plans: PlanStore, index: PlanIndex, chunks: Sequence[Chunk]) -> Iterat
     roots = Roots(roots_of(index))
     covered = None if index.covered is None else Roots(index.covered)
     for chunk in chunks:
-        data = gzip.decompress(stored_part(plans, f"{index.plan_id}/{chunk.name}", chunk.sha256))
-        for one in map(json.loads, data.decode().splitlines()):
+        for one in records_of(plans, index.plan_id, chunk):
             path = str(one["path"])
             if one["kept"] == _SHARED and roots.contains(path) and (covered is None or covered.contains(path)):
                 yield path, RANK[one["type"]], int(one["size"])
@@ -173,9 +171,7 @@ def _reason(plans: PlanStore, index: PlanIndex) -> str | None:
     for chunk in index.chunks:
         if chunk.kind is not Phase.KEPT or not chunk.first <= root <= chunk.last:
             continue
-        data = stored_part(plans, f"{index.plan_id}/{chunk.name}", chunk.sha256)
-        for line in gzip.decompress(data).decode().splitlines():
-            record = json.loads(line)
+        for record in records_of(plans, index.plan_id, chunk):
             if record["path"] == root:
                 return str(record["kept"])
     return None

@@ -5,8 +5,6 @@ credentials that its catalog vends do not cover them. No live table referenced t
 that may reference them since are named to protect theirs.
 """
 
-import gzip
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from typing import Final
 
 from delegation.iceberg.paths import RANK, Row, TableFile
 from delegation.removal.attempt import MemoryAttempt
-from delegation.removal.chunks import Phase, stored_part
+from delegation.removal.chunks import Phase, records_of
 from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, PlanTampered
 from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import INDEX, SAMPLE, Finding, PlanIndex, Sorter, common, read_index, sorted_runs
@@ -133,8 +131,7 @@ def plan_of(index_location: str) -> str:
 def _kept_rows(plans: PlanStore, index: PlanIndex) -> Iterator[Row]:
     roots = Roots(index.taken)
     for chunk in (chunk for _, run in sorted_runs(index, Phase.KEPT) for chunk in run):
-        data = gzip.decompress(stored_part(plans, f"{index.plan_id}/{chunk.name}", chunk.sha256))
-        for one in (one for one in map(json.loads, data.decode().splitlines()) if one["kept"] == VERDICT):
+        for one in (one for one in records_of(plans, index.plan_id, chunk) if one["kept"] == VERDICT):
             path = str(one["path"])
             if canonical(path) != path or not roots.contains(path):
                 raise PlanTampered(f"{index.plan_id}/{chunk.name}", "it has a path that the plan did not take over")

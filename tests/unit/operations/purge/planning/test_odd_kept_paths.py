@@ -23,21 +23,18 @@ def plan_that_keeps(plans: MemoryPlanStore, verdict: str, *paths: str) -> PlanIn
     return PlanIndex.model_construct(plan_id="plan", covered=None, findings=(), metadata_location=ROOT, **fields)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 51, line 1: chunks are split at line breaks of Unicode")
 @BREAKS
 def test_files_that_were_kept_for_a_live_table_are_taken_over(line_break: str) -> None:
     plans, path = MemoryPlanStore(), f"s3://lake/wh/t/data/a{line_break}b.parquet"
     assert list(kept_rows(plans, plan_that_keeps(plans, "shared", path))) == [(path, RANK[FileType.DATA], 7)]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 51, line 1: chunks are split at line breaks of Unicode")
 @BREAKS
 def test_files_that_were_not_covered_are_found_again(line_break: str) -> None:
     plans, path = MemoryPlanStore(), f"s3://lake/wh/t/data/a{line_break}b.parquet"
     assert list(_kept_rows(plans, plan_that_keeps(plans, VERDICT, path))) == [(path, RANK[FileType.DATA], 7)]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 51, line 1: chunks are split at line breaks of Unicode")
 @BREAKS
 def test_why_the_metadata_file_is_kept_is_found(line_break: str) -> None:
     plans = MemoryPlanStore()
