@@ -79,8 +79,8 @@ def test_every_path_is_read_in_order_as_written(runs: list[list[str]]) -> None:
 def test_each_plan_that_can_be_reduced_stores_which_plans_it_replaced() -> None:
     """The base declares `reduces` for type checkers alone, so one that lacks it would fail when it is executed."""
     for folder in delegation.removal.__path__:
-        for file in Path(folder).glob("*/index.py"):
-            import_module(f"delegation.removal.{file.parent.name}.index")
+        for file in (*Path(folder).glob("*/index.py"), *Path(folder).glob("*/context.py")):
+            import_module(f"delegation.removal.{file.parent.name}.{file.stem}")
     kinds = ReducedIndex.__subclasses__()
     assert {one.__name__ for one in kinds} >= {"ExpiryIndex", "OrphanIndex"}
     assert [one.__name__ for one in kinds if "reduces" not in one.model_fields] == []
