@@ -24,6 +24,8 @@ PLACEHOLDERS: Final = {int: "N", float: "N", Path: "FILE"}
 USED_EVERYWHERE: Final = 3
 """What so many commands take, with the same help, is described once."""
 TAKEN_BY_ALL: Final = "--json"
+UNCLEAR_CHECKS: Final = {"paused", "aws", "callers", "catalog", "names", "views", "grants"}
+"""Checks whose ids do not say what is checked."""
 
 
 def leaves(command: Any, words: tuple[str, ...] = ("delegation",)) -> Iterator[tuple[str, Any]]:
@@ -109,13 +111,13 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
                 " entry."
             )
         )
-        for heading, chosen in (("id", False), ("id with `--deployed`", True)):
-            rows = "\n".join(
-                f"  | `{name}` | {meaning.removeprefix(deployed)} |"
+        for heading, chosen in (("Ids", False), ("Ids with `--deployed`", True)):
+            found = [
+                f"`{name}` ({meaning})" if name in UNCLEAR_CHECKS else f"`{name}`"
                 for name, meaning in CHECKS.items()
                 if meaning.startswith(deployed) is chosen
-            )
-            parts.append(f"  | {heading} | checked |\n  |---|---|\n{rows}")
+            ]
+            parts.append(wrapped(f"{heading}: {', '.join(found)}."))
     return "\n\n".join(parts)
 
 

@@ -254,7 +254,7 @@ def restore_command(
 ) -> None:
     """Give a dropped table its name back, before the first attempt at its purge begins.
 
-    Safe to repeat. --mine needs TABLE_CREATE on the namespace instead of an operator.
+    Safe to repeat. With --mine you need TABLE_CREATE on the namespace, not the operator's identity.
     """
     if mine:
         own = CallersTombstones(call.connection.catalog_through_gateway())

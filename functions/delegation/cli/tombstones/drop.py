@@ -136,7 +136,7 @@ def drop_command(
     """Drop a table with its files through the gateway; the name is free at once.
 
     Needs TABLE_DROP and TABLE_WRITE_DATA. Within the grace period `delegation tombstones restore` brings the table
-    back. Spark's DROP TABLE ... PURGE deletes the files itself up to Iceberg 1.11.
+    back. Do not use Spark's DROP TABLE ... PURGE: up to Iceberg 1.11 it deletes the files itself.
     """
     identifier = parse_table(table)
     used = checked_key(key)
