@@ -72,7 +72,7 @@ def drain_command(
 ) -> None:
     """Start nothing new, and wait until nothing runs.
 
-    Accepted requests wait. `delegation resume` ends it.
+    New requests are accepted and wait. End the drain with `delegation resume`.
     """
     report = None if call.as_json else report_running
     show(call, drain(call.pauses(), call.tasks(), reason=reason, timeout_seconds=timeout, report=report))

@@ -125,8 +125,8 @@ def restore_command(
 ) -> None:
     """Restore the files that a removal deleted in a versioned bucket, with your AWS credentials.
 
-    Removes this removal's delete markers; after a quarantine its tags, with a location all tags there. Repeat the
-    command to resume. Exit status 4: some files are missing.
+    Removes the removal's delete markers. After a quarantine it removes the tags, with a location all tags there. Repeat
+    the command to resume. Exit status 4: some files are missing.
     """
     bucket = _bucket_of(receipt, plan_bucket, call.connection)
     plans, removal = _opened(call.connection, receipt, bucket)

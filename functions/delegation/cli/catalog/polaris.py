@@ -77,7 +77,7 @@ def setup_command(
 ) -> None:
     """Create the missing principal, roles and grants of the service in Polaris.
 
-    With --tombstones also what drops through the gateway need.
+    With --tombstones, prepare drops through the gateway too.
 
     Safe to repeat. A new principal's secret is printed once, or written to --secret-file.
     """

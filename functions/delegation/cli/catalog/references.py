@@ -174,7 +174,9 @@ def lost_command(call: Call, catalog: CatalogArgument) -> None:
 
 @command(app, "dismiss", "yes index_table stack")
 def dismiss_command(
-    call: Call, catalog: CatalogArgument, key: Annotated[str, argument("ID", "As `delegation references lost` has it.")]
+    call: Call,
+    catalog: CatalogArgument,
+    key: Annotated[str, argument("ID", ("The id, from `delegation references lost`."))],
 ) -> None:
     """Stop keeping files for restored or unneeded branches and tags."""
     store = call.connection.reference_store(call.index_table)
@@ -284,8 +286,8 @@ def exempt_command(
 ) -> None:
     """Let purges and expiries run beside an unreadable table; its known files stay protected.
 
-    Ends when the table can be read, when more of it cannot, or after 30 days; at the next commit if its files are
-    unknown.
+    An exemption ends when the table can be read, when more of it becomes unreadable, or after 30 days. If the
+    unreadable files are unknown, it ends at the next commit.
     """
     subject = parse_subject(name, of_list=of_list)
     if not why.strip() or len(why) > LONGEST_REASON:

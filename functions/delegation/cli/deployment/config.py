@@ -220,7 +220,7 @@ def _described(shown: Shown) -> dict[str, Any]:
 def check_command(call: Call) -> None:
     """Name each setting that is missing or wrong.
 
-    Fails without edge_url and stack.json, too.
+    Fails if there is neither edge_url nor stack.json.
     """
     settings = settings_of(call.ctx)
     problems = find_problems(settings)

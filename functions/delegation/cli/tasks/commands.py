@@ -61,7 +61,7 @@ def create_table_command(
 ) -> None:
     """Create a task table in your AWS environment, for workers without a deployment.
 
-    With DELEGATION_TASK_STORE=persistence: the two tables of the settings.
+    With DELEGATION_TASK_STORE=persistence, create the two tables of the settings.
     """
     from delegation.cli.connection import dynamodb_client  # noqa: PLC0415 - `--help` needs no client
 

@@ -112,7 +112,10 @@ OPTIONS: Final = OptionTable(
             ),
             described="What happens to files with the path of a needed one in another scheme or bucket.",
             argument=Argument(
-                "Files with a needed file's path in another scheme or bucket: error, ignore or delete. Default: error.",
+                (
+                    "What to do with files that have a needed file's path in another scheme or bucket: error, "
+                    "ignore or delete. Default: error."
+                ),
                 "MODE",
             ),
         ),
