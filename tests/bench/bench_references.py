@@ -21,13 +21,13 @@ from uuid import NAMESPACE_URL, uuid5
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
 from delegation.references.model import CatalogPass, PassNeeded
 from delegation.references.refresh import Refresher
-from delegation.references.store import MemoryReferenceStore
+from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status
 from tests.bench.loads.units import CountedDynamoDb
+from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.lakes.lake import Lake
 from tests.kit.lakes.listing import LakeListing
 from tests.kit.worlds.indexed import IndexedWorld
@@ -74,7 +74,7 @@ class Service(IndexedWorld):
         self.listing = LargeCatalog(self.listing.lakes, further=count - real)
         self.become(replace(self.behavior, catalog=self.listing))
         self.units = CountedDynamoDb()
-        self.index: Any = DynamoDbReferenceStore(ReferenceTable(self.units, sleep=lambda _seconds: None), "references")
+        self.index: Any = ReferenceStore(ReferenceTable(self.units, sleep=lambda _seconds: None), "references")
         self.become(replace(self.behavior, references=self.index))
 
     def refresh(self) -> CatalogPass:

@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 from delegation.testing.healths import PAST, STATE, HealthStoreContract, health, table
 from delegation.upkeep.errors import HealthUnavailable
 from delegation.upkeep.health.model import ManifestSizes, ReadState, SnapshotChange
-from delegation.upkeep.health.store import DynamoDbHealthStore, HealthStore, HealthTable, MemoryHealthStore
+from delegation.upkeep.health.store import HealthStore, HealthTable
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
 from tests.contract.test_reference_store import reference_store
 from tests.contract.where import LOCAL, MOTO
+from tests.kit.dynamodb import MemoryHealthStore
 
 
-def health_store(client: Any, *, tries: int = 6) -> DynamoDbHealthStore:
+def health_store(client: Any, *, tries: int = 6) -> HealthStore:
     """A store over a new table of the reference index."""
-    return DynamoDbHealthStore(HealthTable(client, tries=tries, sleep=no_wait), reference_store(client)._items.table)
+    return HealthStore(HealthTable(client, tries=tries, sleep=no_wait), reference_store(client)._items.table)
 
 
 @pytest.fixture(params=["memory", MOTO, LOCAL])
@@ -88,7 +89,7 @@ def test_any_state_comes_back(store_of_each_kind, state):
 
 def test_a_table_that_does_not_answer_is_an_error_that_may_be_repeated():
     with moto() as client:
-        store = DynamoDbHealthStore(HealthTable(client, tries=1, sleep=no_wait), "not-there")
+        store = HealthStore(HealthTable(client, tries=1, sleep=no_wait), "not-there")
         with pytest.raises(HealthUnavailable) as caught:
             store.health(table("t"))
         assert caught.value.retryable

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import MOST_AREAS, fold, overlap
-from delegation.references.blocking.dynamodb import DIGEST_BYTES
-from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
+from delegation.references.blocking import DIGEST_BYTES
 from delegation.references.errors import PassLost, ReferencesUnavailable
 from delegation.references.model import MOST_DISPLACED
-from delegation.references.store import MemoryReferenceStore, ReferenceStore
+from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.testing.references import ReferenceStoreContract, entry, names, put
 from tests.contract.task_tables import dynamodb_client, moto, no_wait
 from tests.contract.where import LOCAL, MOTO
 from tests.effort import examples
+from tests.kit.dynamodb import MemoryReferenceStore
 
 
-def reference_store(client: Any, *, tries: int = 6) -> DynamoDbReferenceStore:
+def reference_store(client: Any, *, tries: int = 6) -> ReferenceStore:
     """A store over a new table, as infra declares it."""
     table = f"references-{uuid.uuid4()}"
     client.create_table(
@@ -33,7 +33,7 @@ def reference_store(client: Any, *, tries: int = 6) -> DynamoDbReferenceStore:
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
     )
-    return DynamoDbReferenceStore(ReferenceTable(client, tries=tries, sleep=no_wait), table)
+    return ReferenceStore(ReferenceTable(client, tries=tries, sleep=no_wait), table)
 
 
 @pytest.fixture(params=["memory", MOTO, LOCAL])
@@ -145,7 +145,7 @@ def test_a_crash_while_an_entry_is_replaced_never_hides_the_table(at):
     with moto() as client:
         whole = reference_store(client)
         put(whole, entry("t", "s3://b/old/", "s3://b/kept/"))
-        broken = DynamoDbReferenceStore(ReferenceTable(Broken(client, at), sleep=no_wait), whole._items.table)
+        broken = ReferenceStore(ReferenceTable(Broken(client, at), sleep=no_wait), whole._items.table)
         new = entry("t", "s3://b/new/", "s3://b/kept/")
         with contextlib.suppress(ReferencesUnavailable):
             put(broken, new)
@@ -165,7 +165,7 @@ def test_an_entry_with_a_damaged_revision_is_replaced_and_removed(store_of_each_
     store = store_of_each_kind
     for name in ("t", "u"):
         put(store, entry(name, f"s3://b/{name}/"))
-    if isinstance(store, DynamoDbReferenceStore):
+    if isinstance(store, ReferenceStore):
         _damage_revision(store, value if isinstance(value, dict) or value is None else {"S": value})
     found = {one.identifier.name: one for one in store.entries("cat")}
     assert found.keys() == {"t", "u"}
@@ -184,7 +184,7 @@ def test_an_entry_with_a_damaged_revision_is_replaced_and_removed(store_of_each_
     assert names(store.overlapping("cat", ["s3://b/"])) == {"u"}
 
 
-def _damage_revision(store: DynamoDbReferenceStore, value: dict[str, Any] | None) -> None:
+def _damage_revision(store: ReferenceStore, value: dict[str, Any] | None) -> None:
     client, table = store._items.calls.client, store._items.table
     items = client.scan(TableName=table)["Items"]
     [item] = [one for one in items if one["pk"]["S"] == "catalog:cat" and one["name"]["S"] == "t"]

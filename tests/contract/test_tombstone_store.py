@@ -10,19 +10,12 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from delegation.gateway.drop.errors import MalformedTombstone, TombstoneOutcomeUnknown
-from delegation.gateway.drop.store import (
-    CALLERS_INDEX,
-    DUE_INDEX,
-    NEWEST_INDEX,
-    DynamoDbTombstoneStore,
-    MemoryTombstoneStore,
-    TombstoneStore,
-    TombstoneTable,
-)
+from delegation.gateway.drop.store import CALLERS_INDEX, DUE_INDEX, NEWEST_INDEX, TombstoneStore, TombstoneTable
 from delegation.testing.tombstones import NOW, TombstoneStoreContract, TombstoneStorePromises, pending
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import dynamodb_client, no_wait
 from tests.contract.where import LOCAL
+from tests.kit.dynamodb import MemoryTombstoneStore
 
 
 def create_tombstone_table(client: Any) -> str:
@@ -47,8 +40,8 @@ def _keys(partition: str, sort: str) -> Any:
     return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
 
 
-def tombstone_store(client: Any) -> DynamoDbTombstoneStore:
-    return DynamoDbTombstoneStore(TombstoneTable(client, tries=2, sleep=no_wait), create_tombstone_table(client))
+def tombstone_store(client: Any) -> TombstoneStore:
+    return TombstoneStore(TombstoneTable(client, tries=2, sleep=no_wait), create_tombstone_table(client))
 
 
 class TestTombstoneStore(TombstoneStoreContract):
@@ -90,7 +83,7 @@ class LosesAnswers:
 @pytest.mark.parametrize("lost", [1, 2])
 def test_a_write_whose_answer_was_lost_is_recognized(moto_client, lost):
     client = LosesAnswers(moto_client, lost=lost, applied=True)
-    store = DynamoDbTombstoneStore(TombstoneTable(client, tries=2, sleep=no_wait), create_tombstone_table(moto_client))
+    store = TombstoneStore(TombstoneTable(client, tries=2, sleep=no_wait), create_tombstone_table(moto_client))
     record = pending()
     store.put(record)
     assert store.get(record.tombstone_id) == record
@@ -98,14 +91,14 @@ def test_a_write_whose_answer_was_lost_is_recognized(moto_client, lost):
 
 def test_a_write_that_never_arrived_is_an_unknown_outcome(moto_client):
     client = LosesAnswers(moto_client, lost=2, applied=False)
-    store = DynamoDbTombstoneStore(TombstoneTable(client, tries=2, sleep=no_wait), create_tombstone_table(moto_client))
+    store = TombstoneStore(TombstoneTable(client, tries=2, sleep=no_wait), create_tombstone_table(moto_client))
     with pytest.raises(TombstoneOutcomeUnknown):
         store.put(pending())
 
 
 def test_a_record_of_a_newer_release_is_not_read(moto_client):
     table = create_tombstone_table(moto_client)
-    store = DynamoDbTombstoneStore(TombstoneTable(moto_client, tries=2, sleep=no_wait), table)
+    store = TombstoneStore(TombstoneTable(moto_client, tries=2, sleep=no_wait), table)
     record = pending()
     store.put(record)
     key = to_item({"table_key": record.tombstone_id[:16], "tombstone_id": record.tombstone_id})
@@ -129,7 +122,7 @@ def test_a_record_of_a_newer_release_is_not_read(moto_client):
 
 def test_records_that_cannot_be_read_take_no_place_of_one_that_is_due(moto_client):
     table = create_tombstone_table(moto_client)
-    store = DynamoDbTombstoneStore(TombstoneTable(moto_client, tries=2, sleep=no_wait), table)
+    store = TombstoneStore(TombstoneTable(moto_client, tries=2, sleep=no_wait), table)
     for number in range(3):
         damaged = pending(now=NOW - timedelta(seconds=9 - number))
         store.put(damaged)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from delegation.edge.submission import SubmissionAnswer
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Withdrawn
 from delegation.removal.orphans.requests import Approvers, approve
@@ -18,6 +17,7 @@ from delegation.upkeep.execution.kinds import submitted
 from delegation.wire.requests import TableState
 from delegation.wire.tables import PlanApproval
 from tests.golden.expiries import expire, sweep_and_drive, with_expiries
+from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.lakes.lake import LakeSource
 from tests.kit.lakes.listing import LakeListing
 from tests.kit.tasks.builders import MINUTE

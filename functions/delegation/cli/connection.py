@@ -22,10 +22,10 @@ from delegation.timestamps import utc_now
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from delegation.references.dynamodb import DynamoDbReferenceStore
+    from delegation.references.store import ReferenceStore
     from delegation.tasks.pauses import PauseStore
     from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-    from delegation.upkeep.health.store import DynamoDbHealthStore
+    from delegation.upkeep.health.store import HealthStore
     from delegation.wiring.tasks import StoredTasks
 
 
@@ -273,19 +273,19 @@ class Connection:
         client = self._dynamodb(table)
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
 
-    def reference_store(self, table: str | None) -> "DynamoDbReferenceStore":
+    def reference_store(self, table: str | None) -> "ReferenceStore":
         """Return the reference index, found as a task table is; raises CommandError, ReferencesUnavailable."""
-        from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable  # noqa: PLC0415 - boto3
+        from delegation.references.store import ReferenceStore, ReferenceTable  # noqa: PLC0415 - boto3
 
         client, name = self._index_table(table)
-        return DynamoDbReferenceStore(ReferenceTable(client), name)
+        return ReferenceStore(ReferenceTable(client), name)
 
-    def health_store(self, table: str | None) -> "DynamoDbHealthStore":
+    def health_store(self, table: str | None) -> "HealthStore":
         """Return the health of tables, which is in the table of the reference index; raises as `reference_store`."""
-        from delegation.upkeep.health.store import DynamoDbHealthStore, HealthTable  # noqa: PLC0415 - loads boto3
+        from delegation.upkeep.health.store import HealthStore, HealthTable  # noqa: PLC0415 - loads boto3
 
         client, name = self._index_table(table)
-        return DynamoDbHealthStore(HealthTable(client), name)
+        return HealthStore(HealthTable(client), name)
 
     def _index_table(self, table: str | None) -> tuple[Any, str]:
         table = table or self.settings.get("references_table")

@@ -26,7 +26,7 @@ from delegation.cli.tasks.source import executed_elsewhere
 from delegation.cli.tasks.why import explain
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
-from delegation.references.names import REFERENCE_INDEX
+from delegation.references import REFERENCE_INDEX
 from delegation.timestamps import utc_now
 from delegation.wire.pauses import ShownPause
 from delegation.wire.responses import Receipt

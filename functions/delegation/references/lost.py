@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from delegation.identifiers import TableIdentifier
-from delegation.references.names import LOST_REFS
+from delegation.references import LOST_REFS
 
 KEPT_FOR: Final = timedelta(days=90)
 MOST_OF_TABLE: Final = 10
@@ -71,35 +71,3 @@ def restore_statement(table: TableIdentifier, metadata_file: str) -> str:
 def _quoted(text: str) -> str:
     """Return a Spark SQL string literal's content."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
-
-
-class LostRefsStore(Protocol):
-    """The lost refs of catalogs; every write may be repeated, and every method raises ReferencesUnavailable."""
-
-    def lost_refs(self, catalog: str) -> list[LostRefs]:
-        """Return a catalog's lost refs, also those whose time is over."""
-        ...
-
-    def put_lost_refs(self, lost: LostRefs) -> None:
-        """Record lost refs in place of an earlier record of the same metadata file."""
-        ...
-
-    def remove_lost_refs(self, lost: LostRefs) -> None:
-        """Remove lost refs; files that only they needed may then be deleted."""
-        ...
-
-
-class MemoryLostRefs:
-    """LostRefsStore in memory; each operation is one of a dictionary, so threads may share it."""
-
-    def __init__(self) -> None:
-        self._lost: dict[tuple[str, str], LostRefs] = {}
-
-    def lost_refs(self, catalog: str) -> list[LostRefs]:
-        return [one for one in list(self._lost.values()) if one.identifier.catalog == catalog]
-
-    def put_lost_refs(self, lost: LostRefs) -> None:
-        self._lost[lost.identifier.catalog, lost.key] = lost
-
-    def remove_lost_refs(self, lost: LostRefs) -> None:
-        self._lost.pop((lost.identifier.catalog, lost.key), None)

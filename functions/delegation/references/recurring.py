@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from delegation.items import each_item
 from delegation.polaris.answers import PolarisUnavailable
+from delegation.references import REFERENCE_INDEX
 from delegation.references.errors import ReferencesError
-from delegation.references.names import REFERENCE_INDEX
 from delegation.references.refresh import Refresher
 from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.work.attempt_context import AttemptContext

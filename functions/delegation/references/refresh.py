@@ -15,12 +15,11 @@ from typing import Any, Final, Protocol, TypeVar
 from delegation.identifiers import TableIdentifier
 from delegation.items import IN_A_ROW, each_item, is_answer
 from delegation.polaris.answers import PolarisError
-from delegation.references.blocking.model import Blocking
+from delegation.references.blocking import Blocking
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
+from delegation.references.held import OWNED_FOR, HeldPass, Sightings, TableVisit, Visits
 from delegation.references.model import LONGEST_PAUSE, UNANSWERED_PASSES, CatalogPass, PassNeeded, TableEntry
-from delegation.references.passes.held import OWNED_FOR, HeldPass, Sightings
-from delegation.references.passes.names import PassNames, Position, Turn
-from delegation.references.passes.sweep import TableVisit, Visits
+from delegation.references.names import PassNames, Position, Turn
 from delegation.references.reading import problem_of, read_references
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import (

@@ -22,7 +22,7 @@ from delegation.polaris.answers import (
 )
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.areas import fold
-from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
+from delegation.references.blocking import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.errors import PassLost
 from delegation.references.model import UNANSWERED_PASSES, TableEntry
 from delegation.references.reading import ReadOnce, outline, problem_of

@@ -9,7 +9,7 @@ from delegation.storage.locations import FOREIGN_LOCATION
 from polaris_common.errors import DelegationError, counted, printable, shown
 
 if TYPE_CHECKING:
-    from delegation.references.blocking.model import Subject
+    from delegation.references.blocking import Subject
 
 
 class WorksetError(DelegationError):

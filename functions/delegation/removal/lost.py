@@ -24,7 +24,6 @@ from delegation.references.lost import (
     MOST_OF_CATALOG,
     MOST_OF_TABLE,
     LostRefs,
-    LostRefsStore,
     copy_of,
     lost_key,
     named,
@@ -150,7 +149,7 @@ def _with_areas(
 class LostRefsKeeper:
     """Has the former state of one table kept whose refs an expiry's commit removed."""
 
-    lost: LostRefsStore
+    lost: ReferenceStore
     plans: PlanStore
     identifier: TableIdentifier
     table_uuid: str

@@ -21,7 +21,7 @@ from delegation.polaris.answers import (
     PolarisForbidden,
     TableMetadataMissing,
 )
-from delegation.references.blocking.model import Subject
+from delegation.references.blocking import Subject
 from delegation.references.reading import digest
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable

@@ -6,21 +6,19 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE
-from delegation.references.blocking.dynamodb import DIGEST_BYTES
-from delegation.references.blocking.model import (
+from delegation.references.blocking import (
+    DIGEST_BYTES,
     LONGEST_REASON,
     Blocking,
     Exemption,
     HeldPurge,
     LocatedTable,
     Subject,
-    blocking_of,
-    freed,
 )
 from delegation.references.errors import PassLost
 from delegation.references.lost import LostRefs
 from delegation.references.model import CatalogPass, TableEntry
-from delegation.references.store import ReferenceStore
+from delegation.references.store import ReferenceStore, blocking_of, freed
 
 NOW: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
 WIDE: Final = Blocking(Subject("cat"), "POLARIS_FORBIDDEN: no", NOW)

@@ -7,7 +7,7 @@ from delegation.gateway.drop.behavior import DropBehavior
 from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.steps import DropSteps, UpkeepBegun, tombstone_upkeep
-from delegation.gateway.drop.store import DynamoDbTombstoneStore, TombstoneTable
+from delegation.gateway.drop.store import TombstoneStore, TombstoneTable
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.forwarding import Forwarder
 from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def required_tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones:
     """Return the tables that were dropped through the gateway; raises pydantic's ValidationError without a table."""
     table = RequiredTombstoneEnvironment.read().tombstones_table
-    store = DynamoDbTombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
+    store = TombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
     return Tombstones(store, tasks, tables, utc_now, count_failed, count_stuck)
 
 

@@ -15,9 +15,9 @@ from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
-from delegation.references.dynamodb import DynamoDbReferenceStore, ReferenceTable
-from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP
-from delegation.references.passes.sweep import MOST_AT_ONCE
+from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP
+from delegation.references.held import MOST_AT_ONCE
+from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.references.visits import TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
@@ -97,10 +97,10 @@ def plan_store() -> S3PlanStore:
     return S3PlanStore(aws("s3", SYNCHRONOUS_TIMEOUTS.config()), PurgeEnvironment.read().plan_bucket)
 
 
-def reference_store() -> DynamoDbReferenceStore:
+def reference_store() -> ReferenceStore:
     """Return the reference index of the table that the environment names."""
     calls = ReferenceTable(aws("dynamodb", client_config()))
-    return DynamoDbReferenceStore(calls, ReferenceEnvironment.read().references_table)
+    return ReferenceStore(calls, ReferenceEnvironment.read().references_table)
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
+from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.removal.orphans.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.removal.purge.task_type import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP

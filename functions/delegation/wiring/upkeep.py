@@ -25,7 +25,7 @@ from delegation.upkeep.execution.kinds import PolicyKind, UpkeepCounts
 from delegation.upkeep.execution.passes import UpkeepPassReport, catalog_upkeep
 from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health.refresh import HealthRefresher, HealthReport, catalog_health
-from delegation.upkeep.health.store import DynamoDbHealthStore, HealthTable
+from delegation.upkeep.health.store import HealthStore, HealthTable
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.clients import aws
 from delegation.wiring.deployment import DeployedTasks
@@ -38,10 +38,10 @@ READ_AT_ONCE: Final = 4
 """Tables that are read at a time, each with up to eight manifests in memory."""
 
 
-def health_store() -> DynamoDbHealthStore:
+def health_store() -> HealthStore:
     """Return the health of tables, in the table of the reference index."""
     calls = HealthTable(aws("dynamodb", client_config()))
-    return DynamoDbHealthStore(calls, ReferenceEnvironment.read().references_table)
+    return HealthStore(calls, ReferenceEnvironment.read().references_table)
 
 
 def health_task(deployed: DeployedTasks, index: ReferenceStore) -> TaskBehavior:

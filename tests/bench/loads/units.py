@@ -17,7 +17,7 @@ _WRITE_BYTES = 1_024
 
 
 class CountedDynamoDb:
-    """The operations and conditions that DynamoDbReferenceStore uses; `reads` and `writes` are units."""
+    """The operations and conditions that ReferenceStore uses; `reads` and `writes` are units."""
 
     def __init__(self) -> None:
         self._items: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)

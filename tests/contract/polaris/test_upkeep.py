@@ -19,7 +19,6 @@ from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.recurring import ensure_submitted
-from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
@@ -37,12 +36,12 @@ from delegation.upkeep.execution.asked import PolicyPermissions
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.passes import catalog_upkeep
 from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
-from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
 from delegation.wiring.operations import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.contract.polaris.world import TLS, PolarisView, encoded
+from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
 from tests.kit.stories.tables import ADDED, DELETED, EXISTING, Entry, Warehouse
 from tests.kit.tasks.services import task_service
 

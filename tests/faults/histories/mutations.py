@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.references.passes.held import HeldPass, Sightings
-from delegation.references.passes.names import PassNames
+from delegation.references.held import HeldPass, Sightings
+from delegation.references.names import PassNames
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.unlisted import UnlistedTables
 

@@ -16,12 +16,12 @@ import cbor2
 from delegation.cli.tombstones.drop import Dropped
 from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.gateway.drop import tombstones as drops
-from delegation.gateway.drop.store import DynamoDbTombstoneStore
+from delegation.gateway.drop.store import TombstoneStore
 from delegation.gateway.drop.tombstones import MovedTable
 from delegation.idempotency.mutations.reservation import DynamoDbReservationStore
 from delegation.identifiers import TableIdentifier
-from delegation.references.dynamodb import DynamoDbReferenceStore
 from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.store import ReferenceStore
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, Phase
 from delegation.removal.marks import Absent, Marks, record_adopted_plan
@@ -49,7 +49,7 @@ def table(name: str) -> TableIdentifier:
     return TableIdentifier("lake", ("sales", "eu"), name)
 
 
-def tombstones(store: DynamoDbTombstoneStore) -> None:
+def tombstones(store: TombstoneStore) -> None:
     """A drop in each state that is left for others to continue, and three that ended."""
     moved: dict[str, Any] = {"moved": MOVED, "task_id": "task-1", "grace": GRACE}
     to_failed = [("renamed", moved), ("purging", {}), ("failed", {"problem": "GUARD_REFUSED: shared"})]
@@ -86,7 +86,7 @@ def mutations(store: DynamoDbReservationStore) -> None:
         world.call("released", mode="break")
 
 
-def references(store: DynamoDbReferenceStore) -> None:
+def references(store: ReferenceStore) -> None:
     """A table that moved, one that cannot be read, a pass under way and one that is complete."""
     first = TableEntry(table("orders"), "uuid-1", METADATA, ("s3://b/t/", "s3://old/t/"), etag='"1"')
     store.put(first)

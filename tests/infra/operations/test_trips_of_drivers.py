@@ -15,7 +15,7 @@ import pytest
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.service import purge_of, task_id_of
 from delegation.gateway.drop.steps import settle_all
-from delegation.gateway.drop.store import DynamoDbTombstoneStore, TombstoneTable
+from delegation.gateway.drop.store import TombstoneStore, TombstoneTable
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.orchestration.failures import Step
@@ -65,7 +65,7 @@ class DeployedDrivers:
         self.deployed, self.monkeypatch = deployed, monkeypatch
         dynamodb = boto3.client("dynamodb", region_name=REGION)
         table = create_tombstone_table(dynamodb)
-        self.records = DynamoDbTombstoneStore(TombstoneTable(dynamodb), table)
+        self.records = TombstoneStore(TombstoneTable(dynamodb), table)
         self.environ("run_inline")
         monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", table)
         monkeypatch.setattr(spark_job, "purge_behavior", deployed.behavior)

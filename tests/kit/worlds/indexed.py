@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from delegation.references.store import MemoryReferenceStore
 from delegation.tasks.life.model import Task
 from delegation.wiring.types import TYPES
+from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.lakes.lake import Lake
 from tests.kit.lakes.listing import LakeListing
 from tests.kit.worlds.service import World

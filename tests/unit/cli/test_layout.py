@@ -18,7 +18,7 @@ from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import COLUMNS, TaskPage, table
 from delegation.edge.codes import codes
 from delegation.identifiers import TableIdentifier
-from delegation.references.blocking.model import Blocking, Subject
+from delegation.references.blocking import Blocking, Subject
 from delegation.references.model import CatalogPass
 from delegation.upkeep.health.model import TableHealth
 from delegation.wire.tasks import TaskRecord

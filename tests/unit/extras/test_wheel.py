@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -70,7 +71,7 @@ def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Pat
 
 IN_MEMORY = {
     "backends.BackendContract": ("store", "polaris_persistence.backends.memory", "MemoryBackend()"),
-    "healths.HealthStoreContract": ("store", "upkeep.health.store", "MemoryHealthStore()"),
+    "healths.HealthStoreContract": ("store", "memory_dynamodb", "MemoryHealthStore()"),
     "idempotency.IdempotencyStoreContract": (
         "stores",
         "idempotency.store",
@@ -82,9 +83,9 @@ IN_MEMORY = {
         "on(MemoryObjectStore(versioned_buckets=['versions']), MemoryPlanStore())",
     ),
     "pauses.PauseStoreContract": ("store", "tasks.pauses", "MemoryPauseStore()"),
-    "references.ReferenceStoreContract": ("store", "references.store", "MemoryReferenceStore()"),
+    "references.ReferenceStoreContract": ("store", "memory_dynamodb", "MemoryReferenceStore()"),
     "reservations.ReservationStoreContract": ("store", "idempotency.mutations.reservation", "MemoryReservationStore()"),
-    "tombstones.TombstoneStoreContract": ("store", "gateway.drop.store", "MemoryTombstoneStore()"),
+    "tombstones.TombstoneStoreContract": ("store", "memory_dynamodb", "MemoryTombstoneStore()"),
 }
 """The contracts of delegation.testing and polaris_persistence.testing: the fixture, and a store to give it."""
 _HELPERS = """
@@ -117,7 +118,7 @@ def test_other_stores_of_your_own_are_tested_with_the_contracts_of_the_wheel(whe
     for name, (fixture, module, made) in IN_MEMORY.items():
         place, _, contract = name.partition(".")
         text += f"""
-from {module if module.startswith("polaris") else f"delegation.{module}"} import *
+from {module if module.startswith(("polaris", "memory_")) else f"delegation.{module}"} import *
 from {"polaris_persistence" if place == "backends" else "delegation"}.testing.{place} import {contract}
 
 
@@ -135,6 +136,7 @@ class TestOfAForgetfulStore(TestOfPauseStoreContract):
         store.write = lambda record: True
         return store
 """
+    shutil.copyfile(ROOT / "tests" / "kit" / "dynamodb.py", tmp_path / "memory_dynamodb.py")
     (tmp_path / "test_stores.py").write_text(text, encoding="utf-8")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ran = subprocess.run(

@@ -19,11 +19,10 @@ from delegation.identifiers import TableIdentifier
 from delegation.notifications.delivery import Delivered, Notifier, deliver_due
 from delegation.notifications.queue import announce, parse
 from delegation.orchestration.sweep import sweep, unfinished
-from delegation.references.blocking import dynamodb as blocking
-from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, LocatedTable, Subject
+from delegation.references import blocking
+from delegation.references.blocking import Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.lost import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
-from delegation.references.store import MemoryReferenceStore
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.removal.lost import LostRefsKeeper
@@ -44,13 +43,14 @@ from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health import refresh as health_refresh
 from delegation.upkeep.health import store as health_store
 from delegation.upkeep.health.model import TableHealth
-from delegation.upkeep.health.store import DynamoDbHealthStore, health_item
+from delegation.upkeep.health.store import HealthStore, health_item
 from delegation.upkeep.rules.limits import UpkeepSettings
 from delegation.upkeep.schedule import Amount, Choice, UpkeepNeed, Waits
 from delegation.wiring.notifier import _run
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto, moto_task_store, record_store
 from tests.contract.test_reference_store import reference_store
+from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.lakes.lake import Lake
 from tests.kit.tasks.builders import HOUR, MINUTE, failed, submitted
 from tests.kit.worlds.service import World
@@ -547,7 +547,7 @@ def healths_that_cannot_be_read(failing: Failing) -> Served:
     damaged = [{**stored[0], "as_of": "never"}, {"format": 9}, {**stored[0], "past": 7}, {**stored[0], "runs": [{}]}]
     calls: Any = SimpleNamespace(repeatable=lambda *_args, **_options: {"Items": [*map(to_item, [*damaged, *stored])]})
     with patch.object(health_store, "past_of_rows", lambda _rows: (_ for _ in ()).throw(failing())):
-        return found["g"], {one.identifier.name for one in DynamoDbHealthStore(calls, "table").healths("lake")}
+        return found["g"], {one.identifier.name for one in HealthStore(calls, "table").healths("lake")}
 
 
 @world("catalogs.submitted")

@@ -9,11 +9,11 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisUnexpectedAnswer
-from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, LocatedTable, Subject
-from delegation.references.dynamodb import DynamoDbReferenceStore
+from delegation.references.blocking import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.errors import ReferencesError
 from delegation.references.lost import LostRefs
 from delegation.references.model import PassNeeded, TableEntry
+from delegation.references.store import ReferenceStore
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
@@ -29,7 +29,7 @@ class StoredIndex:
     """A reference index in a table, and what damages its records."""
 
     client: Any
-    store: DynamoDbReferenceStore
+    store: ReferenceStore
 
     def damage(self, pk: str, name: str, value: Any, sk: str = "") -> None:
         for item in self.client.scan(TableName=self.store._items.table)["Items"]:

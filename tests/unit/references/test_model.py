@@ -20,7 +20,7 @@ from delegation.references.areas import (
     overlap,
     parent_of,
 )
-from delegation.references.blocking.model import Blocking, Exemption, Subject
+from delegation.references.blocking import Blocking, Exemption, Subject
 from delegation.references.errors import ReferencesNotKnown
 from delegation.references.model import TableEntry
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
+from delegation.references import names as module
 from delegation.references.errors import ReferencesUnavailable
 from delegation.references.model import TableEntry
-from delegation.references.passes import names as module
-from delegation.references.passes.names import PassNames, Turn, position_of
+from delegation.references.names import PassNames, Turn, position_of
 from tests.bench.bench_references import traced
 
 PART = st.text(st.sampled_from("ab\x00\x01\x02\uffff\U00010000é"), min_size=1, max_size=4)

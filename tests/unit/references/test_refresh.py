@@ -14,16 +14,16 @@ from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUna
 from delegation.polaris.model import LoadedTable
 from delegation.references import refresh
 from delegation.references.errors import PassLost, ReferencesNotKnown
+from delegation.references.held import OWNED_FOR, TABLES_A_WRITE
 from delegation.references.model import CONTINUED_FOR, SERVES_FOR, PassNeeded, TableEntry
-from delegation.references.passes.held import OWNED_FOR, TABLES_A_WRITE
 from delegation.references.reading import read_references
 from delegation.references.refresh import Refresher
-from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import BucketNotFound, ReadableStore
 from delegation.storage.memory import Faults, MemoryObjectStore
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
+from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.lakes.lake import Lake, LakeSource, busy_table, rows
 from tests.kit.lakes.listing import LakeListing
 

@@ -11,9 +11,10 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisUnauthorized, PolarisUnavailable, error_of
 from delegation.polaris.model import LoadedTable
-from delegation.references.blocking.model import Subject, blocking_of
+from delegation.references.blocking import Subject
 from delegation.references.errors import ReferencesNotKnown
 from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.store import blocking_of
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Killed, MemoryObjectStore
 from polaris_common.errors import DelegationError

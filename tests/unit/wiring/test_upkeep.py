@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from delegation.references.names import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
+from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
 from delegation.references.recurring import reference_index
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.wiring import operations, upkeep
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.operations import begin_upkeep, survey
 from delegation.wiring.policies import shown_settings
+from tests.kit.dynamodb import MemoryHealthStore
 from tests.kit.tasks.services import task_service
 from tests.paths import ROOT
 

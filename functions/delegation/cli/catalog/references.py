@@ -19,10 +19,10 @@ from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.cli.screens import Whole, plain
 from delegation.cli.tasks.direct import service_of
 from delegation.identifiers import split_name
-from delegation.references.blocking.model import LONGEST_REASON, Blocking, Exemption, Subject, blocking_of
+from delegation.references.blocking import LONGEST_REASON, Blocking, Exemption, Subject
 from delegation.references.lost import LostRefs, restore_statement
 from delegation.references.model import UNANSWERED_PASSES, CatalogPass
-from delegation.references.store import ReferenceStore
+from delegation.references.store import ReferenceStore, blocking_of
 from delegation.timestamps import isoformat, utc_now
 from polaris_common.errors import counted
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from delegation.polaris.model import LoadedTable
-from delegation.references.lost import LostRefsStore
+from delegation.references.store import ReferenceStore
 from delegation.removal.behaviors import (
     Outcome,
     UpkeepBehavior,
@@ -105,7 +105,7 @@ class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
     commits: Commits
     floor: Floor = field(default_factory=Floor)
     permissions: PermissionsOf = no_policies
-    lost_refs: LostRefsStore | None = None
+    lost_refs: ReferenceStore | None = None
     settings: ExpirySettings = field(default_factory=ExpirySettings)
 
     def context(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
-from delegation.references.names import LOST_REFS
+from delegation.references import LOST_REFS
 from delegation.removal.details import HandedDetails, PlanDetailRules, task_types_of
 from delegation.tasks.life.lanes import Traits
 

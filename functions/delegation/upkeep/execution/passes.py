@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
 from delegation.polaris.answers import PoliciesNotSupported
-from delegation.references.names import CATALOG_UPKEEP
+from delegation.references import CATALOG_UPKEEP
 from delegation.references.recurring import RecurringCatalog
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.work.attempt_context import AttemptContext

@@ -21,8 +21,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.items import Asides, SetAside, each_item, is_answer
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.references import CATALOG_HEALTH
 from delegation.references.model import TableEntry
-from delegation.references.names import CATALOG_HEALTH
 from delegation.references.recurring import RecurringCatalog
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import TableVisited

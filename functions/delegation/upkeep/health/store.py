@@ -1,4 +1,4 @@
-"""Where the health of tables is stored: the seam, in memory, and in the DynamoDB table of the reference index.
+"""Where the health of tables is stored: in the table of the reference index.
 
 | item | pk | sk |
 |---|---|---|
@@ -15,8 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from datetime import datetime
-from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.items import SetAside
@@ -38,72 +37,6 @@ from delegation.upkeep.health.model import (
 )
 from delegation.upkeep.schedule import Amount
 from polaris_common.dynamodb import DynamoDbCalls
-
-
-class HealthStore(Protocol):
-    """A health for each table of a catalog, and what was read of the table. Methods raise HealthUnavailable, writes
-    also HealthOutcomeUnknown; they may be repeated."""
-
-    def healths(self, catalog: str) -> Iterator[TableHealth]: ...
-
-    def health(self, identifier: TableIdentifier) -> TableHealth | None:
-        """Read one table's health consistently."""
-        ...
-
-    def read_state(self, identifier: TableIdentifier) -> ReadState:
-        """Return what was read of a table; an empty state if nothing is stored."""
-        ...
-
-    def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
-        """Replace a table's health, bounded, by the next revision; return it as stored. Raises HealthChanged unless the
-        stored one has the revision of `health`, 0 for none; then the state stays too. The state is stored after the
-        health: without it, or beside a later health, its manifests still fit, and ReadState.history_of tells whether
-        its history does."""
-        ...
-
-    def remove(self, health: TableHealth) -> None:
-        """Remove a table's health and state if it still has this revision; otherwise do nothing."""
-        ...
-
-
-class MemoryHealthStore:
-    """HealthStore in memory, atomic under threads."""
-
-    def __init__(self) -> None:
-        self._healths: dict[TableIdentifier, TableHealth] = {}
-        self._states: dict[TableIdentifier, ReadState] = {}
-        self._lock = Lock()
-
-    def healths(self, catalog: str) -> Iterator[TableHealth]:
-        with self._lock:
-            return iter([one for identifier, one in self._healths.items() if identifier.catalog == catalog])
-
-    def health(self, identifier: TableIdentifier) -> TableHealth | None:
-        with self._lock:
-            return self._healths.get(identifier)
-
-    def read_state(self, identifier: TableIdentifier) -> ReadState:
-        with self._lock:
-            return self._states.get(identifier, ReadState())
-
-    def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
-        with self._lock:
-            stored = self._healths.get(health.identifier)
-            if (0 if stored is None else stored.revision) != health.revision:
-                raise HealthChanged(f"another process wrote the health of {health.identifier}; read it again")
-            written = replace(health.bounded(), revision=health.revision + 1)
-            self._healths[health.identifier] = written
-            if state is not None:
-                self._states[health.identifier] = state.bounded()
-            return written
-
-    def remove(self, health: TableHealth) -> None:
-        with self._lock:
-            stored = self._healths.get(health.identifier)
-            if stored is not None and stored.revision == health.revision:
-                del self._healths[health.identifier]
-                self._states.pop(health.identifier, None)
-
 
 FORMAT: Final = 1
 _COUNTS: Final = (
@@ -130,7 +63,10 @@ class HealthTable(DynamoDbCalls):
     unknown = HealthOutcomeUnknown
 
 
-class DynamoDbHealthStore:
+class HealthStore:
+    """A health for each table of a catalog, and what was read of the table. Methods raise HealthUnavailable, writes
+    also HealthOutcomeUnknown; they may be repeated."""
+
     def __init__(self, dynamodb: HealthTable, table: str) -> None:
         self._items = Items(dynamodb, table, ("pk", "sk"), health_item, health_of)
         self._states = Items(dynamodb, table, ("pk", "sk"), dict[str, Any], dict[str, Any])
@@ -140,13 +76,19 @@ class DynamoDbHealthStore:
         yield from readable(items, health_of, name="health.records", shown=_name_of)
 
     def health(self, identifier: TableIdentifier) -> TableHealth | None:
+        """Read one table's health consistently."""
         return self._items.get(_key("health", identifier))
 
     def read_state(self, identifier: TableIdentifier) -> ReadState:
+        """Return what was read of a table; an empty state if nothing is stored."""
         item = self._states.get(_key("health-read", identifier))
         return ReadState() if item is None or item["format"] != FORMAT else _state_of(item)
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
+        """Replace a table's health, bounded, by the next revision; return it as stored. Raises HealthChanged unless the
+        stored one has the revision of `health`, 0 for none; then the state stays too. The state is stored after the
+        health: without it, or beside a later health, its manifests still fit, and ReadState.history_of tells whether
+        its history does."""
         written = replace(health.bounded(), revision=health.revision + 1)
         if not self._items.replace(written, health.revision or None):
             raise HealthChanged(f"another process wrote the health of {health.identifier}; read it again")
@@ -155,6 +97,7 @@ class DynamoDbHealthStore:
         return written
 
     def remove(self, health: TableHealth) -> None:
+        """Remove a table's health and state if it still has this revision; otherwise do nothing."""
         if self._items.remove(_key("health", health.identifier), health.revision):
             self._states.remove(_key("health-read", health.identifier))
 

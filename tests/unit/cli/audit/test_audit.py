@@ -13,13 +13,12 @@ from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import CatalogPass, TableEntry
-from delegation.references.store import MemoryReferenceStore
 from delegation.removal.chunks import Chunk, Phase, Total
 from delegation.removal.index import store_index
 from delegation.removal.orphans.index import OrphanIndex
 from delegation.storage.memory import MemoryPlanStore
 from delegation.upkeep.health.model import FreedBytes, TableHealth
-from delegation.upkeep.health.store import MemoryHealthStore
+from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

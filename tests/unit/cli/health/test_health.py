@@ -9,9 +9,8 @@ from delegation.cli.catalog.health import GIB
 from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
-from delegation.references.store import MemoryReferenceStore
 from delegation.upkeep.health.model import FreedBytes, LastRun, PastRun, TableHealth
-from delegation.upkeep.health.store import MemoryHealthStore
+from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
 from tests.unit.cli.references.test_lost import lost_refs
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pytest
 from delegation.cli.connection import Connection
 from delegation.identifiers import TableIdentifier
 from delegation.references.lost import LostRefs
-from delegation.references.store import MemoryReferenceStore
 from delegation.timestamps import utc_now
+from tests.kit.dynamodb import MemoryReferenceStore
 
 
 def lost_refs(**fields: object) -> LostRefs:

@@ -9,13 +9,14 @@ from delegation.cli.catalog.references import exempt_words, name_of, parse_subje
 from delegation.cli.connection import Connection, find_index_table
 from delegation.cli.errors import CommandError
 from delegation.identifiers import TableIdentifier
-from delegation.references.blocking.model import Blocking, Exemption, HeldPurge, Subject, blocking_of
+from delegation.references.blocking import Blocking, Exemption, HeldPurge, Subject
 from delegation.references.model import CatalogPass, TableEntry
-from delegation.references.store import MemoryReferenceStore
+from delegation.references.store import blocking_of
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
 from delegation.timestamps import utc_now
 from tests.contract.task_tables import moto
+from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import submitted
 from tests.unit.cli.conftest import OPERATOR

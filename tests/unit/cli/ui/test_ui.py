@@ -15,9 +15,8 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.ui import OperatorReads, PageAnswer, StatusServer, answer, operator_reads, redirecting
 from delegation.identifiers import TableIdentifier
-from delegation.references.store import MemoryReferenceStore
 from delegation.upkeep.health.model import FreedBytes, PastRun, TableHealth
-from delegation.upkeep.health.store import MemoryHealthStore
+from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

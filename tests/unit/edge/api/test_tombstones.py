@@ -16,7 +16,7 @@ from delegation.gateway.drop.errors import (
     purge_not_possible,
     tombstone_not_found,
 )
-from delegation.gateway.drop.store import MemoryTombstoneStore, TombstoneConflict, TombstonePage
+from delegation.gateway.drop.store import TombstoneConflict, TombstonePage
 from delegation.gateway.drop.tombstones import DISMISSED, MovedTable, Tombstone, TombstoneState
 from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore
 from delegation.idempotency.mutations.service import Mutations
@@ -24,6 +24,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
 from delegation.wire.tombstones import STATES, TombstoneRecord
 from polaris_common.errors import DelegationError
+from tests.kit.dynamodb import MemoryTombstoneStore
 from tests.unit.edge.api.test_app import assert_problem, body_of
 from tests.unit.edge.api.test_openapi import described_as, errors_of
 from tests.unit.edge.conftest import NOW, TASK_ID, Api

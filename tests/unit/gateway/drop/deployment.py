@@ -21,7 +21,6 @@ from delegation.gateway.drop.sequence import TableDrops
 from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.steps import DropSteps, UpkeepBegun, UpkeepReport, settle_all, tombstone_upkeep
-from delegation.gateway.drop.store import MemoryTombstoneStore
 from delegation.gateway.drop.tombstones import Tombstone
 from delegation.gateway.forwarding import Forwarder, GatewayCaller
 from delegation.gateway.http import HttpUpstream
@@ -42,6 +41,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES
 from infra.local.catalog.principals.privileges import Privilege
+from tests.kit.dynamodb import MemoryTombstoneStore
 from tests.kit.lakes.lake import FAST
 from tests.kit.tasks.builders import Clock
 from tests.kit.tasks.services import task_service

@@ -82,8 +82,8 @@ def test_a_duplicate_waits_until_the_winner_is_known(world):
     overtaken(here, 15, cleared=False)
     winner = here.record() if here.record().tombstone_id == tombstone else here.records.get(tombstone)
     not_yet = winner.model_copy(update={"state": S.PENDING, "table_uuid": None, "task_id": None})
-    here.records._records[tombstone] = not_yet
-    here.on_sleep = lambda: here.records._records.__setitem__(tombstone, winner)
+    here.records._items.put(not_yet)
+    here.on_sleep = lambda: here.records._items.put(winner)
     answer = here.drop()
     assert (answer.status, answer.tombstone) == (204, tombstone)
 

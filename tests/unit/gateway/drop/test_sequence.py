@@ -373,7 +373,7 @@ def test_a_task_that_names_no_tombstone_of_our_own_purges_nothing(world):
     assert here.drop().status == 204
     left = here.data()
     (task,) = here.drop_tasks()
-    here.records._records.clear()
+    here.records._items.calls.client.clear()
     here.work()
     assert here.data() == left
     assert here.tasks.reads.get(task.task_id).error_code == "TOMBSTONE_REFUSED"

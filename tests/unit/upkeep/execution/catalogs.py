@@ -22,10 +22,10 @@ from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.execution.passes import run_kinds
 from delegation.upkeep.health.model import ManifestSizes, ReadState, SnapshotChange, TableHealth
 from delegation.upkeep.health.reading import health_of, history_in
-from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
 from delegation.wiring.types import TYPES, default_properties
+from tests.kit.dynamodb import MemoryHealthStore
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service
 

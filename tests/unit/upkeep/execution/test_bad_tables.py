@@ -22,9 +22,9 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
 from delegation.upkeep.execution.passes import MOST_FAILED_STARTS, run_kinds
 from delegation.upkeep.health.model import TableHealth
-from delegation.upkeep.health.store import MemoryHealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
+from tests.kit.dynamodb import MemoryHealthStore
 from tests.unit.upkeep.execution.catalogs import NOW, WEEK, named
 from tests.unit.upkeep.execution.test_sweeps import Coast
 

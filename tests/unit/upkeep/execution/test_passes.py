@@ -440,7 +440,8 @@ def test_a_catalog_that_does_not_answer_or_has_no_policies_has_nothing_done() ->
     with pytest.raises(PolarisUnavailable):
         world.run()
     assert world.policies.asked.total() == 21, "twenty tables, and the catalog itself"
-    world.policies.broken[PolicyTarget("lake", ("ns",), "t29")] = PoliciesNotSupported("no", status=404)
+    for name in names:
+        world.policies.broken[PolicyTarget("lake", ("ns",), name)] = PoliciesNotSupported("no", status=404)
     with pytest.raises(PoliciesNotSupported):
         world.run()
     assert world.all_tasks() == []

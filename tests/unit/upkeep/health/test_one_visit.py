@@ -11,14 +11,14 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.references.errors import ReferencesUnavailable
+from delegation.references.held import AdaptiveWidth
 from delegation.references.model import PassNeeded
-from delegation.references.passes.sweep import AdaptiveWidth
 from delegation.references.reading import ReadOnce
 from delegation.storage.locations import ObjectLocation, uri_of
 from delegation.storage.memory import Killed, MemoryObjectStore
 from delegation.upkeep.errors import HealthUnavailable
 from delegation.upkeep.health.refresh import MOST_FAILED, HealthCounts, HealthRefresher
-from delegation.upkeep.health.store import MemoryHealthStore
+from tests.kit.dynamodb import MemoryHealthStore
 from tests.kit.lakes.lake import busy_table, rows
 from tests.unit.references.test_refresh import Scene
 

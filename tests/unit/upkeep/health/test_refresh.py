@@ -13,13 +13,12 @@ from delegation.items import IN_A_ROW
 from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import CatalogPass, TableEntry
-from delegation.references.store import MemoryReferenceStore
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Killed
 from delegation.upkeep.health.model import REVIEW_EVERY, LastRun, TableHealth
 from delegation.upkeep.health.reading import ExpiryByRule
 from delegation.upkeep.health.refresh import HealthCounts, HealthRefresher
-from delegation.upkeep.health.store import MemoryHealthStore
+from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

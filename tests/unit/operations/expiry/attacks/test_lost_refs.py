@@ -10,7 +10,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.references.blocking.dynamodb import _damaged_lost
+from delegation.references.blocking import _damaged_lost
 from delegation.references.lost import KEPT_FOR, MOST_OF_TABLE, LostRefs, restore_statement
 from delegation.removal.lost import LostRefsKeeper
 from delegation.tasks.life.model import Status, Task

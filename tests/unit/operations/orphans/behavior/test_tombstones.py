@@ -14,7 +14,6 @@ import pytest
 
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
-from delegation.references.store import MemoryReferenceStore
 from delegation.removal.orphans.behavior import OrphansBehavior
 from delegation.removal.orphans.requests import OrphanLimits, TableOrphans
 from delegation.removal.orphans.task_type import TASK_TYPE
@@ -22,6 +21,7 @@ from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Lease
 from delegation.wire.requests import TableState
+from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.lakes.lake import Lake, rows
 from tests.kit.stories.orphans import SMALL
 from tests.kit.worlds.sweeping import AT_ONCE

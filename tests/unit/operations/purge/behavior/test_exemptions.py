@@ -10,7 +10,8 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable
-from delegation.references.blocking.model import Subject, blocking_of
+from delegation.references.blocking import Subject
+from delegation.references.store import blocking_of
 from delegation.removal.errors import NeighbourChanged
 from delegation.removal.purge.indexed import held_by
 from delegation.storage.locations import parse

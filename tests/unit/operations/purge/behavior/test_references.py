@@ -9,12 +9,13 @@ import pytest
 from delegation.idempotency.keys import RequestInProgress
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden
+from delegation.references import REFERENCE_INDEX
 from delegation.references.model import SERVES_FOR, CatalogPass
-from delegation.references.names import REFERENCE_INDEX
 from delegation.removal.purge.requests import Limits, ReferenceSettings
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import InvalidProperty
+from polaris_common.dynamodb import to_item
 from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.together import drive_together
@@ -349,7 +350,8 @@ def test_an_index_that_was_emptied_while_a_purge_waits_is_built_anew(world: Inde
 
     def empty() -> None:
         if world.index.pass_of("cat").number == 900 and world.clock() > now + timedelta(seconds=20):
-            world.index._passes.clear()
+            index = world.index._items
+            index.calls.client.delete_item(TableName=index.table, Key=to_item({"pk": "catalog:cat", "sk": "pass"}))
 
     acquire = world.steps.acquire
     world.steps.acquire = lambda step, deadline: (empty(), acquire(step, deadline))[1]

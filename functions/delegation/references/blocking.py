@@ -1,4 +1,6 @@
-"""BlockingStore and LostRefsStore in the table of the reference index (`references.dynamodb`).
+"""What holds purges back because it cannot be read, operators' exemptions, held purges and lost refs.
+
+All are in the table of the reference index (`references.store`):
 
 | item | pk | sk |
 |---|---|---|
@@ -11,27 +13,163 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
 from delegation.references.areas import EVERYWHERE
-from delegation.references.blocking.model import UNKNOWN_AREA, Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.lost import LostRefs, copy_of
+from delegation.references.model import UNANSWERED_PASSES, TableEntry
 from delegation.stored_items import Items, readable
 from delegation.timestamps import isoformat, stored_time
 from polaris_common.dynamodb import DynamoDbCalls
+
+EXEMPT_FOR: Final = timedelta(days=30)
+LONGEST_REASON: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an exemption names: a table, a namespace's list (no `name`), or a catalog (no `namespace` either). A stored
+    record without a readable subject has only its key, `record`."""
+
+    catalog: str
+    namespace: tuple[str, ...] = ()
+    name: str | None = None
+    record: str | None = None
+
+    @classmethod
+    def of(cls, identifier: TableIdentifier) -> "Subject":
+        return cls(identifier.catalog, identifier.namespace, identifier.name)
+
+    def __str__(self) -> str:
+        if self.record is not None:
+            return f"the damaged record {self.record} of the catalog {self.catalog}"
+        dotted = ".".join((self.catalog, *self.namespace, *([] if self.name is None else [self.name])))
+        if self.name is not None:
+            return dotted
+        return f"the list of {dotted}" if self.namespace else f"the catalog {dotted}"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """Something unreadable `since` a time because of a `problem` (an error's code, a colon, its text). `table_uuid` and
+    `metadata_location` are the table's current ones as far as known, else "" and None. A `narrow` one concerns only
+    purges of tables that overlap its areas, which are complete. `unread` are digests of the table's unreadable files,
+    None if not known one by one."""
+
+    subject: Subject
+    problem: str
+    since: datetime | None
+    table_uuid: str = ""
+    metadata_location: str | None = None
+    narrow: bool = False
+    unanswered: tuple[int, ...] = ()
+    unread: frozenset[bytes] | None = None
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether it had no answer while others had one, but in too few passes: it holds no purge, and no pass
+        completes."""
+        return 0 < len(self.unanswered) < UNANSWERED_PASSES
+
+    @property
+    def was_never_read(self) -> bool:
+        """Whether nothing is known of a table, not even its metadata: no exemption covers it."""
+        return self.subject.name is not None and not self.table_uuid
+
+    @classmethod
+    def of(cls, entry: TableEntry) -> "Blocking":
+        """Return what an entry with a problem holds back."""
+        return cls(
+            Subject.of(entry.identifier),
+            str(entry.problem),
+            entry.problem_since,
+            entry.table_uuid,
+            entry.problem_location,
+            narrow=entry.is_complete,
+            unanswered=entry.unanswered,
+            unread=entry.unread,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """An operator's decision, with the reason, that purges and expiries run although something is unreadable.
+
+    It covers the table and the accepted `unread` files, and outlives commits while all else can be read. Without known
+    files, as for unreadable metadata, it ends at the next commit. It also ends when the table can be read again, when
+    another table has the name, and at `until`. The removal of orphan files, which has no list of a table's files, never
+    runs beside something unreadable.
+    """
+
+    subject: Subject
+    table_uuid: str
+    metadata_location: str | None
+    why: str
+    by: str
+    at: datetime
+    until: datetime
+    unread: frozenset[bytes] | None = None
+
+    @classmethod
+    def of(cls, blocking: Blocking, *, why: str, by: str, now: datetime) -> "Exemption":
+        return cls(
+            blocking.subject,
+            blocking.table_uuid,
+            blocking.metadata_location,
+            why=why[:LONGEST_REASON],
+            by=by,
+            at=now,
+            until=now + EXEMPT_FOR,
+            unread=blocking.unread,
+        )
+
+    def covers(self, blocking: Blocking, now: datetime) -> bool:
+        """Whether it covers what cannot be read now."""
+        same = (self.subject, self.table_uuid) == (blocking.subject, blocking.table_uuid)
+        if self.unread is None:
+            accepted = self.metadata_location == blocking.metadata_location
+        else:
+            accepted = blocking.unread is not None and blocking.unread <= self.unread
+        return same and accepted and now < self.until and not blocking.was_never_read
+
+
+UNKNOWN_AREA: Final = "file:///"
+"""The area of a table of another format that states no place; earlier releases read it as one beside every bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedTable:
+    """A table of another format: only the area of its files is known, or UNKNOWN_AREA. With a `problem` the stored area
+    is unreadable: work of the catalog waits until a pass stores it again."""
+
+    subject: Subject
+    area: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPurge:
+    task_id: str
+    subject: Subject
+
 
 FORMAT: Final = 1
 DIGEST_BYTES: Final = 8
 
 
-class DynamoDbBlocking:
+class BlockingStore:
+    """Unlisted namespaces, tables of other formats, exemptions, held purges and lost refs; every write may be repeated.
+    Every method raises ReferencesUnavailable."""
+
     def __init__(self, dynamodb: DynamoDbCalls, table: str) -> None:
         self._items = Items(dynamodb, table, ("pk", "sk"), dict[str, Any], dict[str, Any])
 
     def unlisted(self, catalog: str) -> list[Blocking]:
-        """Return blockings; an unreadable one blocks until the next pass stores or removes it."""
+        """Return the namespaces that cannot be listed, and the catalog itself if it cannot be. An unreadable record
+        blocks until the next pass stores or removes it."""
         blockings = readable(
             self._query(f"unlisted:{catalog}"),
             lambda item: _blocking(catalog, item),
@@ -42,6 +180,7 @@ class DynamoDbBlocking:
         return list(blockings)
 
     def put_unlisted(self, blocking: Blocking) -> None:
+        """Record a blocking in place of an earlier record of it."""
         since = {} if blocking.since is None else {"since": isoformat(blocking.since)}
         passes = {"unanswered": list(blocking.unanswered)} if blocking.unanswered else {}
         self._put("unlisted", blocking.subject, problem=blocking.problem, **since, **passes)
@@ -91,11 +230,13 @@ class DynamoDbBlocking:
         self._remove(f"exemption:{subject.catalog}", _hash(subject))
 
     def held(self, catalog: str) -> list[HeldPurge]:
-        """Return held purges; an unreadable one is left out, and its purge runs within the hour."""
+        """Return the purges held by something in a catalog; some may have ended. An unreadable one is left out, and its
+        purge runs within the hour."""
         items = self._query(f"held:{catalog}")
         return list(readable(items, lambda item: _held(catalog, item), name="references.held", shown=_key_of))
 
     def put_held(self, purge: HeldPurge) -> None:
+        """Record a held purge in place of an earlier record of it."""
         key = {"pk": f"held:{purge.subject.catalog}", "sk": purge.task_id}
         self._put_item({**key, **_subject_item(purge.subject)})
 
@@ -103,7 +244,8 @@ class DynamoDbBlocking:
         self._remove(f"held:{purge.subject.catalog}", purge.task_id)
 
     def lost_refs(self, catalog: str) -> list[LostRefs]:
-        """Return lost refs; the key of an unreadable one names the copy, which is kept until it is dismissed."""
+        """Return a catalog's lost refs, also those whose time is over. The key of an unreadable one names the copy,
+        which is kept until it is dismissed."""
         lost = readable(
             self._query(f"lost-refs:{catalog}"),
             lambda item: _lost(catalog, item),
@@ -114,6 +256,7 @@ class DynamoDbBlocking:
         return list(lost)
 
     def put_lost_refs(self, lost: LostRefs) -> None:
+        """Record lost refs in place of an earlier record of the same metadata file."""
         identifier = lost.identifier
         self._put_item(
             {
@@ -135,6 +278,7 @@ class DynamoDbBlocking:
         )
 
     def remove_lost_refs(self, lost: LostRefs) -> None:
+        """Remove lost refs; files that only they needed may then be deleted."""
         self._remove(f"lost-refs:{lost.identifier.catalog}", lost.key)
 
     def _put(self, kind: str, subject: Subject, **fields: Any) -> None:
