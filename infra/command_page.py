@@ -23,7 +23,11 @@ HEADING: Final = "## Commands\n"
 PLACEHOLDERS: Final = {int: "N", float: "N", Path: "FILE"}
 USED_EVERYWHERE: Final = 3
 """What so many commands take, with the same help, is described once."""
-TAKEN_BY_ALL: Final = "--json"
+TAKEN_BY_ALL: Final = ("--json", "--stack FILE")
+_BY_ALL: Final = (
+    "Every command takes `--json`. Commands that use the service or a store also take `--stack FILE`, the stack.json of"
+    "\na local stack (default: the settings, else .local/stack.json)."
+)
 UNCLEAR_CHECKS: Final = {"paused", "aws", "callers", "catalog", "names", "views", "grants"}
 """Checks whose ids do not say what is checked."""
 
@@ -92,7 +96,7 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
         if parameter.name in {"help", "install_completion", "show_completion"} or getattr(parameter, "hidden", False):
             continue
         written = signature(parameter)
-        if written == TAKEN_BY_ALL:
+        if written in TAKEN_BY_ALL:
             continue
         if everywhere.get(written) == described(parameter):
             common.append(f"`{written.split()[0]}`")
@@ -125,7 +129,7 @@ def commands() -> str:
     """Return the part of the page below the heading."""
     found = list(leaves(get_command(build(entry_points(group=ENTRY_POINTS)))))
     taken = [each for _, command in found for each in command.params if each.name != "help"]
-    taken = [each for each in taken if signature(each) != TAKEN_BY_ALL]
+    taken = [each for each in taken if signature(each) not in TAKEN_BY_ALL]
     counted = Counter((signature(each), described(each)) for each in taken)
     everywhere = {written: text for (written, text), times in counted.items() if times >= USED_EVERYWHERE}
     lines = examples()
@@ -134,7 +138,7 @@ def commands() -> str:
     table = ["| several commands take | |", "|---|---|"]
     table += [f"| `{written.replace('|', chr(92) + '|')}` | {text} |" for written, text in everywhere.items()]
     sections = [section(words, command, lines.get(words, []), everywhere) for words, command in found]
-    return "\n\n".join([f"Every command takes `{TAKEN_BY_ALL}`.", "\n".join(table), *sections]) + "\n"
+    return "\n\n".join([_BY_ALL, "\n".join(table), *sections]) + "\n"
 
 
 def files() -> dict[Path, str]:
