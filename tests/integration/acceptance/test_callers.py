@@ -21,7 +21,9 @@ def receipts(world, task_id):
     return [json.loads(s3.get_object(Bucket="delegation-plans", Key=key)["Body"].read()) for key in keys]
 
 
-@pytest.mark.parametrize("key", [str(uuid4()), None], ids=["one key", "no key"])
+@pytest.mark.parametrize(
+    "key", [pytest.param(str(uuid4()), id="one key"), pytest.param(None, id="no key", marks=pytest.mark.long)]
+)
 def test_sixteen_callers_of_one_purge_get_one_purge(world, key):
     table = world.table()
     request = world.request(table)

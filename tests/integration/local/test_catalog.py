@@ -19,7 +19,6 @@ from pyiceberg.types import StringType
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
 from infra.local.aws.moto_app import application
-from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from infra.local.catalog.principals.privileges import Privilege
 from infra.local.processes.loopback import WsgiServer
 from infra.local.s3.front import S3Front
@@ -77,31 +76,6 @@ def test_a_partitioned_table_with_appends_a_row_delete_and_a_tag(stack: Stack) -
         "00002",
         "00003",
     ]
-
-
-def test_a_table_without_its_metadata_file_can_only_be_dropped(stack: Stack) -> None:
-    table = filled_orders(stack)
-    stack.admin.delete_object(Bucket=BUCKET, Key=table.metadata_location.removeprefix(f"s3://{BUCKET}/"))
-    client = polaris(stack)
-    with pytest.raises(answers.TableMetadataMissing, match="Location does not exist"):
-        client.load_table(ORDERS)
-    dropper = polaris(stack, "owner")
-    dropper.drop_table(ORDERS)
-    with pytest.raises(answers.NoSuchTable):
-        dropper.drop_table(ORDERS)
-    with pytest.raises(answers.NoSuchTable):
-        client.load_table(ORDERS)
-    with pytest.raises(NoSuchTableError):
-        connect(stack, "owner").load_table(("sales", "orders"))
-
-
-def test_polaris_refuses_to_purge(stack: Stack) -> None:
-    filled_orders(stack)
-    before = objects(stack)
-    with pytest.raises(answers.PolarisForbidden, match="DROP_WITH_PURGE_ENABLED"):
-        polaris(stack, "owner").drop_table(ORDERS, purge=True)
-    assert objects(stack) == before
-    assert polaris(stack).load_table(ORDERS).location.endswith("/orders")
 
 
 def test_rename_keeps_the_table_and_recreating_the_name_gives_the_same_location(stack: Stack) -> None:
@@ -231,28 +205,6 @@ def test_properties_schema_and_snapshots_can_be_changed(stack: Stack) -> None:
     assert [field.name for field in loaded.schema().fields] == ["id", "region", "note"]
     assert loaded.properties == {"a": "1"}
     assert oldest not in [snapshot.snapshot_id for snapshot in loaded.snapshots()]
-
-
-def test_registering_the_same_files_twice_is_possible_if_the_flags_allow_overlap(stack: Stack) -> None:
-    table = filled_orders(stack)
-    stack.allow(ALLOW_OVERLAP, ALLOW_UNSTRUCTURED)
-    clone = connect(stack, "owner").register_table(("sales", "clone"), table.metadata_location)
-    assert clone.metadata.table_uuid == table.metadata.table_uuid
-
-
-@pytest.mark.parametrize(
-    ("change", "status", "error"),
-    [
-        ({"client_secret": "no"}, 401, "unauthorized_client"),
-        ({"client_id": "no"}, 401, "unauthorized_client"),
-        ({"scope": ""}, 400, "invalid_scope"),
-        ({"scope": "catalog"}, 400, "invalid_scope"),
-        ({"grant_type": "password"}, 400, "unsupported_grant_type"),
-    ],
-)
-def test_an_invalid_token_request_is_refused(stack: Stack, change: dict[str, str], status: int, error: str) -> None:
-    answer = httpx.post(f"{stack.catalog.url}/v1/oauth/tokens", data=OWNER_FORM | change)
-    assert (answer.status_code, answer.json()["error"]) == (status, error)
 
 
 def test_realm_warehouse_and_token_are_checked(stack: Stack) -> None:

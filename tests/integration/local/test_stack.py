@@ -203,9 +203,3 @@ def test_without_java_and_maven_moto_provides_dynamodb_and_the_summary_has_the_r
         assert "Java is not installed" in process.output
     finally:
         process.end(signal.SIGTERM)
-
-
-def test_incomplete_polaris_options_are_refused(tmp_path):
-    process = StackProcess(tmp_path / "state", "--polaris-url", "http://127.0.0.1:9/api/catalog")
-    assert process.wait() == 1
-    assert "--polaris-client-secret" in process.output

@@ -8,6 +8,7 @@ from tests.unit.cli.conftest import lines
 from tests.unit.client.service import SUCCEEDED, SYNCHRONOUS, TASK_ID, TASKS, json_answer, record, refusal
 
 TABLE = "lake.sales.eu.orders"
+COMMANDS = (("submit",), ("expire",), ("orphans", "scan"))
 ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
 
 
@@ -40,9 +41,10 @@ def test_result_as_json_names_the_key(run, accepting, stack):
     assert document == ACCEPTED | {"idempotency_key": accepting.sent_keys(TASKS)[0]}
 
 
-def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, stack):
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, stack, command):
     for _ in range(2):
-        run("submit", TABLE, "--stack", str(stack), "--key", "drop-orders-7")
+        run(*command, TABLE, "--stack", str(stack), "--key", "drop-orders-7")
     first, second = accepting.asked("POST", TASKS)
     assert first.content == second.content
     assert accepting.sent_keys(TASKS) == ["drop-orders-7", "drop-orders-7"]
@@ -139,10 +141,11 @@ def test_failed_synchronous_purge_exits_with_1(run, service, polaris, stack):
     assert f"delegation tasks retry {TASK_ID}" in result.stderr
 
 
-def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_waiting_follows_the_task_to_its_end(run, accepting, stack, command):
     steps = [record(), record(version=4, status="SUCCESS")]
     accepting.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))
-    result = run("submit", TABLE, "--wait", "--stack", str(stack), "--json")
+    result = run(*command, TABLE, "--wait", "--stack", str(stack), "--json")
     assert result.exit_code == 0
     assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]
 

@@ -194,7 +194,9 @@ def test_the_installed_command_shows_a_task(command):
     assert json.loads(done.stdout)["task_id"] == TASK_ID
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["blocking", "asyncio"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(0, id="blocking"), pytest.param(1, id="asyncio", marks=pytest.mark.long)]
+)
 def test_an_example_of_the_readme_runs_from_the_wheel(command, number):
     with serving() as stub:
         done = command.run("python", "-c", examples()[number], **stub.variables)

@@ -8,7 +8,7 @@ import pytest
 
 from delegation.timestamps import isoformat
 from tests.unit.cli.conftest import IN_CATALOG, lines
-from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
+from tests.unit.client.service import TASK_ID, TASKS, json_answer
 from tests.unit.polaris.scripted import raw_json
 
 TABLE = "lake.sales.eu.orders"
@@ -88,13 +88,6 @@ def test_an_age_is_sent_as_an_age(run, accepting, stack):
     """A request with it is the same tomorrow, and attaches to or resumes the task of today."""
     run("expire", TABLE, "--older-than", "7d", "--stack", str(stack))
     assert sent(accepting)["operation_parameters"]["properties"] == {"max-snapshot-age-ms": str(7 * 86_400_000)}
-
-
-def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, stack):
-    for _ in range(2):
-        run("expire", TABLE, "--stack", str(stack), "--key", "expire-orders-7")
-    first, second = accepting.asked("POST", TASKS)
-    assert first.content == second.content
 
 
 @pytest.mark.parametrize(
@@ -217,11 +210,3 @@ def test_a_time_that_no_clock_has_is_shown_as_its_number(run, accepting, polaris
     result = run("expire", TABLE, "--dry-run", "--stack", str(stack))
     assert result.exit_code == 0, result.stderr
     assert str(2**62) in result.stdout
-
-
-def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
-    steps = [record(), record(version=4, status="SUCCESS")]
-    accepting.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))
-    result = run("expire", TABLE, "--wait", "--stack", str(stack), "--json")
-    assert result.exit_code == 0
-    assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
 TABLE = "lake.sales.eu.orders"
@@ -162,21 +161,6 @@ def test_what_the_service_would_refuse_is_not_sent(run, accepting, stack, words,
     assert refused.exit_code == 2
     assert hint in refused.stderr
     assert accepting.asked("POST", TASKS) == []
-
-
-def test_same_command_with_the_same_key_sends_the_same_bytes(run, accepting, stack):
-    for _ in range(2):
-        run("orphans", "scan", TABLE, "--stack", str(stack), "--key", "scan-orders-7")
-    first, second = accepting.asked("POST", TASKS)
-    assert first.content == second.content
-
-
-def test_waiting_follows_the_task_to_its_end(run, accepting, stack):
-    steps = [record(), planned(version=4)]
-    accepting.answer("GET", f"{TASKS}/{TASK_ID}", *(json_answer(200, step) for step in steps))
-    result = run("orphans", "scan", TABLE, "--wait", "--stack", str(stack), "--json")
-    assert result.exit_code == 0
-    assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]
 
 
 SEGMENT = [{"id": PLAN, "sha256": SHA}]

@@ -66,17 +66,6 @@ def ended(
     return world.ended(task, code=None if status is Status.SUCCESS else code, began=began, details=DETAILS)
 
 
-def test_the_same_request_attaches_to_its_task_and_another_one_conflicts(world: World) -> None:
-    first = asked(world, older_than="now")
-    again = world.submit(body(world, older_than="now"))
-    assert (again.kind, again.task_id) == ("attached", first.task_id)
-    with pytest.raises(
-        IdempotencyError, match=r"other properties \(older-than, retain-last\)", check=coded("TASK_EXISTS")
-    ) as refused:
-        world.submit(body(world, retain_last="7"))
-    assert problem_of(refused.value).status == 409
-
-
 def test_a_dry_run_of_other_options_or_of_a_later_state_is_another_task(world: World) -> None:
     first = asked(world, dry_run="true", older_than="now")
     assert asked(world, dry_run="true", older_than="now").task_id == first.task_id

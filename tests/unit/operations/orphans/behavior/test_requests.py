@@ -124,8 +124,6 @@ def test_one_that_began_to_delete_is_resumed_with_its_plan_by_the_same_request(w
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
-        ({"properties": {"gc.enabled": "false"}}, "GC_DISABLED"),
-        ({"properties": {"delegation.protected": "true"}}, "TABLE_PROTECTED"),
         ({"properties": {"delegation.orphan-files.older-than": "soon"}}, "AGE_INVALID"),
         ({"location": "s3://lake"}, "LOCATION_TOO_WIDE"),
     ],
