@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
-from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
+from delegation.wire.operators import PauseList, PauseRequest, RestoreRequest, ResumeRequest, TombstoneList
 from delegation.wire.responses import (
     COMPONENT,
     ErrorResponse,
@@ -29,7 +29,6 @@ from delegation.wire.responses import (
 )
 from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
-from delegation.wire.tombstones import RestoreRequest, TombstoneList
 from delegation.wiring.types import TYPES
 from infra.package.description import SOURCE
 

@@ -13,7 +13,7 @@ class GuardRefused(DelegationError):
 
 class RunStopped(BaseException):
     """The attempt must not continue, and nothing of it failed. No Exception, so that work which catches those does not
-    continue after it; what runs the attempt catches it (`tasks.work.work_errors.AttemptRunner`). A lost lease is an
+    continue after it; what runs the attempt catches it (`tasks.work.attempt_context.AttemptRunner`). A lost lease is an
     error of a write, `tasks.errors.LeaseLost`."""
 
     code: ClassVar[str]

@@ -15,6 +15,11 @@ _ENDS: Final = ("notification_queue_url", "event_queue_url")
 """What a function needs that may end tasks, so that it sends what their ends announce."""
 _SPARK: Final = ("emr_application_id", "emr_former_application_ids")
 _KINDS: Final = (*_TASKS, "behaviors")
+_STATES: Final = {
+    **dict.fromkeys(("acquire", "start_job", "heartbeat", "complete", "make_due"), "steps"),
+    **dict.fromkeys(("prepare", "run_inline"), "attempts"),
+}
+"""The module of `delegation.handlers` that defines the function of a state of the machine, under the state's name."""
 _PURGE: Final = (*_TASKS, *_POLARIS, "plan_bucket", "references_table")
 _DROPS: Final = ("tombstones_table",)
 """What a process needs that purges for the gateway, or restores; absent without one."""
@@ -49,13 +54,13 @@ class Function:
 
     @property
     def module(self) -> str:
-        """The module that defines `handler(event, context)`."""
-        return f"delegation.handlers.{self.name}"
+        """The module that defines the handler."""
+        return f"delegation.handlers.{_STATES.get(self.name, self.name)}"
 
     @property
     def handler(self) -> str:
         """The handler's name in the form that Lambda takes."""
-        return f"{self.module}.handler"
+        return f"{self.module}.{self.name if self.name in _STATES else 'handler'}"
 
 
 FUNCTIONS: Final[dict[str, Function]] = {

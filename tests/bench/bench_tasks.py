@@ -26,12 +26,11 @@ from pydantic import BaseModel
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import DueHints, lease_next_available_task
-from delegation.tasks.work.parts.hooks import NoDispatchQueue
+from delegation.tasks.work.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
-from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.tasks.work.worker import DueHints, Worker, WorkerSettings, lease_next_available_task
 from infra.local.aws.dynamodb import DynamoDbLocal
 from tests.bench.loads.rates import CAP, THREADS, rates
 from tests.contract.costs.lives import LIVES

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from delegation.edge.requests import read_body
-from delegation.idempotency.canonical import RULE, canonical_json, payload_hash
+from delegation.idempotency.keys import RULE, canonical_json, payload_hash
 from tests.canonical.cases import cases
 from tests.paths import ROOT
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from delegation.idempotency.canonical import payload_hash
+from delegation.idempotency.keys import payload_hash
 from tests.canonical import __main__ as node
 from tests.canonical.cases import cases, generated
 

@@ -20,7 +20,7 @@ from delegation.edge.answers import retryable
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchTable, PolarisError
 from delegation.polaris.client import PolarisClient
-from delegation.wire.pauses import PauseRequest, ResumeRequest
+from delegation.wire.operators import PauseRequest, ResumeRequest
 from delegation.wire.requests import TableState
 from delegation.wire.tables import PurgeRequest
 from tests.chaos.findings import Call

@@ -3,11 +3,13 @@
 A function is deployed with the handler `tests.chaos.plants.NAME`; the variable CHAOS_PLANTED names what is broken.
 """
 
-import importlib
 import os
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
+
+from infra.environment.functions import EVERY_FUNCTION
 
 VARIABLE: Final = "CHAOS_PLANTED"
 
@@ -50,4 +52,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     for each in filter(None, os.environ.get(VARIABLE, "").split(",")):
         PLANTS[each]()
-    return importlib.import_module(f"delegation.handlers.{name}").handler
+    return pkgutil.resolve_name(EVERY_FUNCTION[name].handler)

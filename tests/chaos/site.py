@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.parts.hooks import NoDispatchQueue
+from delegation.tasks.work.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.types import policies_of

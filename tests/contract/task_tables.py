@@ -7,8 +7,8 @@ from typing import Any
 
 import boto3
 
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.mutations.reservation import DynamoDbReservationStore, ReservationTable
+from delegation.idempotency.reservations import DynamoDbReservationStore, ReservationTable
+from delegation.idempotency.store import DynamoDbIdempotencyStore
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.tasks.stores.dynamodb_reads import (
     ADMISSION_INDEX,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.idempotency.mutations.reservation import DynamoDbReservationStore, ReservationTable
+from delegation.idempotency.reservations import DynamoDbReservationStore, ReservationTable
 from delegation.idempotency.store import MemoryIdempotencyStore, RecordPage
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.testing.idempotency import IdempotencyStoreContract, Stores, pages

@@ -33,7 +33,7 @@ LATER: Final = (
     "functions/delegation/removal/orphans/",
     "functions/polaris_persistence/iceberg/updates/",
     "functions/delegation/storage/listing/",
-    "functions/delegation/tasks/testing/contract/",
+    "functions/delegation/tasks/contract/",
     "functions/delegation/testing/",
     "functions/delegation/upkeep/",
     "functions/delegation/wiring/policies.py",

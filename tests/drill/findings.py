@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.submit import Submitted
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Submitted
 from tests.drill.observed import END, START, Done, Line
 from tests.faults.shared.histories import broken_rules, rows_of
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from botocore.exceptions import ClientError
 
-from delegation.tasks.work.submit import Submitted, Tasks
+from delegation.tasks.submit import Submitted, Tasks
 from tests.drill import observed
 from tests.drill.findings import Findings, examine
 from tests.drill.observed import END, PIECE, START, Done, Piece

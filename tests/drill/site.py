@@ -13,7 +13,7 @@ import boto3
 from delegation.orchestration.dispatch import SqsDispatchQueue
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.parts.hooks import NoDispatchQueue
+from delegation.tasks.work.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.persistent_tasks import create_task_tables, persistent_tasks

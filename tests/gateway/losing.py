@@ -11,8 +11,8 @@ from delegation.gateway.forwarding import Forwarder, TokenCallers
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream, error_answer
-from delegation.idempotency.mutations.reservation import MemoryReservationStore
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import MemoryReservationStore
 from infra.local.processes.loopback import WsgiServer
 from tests.integration.local.catalog_world import Stack
 from tests.unit.gateway.keys.stand_in import LIFETIME, TIMEOUT

@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.idempotency.store import DynamoDbIdempotencyStore
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from tests.contract.task_tables import create_task_table, dynamodb_client, no_wait, record_store
 from tests.golden.moments import ENDS, MOMENTS, Service, State, seen, surround

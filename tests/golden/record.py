@@ -17,7 +17,7 @@ from typing import Any
 
 from delegation import handlers
 from delegation.edge.submission import SubmissionAnswer
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.idempotency.store import DynamoDbIdempotencyStore
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 from delegation.wiring.types import default_properties

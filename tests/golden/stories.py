@@ -16,9 +16,9 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
 from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status
+from delegation.tasks.submit import Parent, Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.submit import Parent, Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.fixtures import corpus
 from tests.golden.expiries import EXPIRIES

@@ -51,7 +51,7 @@ def test_every_placeholder_of_the_definition_becomes_the_function_of_that_name(s
     assert set(substitutions) == set(re.findall(r"\$\{(\w+)\}", machine["DefinitionString"]))
     for placeholder, arn in substitutions.items():
         handler = service.document["Resources"][arn["Fn::GetAtt"][0]]["Properties"]["Handler"]
-        step = handler.removeprefix("delegation.handlers.").removesuffix(".handler")
+        step = handler.rpartition(".")[2]
         assert placeholder.lower() == f"{step.replace('_', '')}functionarn"
 
 

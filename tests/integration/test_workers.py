@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from delegation.tasks.life.model import Status
-from delegation.tasks.work.submit import Tasks
+from delegation.tasks.submit import Tasks
 from infra.local.processes.programs import import_path
 from tests.drill import observed
 from tests.drill.observed import END, PIECE, START, STEP, Piece

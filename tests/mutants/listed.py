@@ -14,7 +14,7 @@ SIZES: Final = "tests/unit/tasks/sizes/test_sizes.py"
 SETTINGS: Final = "tests/unit/tasks/life/test_unsafe_settings.py"
 FAULTS: Final = "tests/unit/tasks/stores/test_dynamodb_faults.py"
 STORES: Final = "tests/contract/tasks/test_store.py::test_contract"
-MUTATIONS: Final = "functions/delegation/idempotency/mutations/"
+MUTATIONS: Final = "functions/delegation/idempotency/"
 KEYS: Final = "tests/contract/mutations/"
 CLIENT: Final = "functions/delegation/client/"
 CALLER: Final = "tests/unit/client/"
@@ -23,7 +23,7 @@ CALLER: Final = "tests/unit/client/"
 RACES: Final = (
     Mutant(
         "a child is stored before it is noted",
-        f"{TASKS}work/submit.py",
+        f"{TASKS}submit.py",
         """            nameless = behavior.identify is None and options.get("key") is None
 """,
         """            nameless = behavior.identify is None and options.get("key") is None
@@ -77,14 +77,14 @@ RACES: Final = (
     ),
     Mutant(
         "persistence: a task is removed whatever its revision",
-        "functions/delegation/tasks/stores/persistence/store.py",
+        "functions/delegation/tasks/stores/persistence.py",
         "            require_unmoved(task, head)\n            for key",
         "            require_version(task, head)\n            for key",
         (f"{STORES}[remove_of_a_task_that_was_touched_is_refused-kernel]",),
     ),
     Mutant(
         "a worker uses its hints after its clock was set back",
-        f"{TASKS}work/claim.py",
+        f"{TASKS}work/worker.py",
         "not timedelta(0) <= now - self._queried_at < _FRESH",
         "now - self._queried_at >= _FRESH",
         ("tests/unit/tasks/work/test_claim.py::test_hints_of_a_later_time_are_forgotten",),
@@ -98,7 +98,7 @@ RACES: Final = (
     ),
     Mutant(
         "a retry on request waits for the dispatch grace",
-        f"{TASKS}work/parts/dispatching.py",
+        f"{TASKS}work/service.py",
         "                grace=timedelta(0),\n",
         "                grace=writes.policies.dispatch.grace,\n",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
@@ -112,7 +112,7 @@ RACES: Final = (
     ),
     Mutant(
         "a task that a poller finds waits for the dispatch grace",
-        f"{TASKS}work/parts/submission.py",
+        f"{TASKS}work/service.py",
         "                return task.evolve(due_at=now)\n",
         "                return task\n",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
@@ -133,7 +133,7 @@ RACES: Final = (
     ),
     Mutant(
         "a former owner hands over again",
-        f"{TASKS}work/parts/writes.py",
+        f"{TASKS}work/writes.py",
         "            if task.lease.owner != owner:\n                return task\n",
         "",
         ("tests/unit/orchestration/test_former_owner.py",),
@@ -144,56 +144,56 @@ RACES: Final = (
 CHILDREN: Final = (
     Mutant(
         "an absent child is a success",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "        heads += [create(parent, child) for child in lost]\n",
         "        heads += [create(parent, child) for child in lost[:0]]\n",
         (f"{FAMILIES}::test_a_child_that_the_last_attempt_adopted_and_that_is_absent_is_created_again",),
     ),
     Mutant(
         "an absent child of any attempt is created again",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "if head is None and child.attempt == parent.result_attempt]",
         "if head is None]",
         (f"{FAMILIES}::test_a_child_that_only_an_earlier_attempt_adopted_and_that_is_absent_is_ignored",),
     ),
     Mutant(
         "a cancelled parent cancels children that others await",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "        open_ = [head for head in open_ if not _is_awaited_by_others(tasks, head, parent)]\n",
         "",
         (f"{FAMILIES}::test_cancelling_a_parent_leaves_a_child_that_another_parent_waits_for",),
     ),
     Mutant(
         "two cancelled parents leave their child to each other",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "    return any(not other.cancel_requested for other in others)",
         "    return any(True for one in others)",
         (f"{FAMILIES}::test_cancelling_both_parents_cancels_the_child",),
     ),
     Mutant(
         "a task may await itself",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "    if parent.task_id in child_ids:\n",
         "    if parent in child_ids:\n",
         (f"{ADOPTING}::test_a_task_does_not_adopt_itself",),
     ),
     Mutant(
         "a task may await its parent's parent",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "                reached.append(ancestor)\n",
         "",
         (f"{FAMILIES}::test_a_task_that_submits_an_ancestor_is_refused",),
     ),
     Mutant(
         "two tasks that adopted each other wait for ever",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "tuple(head for head in open_ if head not in circular), circular)",
         "tuple(open_), circular)",
         (f"{FAMILIES}::test_two_tasks_that_submit_each_other_at_the_same_moment_do_not_wait_for_ever",),
     ),
     Mutant(
         "a child is removed while a parent that did not create it awaits it",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "    for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):\n",
         "    for parent_id in [child.parent_id] if child.parent_id else []:\n",
         (f"{FAMILIES}::test_a_child_is_kept_while_any_parent_awaits_it",),
@@ -214,14 +214,14 @@ CHILDREN: Final = (
     ),
     Mutant(
         "a parent awaits the children of its former submissions",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "self.adopted_by(parent.task_id) if child.attempt > since",
         "self.adopted_by(parent.task_id) if child.attempt > 0",
         (f"{FAMILIES}::test_a_retried_parent_does_not_await_what_it_did_not_adopt",),
     ),
     Mutant(
         "an older release's list of children is not read",
-        f"{TASKS}work/parts/reads.py",
+        f"{TASKS}work/reads.py",
         "        return (*listed, *(child",
         "        return (*listed[:0], *(child",
         (f"{FAMILIES}::test_an_older_release_listed_the_children_in_the_head",),
@@ -283,14 +283,14 @@ REPORTED: Final = (
 SIZED: Final = (
     Mutant(
         "a payload of any size is accepted",
-        f"{TASKS}work/parts/submission.py",
+        f"{TASKS}work/service.py",
         "    if size > MOST_PAYLOAD:\n",
         "    if size > 2**40:\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),
     ),
     Mutant(
         "a size is counted in characters",
-        f"{TASKS}work/parts/submission.py",
+        f"{TASKS}work/service.py",
         "    size = len(payload.encode())\n",
         "    size = len(payload)\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),
@@ -311,7 +311,7 @@ SIZED: Final = (
     ),
     Mutant(
         "work whose write is refused permanently is done again",
-        f"{TASKS}work/work_errors.py",
+        f"{TASKS}work/attempt_context.py",
         "        case AwaitedTaskFailed() | StoreRefused():\n"
         "            return AttemptEnding(failed(error, ErrorClass.PERMANENT))\n",
         "        case AwaitedTaskFailed() | StoreRefused():\n"
@@ -320,7 +320,7 @@ SIZED: Final = (
     ),
     Mutant(
         "a result that was changed in the bucket is returned",
-        f"{TASKS}stores/results.py",
+        f"{TASKS}work/reads.py",
         "    if hashlib.sha256(data).hexdigest() not in task.result_location:\n",
         "    if not task.result_location:\n",
         (f"{SIZES}::test_a_result_that_was_changed_since_is_not_returned",),
@@ -368,21 +368,21 @@ SAFE_SETTINGS: Final = (
 AT_MOST_ONCE: Final = (
     Mutant(
         "a call whose key was left by another runs without verifying",
-        f"{MUTATIONS}service.py",
+        f"{MUTATIONS}mutations.py",
         "_executed(mutation, attempt) if is_clear else _reconciled(mutation, attempt)",
         "_executed(mutation, attempt)",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),
     Mutant(
         "a held key is taken over before its lease is over",
-        f"{MUTATIONS}service.py",
+        f"{MUTATIONS}mutations.py",
         "KeyState.HELD if now < stored.lost_not_before:",
         "KeyState.HELD if False:",
         (f"{KEYS}test_service.py",),
     ),
     Mutant(
         "a record in progress is forgotten with its lease",
-        f"{MUTATIONS}reservation.py",
+        f"{MUTATIONS}reservations.py",
         """        "expires_at": _expiry(lost, policy),
         "nothing_done": None,
 """,
@@ -393,14 +393,14 @@ AT_MOST_ONCE: Final = (
     ),
     Mutant(
         "a 5xx is stored",
-        f"{MUTATIONS}answer.py",
+        f"{MUTATIONS}answers.py",
         "return self.is_success or self.is_refusal",
         "return True",
         (f"{KEYS}test_service.py",),
     ),
     Mutant(
         "a call that lost its key answers nevertheless",
-        f"{MUTATIONS}service.py",
+        f"{MUTATIONS}mutations.py",
         """        if stored.state is State.IN_PROGRESS:
             raise MutationInProgress from None
         return _replayed(mutation, stored)
@@ -411,7 +411,7 @@ AT_MOST_ONCE: Final = (
     ),
     Mutant(
         "a refusal that could not be stored is answered",
-        f"{MUTATIONS}service.py",
+        f"{MUTATIONS}mutations.py",
         """            if not performed.answer.is_success:
                 raise
 """,
@@ -421,21 +421,21 @@ AT_MOST_ONCE: Final = (
     ),
     Mutant(
         "an attempt never runs out of time",
-        f"{MUTATIONS}service.py",
+        f"{MUTATIONS}mutations.py",
         "        if self._clock() >= self.deadline:\n            raise MutationInProgress\n",
         "        return\n",
         (f"{KEYS}test_faults.py", f"{KEYS}test_stateful.py"),
     ),
     Mutant(
         "credentials are stored",
-        f"{MUTATIONS}reservation.py",
+        f"{MUTATIONS}reservations.py",
         "    kept = storable(answer)\n",
         "    kept = answer\n",
         (f"{KEYS}test_service.py",),
     ),
     Mutant(
         "DynamoDB: a former holder's write is accepted",
-        f"{MUTATIONS}reservation.py",
+        f"{MUTATIONS}reservations.py",
         '_UNCHANGED: Final = "nonce = :before"',
         '_UNCHANGED: Final = "nonce <> :before OR nonce = :before"',
         (f"{KEYS}test_store.py",),

@@ -269,14 +269,14 @@ STORED: Final = (
 GATHERING: Final = (
     Mutant(
         "family: the last child wakes nobody",
-        f"{TASKS}work/parts/writes.py",
+        f"{TASKS}work/writes.py",
         "            if ended and written.after.parent_id is not None:\n",
         "            if ended and written.after.parent_id is None:\n",
         (f"{MANY}::test_the_last_child_wakes_its_parent",),
     ),
     Mutant(
         "family: a child that ends before its parent waits wakes nobody",
-        f"{TASKS}work/parts/writes.py",
+        f"{TASKS}work/writes.py",
         "            if child is None or child.is_terminal:\n",
         "            if child is None:\n",
         (f"{MANY}::test_a_child_that_ends_while_its_parent_goes_to_wait_for_it_wakes_it",),
@@ -290,7 +290,7 @@ GATHERING: Final = (
     ),
     Mutant(
         "submit: each start adds a recurring task",
-        f"{TASKS}work/submit.py",
+        f"{TASKS}submit.py",
         "        if when.recurrence and key is None and behavior.identify is None:\n",
         "        if when.recurrence and key is None and behavior.identify is not None:\n",
         (f"{SCHEDULE}::test_a_recurring_submission_without_a_key_is_known_by_its_parameters",),

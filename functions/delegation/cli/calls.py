@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from delegation.cli.misuse import WordGroup
-from delegation.configuration.settings import DEFAULT_STACK
+from delegation.configuration import DEFAULT_STACK
 
 if TYPE_CHECKING:
     from delegation.cli.connection import Connection
     from delegation.cli.output import Output
     from delegation.cli.tasks.direct import PauseSource, TaskSource
-    from delegation.tasks.submission.options import Option, OptionTable
+    from delegation.tasks.options import Option, OptionTable
 
 
 def option(flag: str, text: str, metavar: str | None = None, default: Any = ..., **settings: Any) -> Any:

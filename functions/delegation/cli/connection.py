@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from delegation.cli.errors import CommandError, TaskTableUnknown, gateway_unknown
 from delegation.client.client import DelegationClient
 from delegation.client.settings import ClientSettings
-from delegation.configuration.settings import DEFAULT_STACK, CallerSettings, FieldProblem, SettingsInvalid, problems_of
+from delegation.configuration import DEFAULT_STACK, CallerSettings, FieldProblem, SettingsInvalid, problems_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport

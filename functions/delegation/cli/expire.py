@@ -26,7 +26,7 @@ from delegation.removal.expiry.requests import (
     choices_of,
 )
 from delegation.removal.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
-from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.tasks.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat, parse_duration, utc_now
 from polaris_common.errors import counted, printable
 

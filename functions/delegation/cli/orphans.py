@@ -29,7 +29,7 @@ from delegation.removal.orphans.requests import FILE_AGE, OPTIONS, ORPHANS_FORM,
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.removal.requests import PLAN
 from delegation.storage.base import PlanStore
-from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.tasks.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat
 from delegation.wire.requests import TableRequest
 from delegation.wire.tables import PlanApproval

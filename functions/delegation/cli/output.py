@@ -20,7 +20,7 @@ from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import Change, TaskPage, lines, table
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotAuthenticated, RequestRefused, RequestStillRunning
-from delegation.configuration.settings import SettingsInvalid
+from delegation.configuration import SettingsInvalid
 from delegation.timestamps import isoformat
 from delegation.wire.responses import TaskAccepted, TaskSuccessResponse
 from delegation.wire.tasks import TaskRecord

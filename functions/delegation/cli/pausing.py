@@ -11,7 +11,7 @@ from delegation.cli.calls import Call, command, defaulted, option, switch
 from delegation.cli.errors import CommandError
 from delegation.cli.screens import Rows, local_text, plain
 from delegation.cli.tasks.filters import StatusName, TaskFilter
-from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
+from delegation.wire.operators import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import counted
 

@@ -17,8 +17,7 @@ from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.model import LoadedTable
-from delegation.tasks.submission.form import RequestForm
-from delegation.tasks.submission.options import PLACE, OptionTable
+from delegation.tasks.options import PLACE, OptionTable, RequestForm
 from delegation.timestamps import utc_now
 from delegation.wire.requests import TableRequest, TableState, is_key
 from delegation.wire.tasks import TaskRecord

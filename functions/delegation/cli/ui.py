@@ -28,7 +28,7 @@ from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound
 from delegation.references import REFERENCE_INDEX
 from delegation.timestamps import utc_now
-from delegation.wire.pauses import ShownPause
+from delegation.wire.operators import ShownPause
 from delegation.wire.responses import Receipt
 from delegation.wire.tasks import TaskRecord
 from polaris_common.errors import DelegationError, counted

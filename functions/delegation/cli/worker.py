@@ -19,15 +19,15 @@ from pydantic import ValidationError
 
 from delegation.cli.calls import Call, command, switch
 from delegation.cli.errors import MISUSE, CommandError
-from delegation.configuration.settings import problems_of
+from delegation.configuration import problems_of
 from delegation.environment import parse_properties
 from delegation.idempotency.settings import KeySettings
 from delegation.misspellings import misspelled
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.work.attempt_context import WorkOutlivedLease
+from delegation.tasks.work.behaviors import BadPlugin
 from delegation.tasks.work.maintenance import ensure_submitted
-from delegation.tasks.work.plugins import BadPlugin
 from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks

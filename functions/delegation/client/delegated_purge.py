@@ -16,8 +16,8 @@ from delegation.timestamps import utc_now
 if TYPE_CHECKING:
     from delegation.client.purge_task import PurgeOrder, PurgeOutcome
     from delegation.tasks.life.model import Task
+    from delegation.tasks.submit import Submitted, Tasks
     from delegation.tasks.work.behaviors import Behavior
-    from delegation.tasks.work.submit import Submitted, Tasks
 
 
 @dataclass(frozen=True, slots=True)

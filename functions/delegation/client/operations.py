@@ -30,11 +30,18 @@ from delegation.client.conversations import (
 )
 from delegation.client.errors import Conflict, DelegationClientError, IssuerUnavailable, WaitTimedOut
 from delegation.timestamps import isoformat
-from delegation.wire.pauses import PauseList, PauseRequest, ResumeRequest
+from delegation.wire.operators import (
+    PauseList,
+    PauseRequest,
+    RestoredName,
+    RestoreRequest,
+    ResumeRequest,
+    TombstoneList,
+    TombstoneRecord,
+)
 from delegation.wire.responses import Estimate, Health, Receipt, TaskAccepted, TaskPlace, TaskSuccessResponse
 from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import TaskList, TaskRecord, TaskVersions
-from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
 from polaris_common.backoff import exponential
 
 

@@ -26,7 +26,7 @@ from delegation.client.errors import (
 from delegation.client.executor import PurgedTable, TableCatalog, drop_if_unchanged
 from delegation.errors import RunCancelled
 from delegation.polaris.model import LoadedTable
-from delegation.tasks.authoring.context import Context
+from delegation.tasks.authoring import Context
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.declared import CURSOR
 from delegation.tasks.life.model import Task

@@ -12,7 +12,7 @@ import httpx
 from pydantic import Field, SecretStr, ValidationError
 
 from delegation.client.errors import ClientMisconfigured
-from delegation.configuration.settings import DEFAULT_STACK, CallerSettings, FieldProblem, SettingsInvalid, problems_of
+from delegation.configuration import DEFAULT_STACK, CallerSettings, FieldProblem, SettingsInvalid, problems_of
 from delegation.environment import EnvironmentSettings
 
 Seen = tuple[tuple[int, int, int] | None, ...]

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from delegation.edge.errors import BadRequest, MethodNotAllowed
 from delegation.idempotency.store import StoredAnswer
+from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.life.task_type import TaskTypes
 from delegation.wire.responses import ErrorResponse, TaskAccepted, TaskSuccessResponse, render
 from polaris_common.errors import DelegationError
 

@@ -8,10 +8,10 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from delegation.tasks.errors import ChildrenPending
+from delegation.tasks.life.declared import Measured, TaskTypes
 from delegation.tasks.life.lanes import Lane
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import is_lost
-from delegation.tasks.life.task_type import Measured, TaskTypes
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.timestamps import isoformat
 from delegation.wire.tasks import LastError, NextAttempt, Outlook, WorkProgress, WorkRate

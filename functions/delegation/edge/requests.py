@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from delegation.edge.errors import BadRequest, InvalidJson, payload_too_large
 from delegation.misspellings import did_you_mean
-from delegation.tasks.submission.form import RequestForm
+from delegation.tasks.options import RequestForm
 from delegation.wire.requests import OPERATIONS
 
 MAX_BODY_BYTES: Final = 4_000_000

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.edge import answers
-from delegation.idempotency.canonical import Scope, payload_hashes
-from delegation.idempotency.keys import RequestInProgress
+from delegation.idempotency.keys import RequestInProgress, Scope, payload_hashes
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
 from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import LeaseLost, TaskError
@@ -16,10 +15,9 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
-from delegation.tasks.submission.form import RequestForm, RequestSources
-from delegation.tasks.work.parts.hooks import SPARK
-from delegation.tasks.work.parts.submission import RequestedTask
-from delegation.tasks.work.service import TaskService
+from delegation.tasks.options import RequestForm, RequestSources
+from delegation.tasks.work.hooks import SPARK
+from delegation.tasks.work.service import RequestedTask, TaskService
 from polaris_common.backoff import pauses
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from delegation.idempotency.mutations.answer import json_bytes
-from delegation.idempotency.mutations.reservation import NothingDone
+from delegation.idempotency.answers import json_bytes
+from delegation.idempotency.reservations import NothingDone
 from polaris_common.errors import DelegationError
 
 INTERNAL: Final = "InternalServerError"

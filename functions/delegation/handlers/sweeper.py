@@ -23,8 +23,8 @@ from delegation.metrics import (
 from delegation.orchestration.sweep import COUNTED, Swept, ages, maintenance_age, sweep, unfinished
 from delegation.tasks.life.transitions import DISPATCH_FAILED
 from delegation.tasks.stores.admission import any_waits
-from delegation.tasks.work.claim import LeftAlone
 from delegation.tasks.work.maintenance import ensure_submitted, maintenance_head
+from delegation.tasks.work.worker import LeftAlone
 from delegation.timestamps import utc_now
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance, swept_tasks

@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.idempotency.canonical import RULE, Scope
 from delegation.idempotency.keys import (
+    RULE,
     KeyConflict,
     KeyState,
     RequestInProgress,
     ResubmitsExhausted,
     ResubmittedTooSoon,
+    Scope,
     State,
     task_conflict,
 )
@@ -30,7 +31,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications import joined
 from delegation.tasks.life.transitions import REST
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
-from delegation.tasks.work.parts.reads import first_outcome
+from delegation.tasks.work.reads import first_outcome
 
 _RACES: Final = 20
 _RESUBMITS: Final = ResubmitPolicy()

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.parts.hooks import INLINE
+from delegation.tasks.work.hooks import INLINE
 from delegation.timestamps import utc_now
 from polaris_common.errors import DelegationError
 

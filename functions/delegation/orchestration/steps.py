@@ -20,6 +20,7 @@ from delegation.tasks.errors import (
     LeaseLost,
     TaskNotFound,
 )
+from delegation.tasks.life.declared import runs
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import (
     JOB_NOT_STARTED,
@@ -30,14 +31,13 @@ from delegation.tasks.life.outcomes import (
     past_deadline,
 )
 from delegation.tasks.life.policy import Lease
-from delegation.tasks.life.task_type import runs
 from delegation.tasks.life.transitions import held_by
 from delegation.tasks.pauses import PAUSED, PAUSED_WAIT
 from delegation.tasks.work.attempt_context import renew_every
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.parts.hooks import INLINE, SPARK
-from delegation.tasks.work.parts.writes import other_lease
+from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.writes import other_lease
 from delegation.timestamps import isoformat
 
 logger = logging.getLogger(__name__)

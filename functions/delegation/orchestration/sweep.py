@@ -19,13 +19,13 @@ from delegation.metrics import (
 )
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life import outcomes
+from delegation.tasks.life.declared import runs
 from delegation.tasks.life.lanes import Queued
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import runs
 from delegation.tasks.stores.base import DueEntry
-from delegation.tasks.work.claim import LeftAlone
-from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.worker import LeftAlone
 
 LOOKED_AT: Final = 100
 """Heads read for the ages, those whose next check is nearest; a read costs one request unit."""

@@ -13,10 +13,10 @@ from delegation.references import REFERENCE_INDEX
 from delegation.references.errors import ReferencesError
 from delegation.references.refresh import Refresher
 from delegation.tasks.life.declared import is_wanted
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 from delegation.timestamps import isoformat
 
 

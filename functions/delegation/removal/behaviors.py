@@ -28,10 +28,10 @@ from delegation.tasks.errors import MalformedRecord, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import MEASURED, AttemptError
 from delegation.tasks.life.transitions import HANDED_OVER, LOST, held_by
-from delegation.tasks.work.parts.hooks import INLINE, SPARK
-from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.work.attempt_context import AttemptEnding, AttemptRunner, ending_of
+from delegation.tasks.work.hooks import INLINE, SPARK
+from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import AttemptEnding, AttemptRunner, ending_of
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:

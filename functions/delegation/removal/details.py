@@ -14,14 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
 from delegation.removal.attempt import PlanSegment, StepsDone, receipt_key
 from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.declared import Measured, TaskType
 from delegation.tasks.life.lanes import HIGHEST, NORMAL, Traits
 from delegation.tasks.life.model import Labels, Task
-from delegation.tasks.life.task_type import Measured, TaskType
 from delegation.tasks.life.transitions import held_by
 
 if TYPE_CHECKING:
     from delegation.removal.index import Finding
-    from delegation.tasks.submission.form import RequestForm
+    from delegation.tasks.options import RequestForm
 
 
 class FindingCount(BaseModel):

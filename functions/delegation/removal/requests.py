@@ -14,8 +14,16 @@ from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.form import AskedTask, RequestSources, not_waited_for
-from delegation.tasks.submission.options import CALLBACK, DRY_RUN, OptionTable, callback_of, text_option
+from delegation.tasks.options import (
+    CALLBACK,
+    DRY_RUN,
+    AskedTask,
+    OptionTable,
+    RequestSources,
+    callback_of,
+    not_waited_for,
+    text_option,
+)
 from delegation.wire.requests import TableRequest, TableState, files_of
 from delegation.wire.tables import PLAN_PATTERN
 from polaris_common.errors import printable

@@ -18,8 +18,8 @@ from delegation.metrics import (
     Metric,
     MetricLines,
 )
+from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.model import Labels, Status, Task
-from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, LOST
 from delegation.tasks.pauses import PAUSED
 

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 from pydantic import ValidationError
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
+from delegation.tasks.life.declared import NO_TYPES, TaskTypes
 from delegation.tasks.life.model import FORMAT, Caller, Labels, Task
-from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
 from delegation.timestamps import isoformat
 
 MOST_PAUSES: Final = 200

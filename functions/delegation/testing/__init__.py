@@ -1,5 +1,5 @@
 """Each store's contract as pytest tests, for your own stores too (docs/workers.md). Subclass a contract in a test file
-and give it the fixture that it names: a new, empty store. `delegation.tasks.testing.contract` has the task stores'
+and give it the fixture that it names: a new, empty store. `delegation.tasks.contract` has the task stores'
 contract."""
 
 from typing import Final

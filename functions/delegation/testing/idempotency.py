@@ -6,8 +6,7 @@ from typing import Any, Final
 import pytest
 
 from delegation.idempotency import store as records
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.keys import State
+from delegation.idempotency.keys import Scope, State
 from delegation.idempotency.service import bind
 from delegation.idempotency.store import (
     IdempotencyStore,
@@ -19,10 +18,7 @@ from delegation.idempotency.store import (
     StoredAnswer,
     start_expiry,
 )
-from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
-from delegation.tasks.life.model import Task
-from delegation.tasks.stores.base import Advance, Create, Expect, TaskStore
-from delegation.tasks.testing.contract.support import (
+from delegation.tasks.contract.support import (
     NOW,
     acquired,
     failed,
@@ -31,6 +27,9 @@ from delegation.tasks.testing.contract.support import (
     submitted,
     written_by_a_newer_release,
 )
+from delegation.tasks.errors import MalformedRecord, StaleTask, TaskExists
+from delegation.tasks.life.model import Task
+from delegation.tasks.stores.base import Advance, Create, Expect, TaskStore
 
 SCOPE: Final = Scope("polaris", "POLARIS", "POST", "/v1/tasks", "key-1")
 ANSWER: Final = StoredAnswer(202, '{"status":"QUEUED"}')

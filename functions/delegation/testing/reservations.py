@@ -8,11 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.keys import IdempotencyError, State
-from delegation.idempotency.mutations import reservation as records
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.reservation import KeyPolicy, Reservation, ReservationConflict, ReservationStore
+from delegation.idempotency import reservations as records
+from delegation.idempotency.answers import MutationAnswer
+from delegation.idempotency.keys import IdempotencyError, Scope, State
+from delegation.idempotency.reservations import KeyPolicy, Reservation, ReservationConflict, ReservationStore
 
 Check = Callable[[ReservationStore], None]
 NOW: Final = datetime(2026, 11, 22, 12, 0, 0, 123456, tzinfo=UTC)

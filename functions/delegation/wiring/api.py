@@ -9,13 +9,13 @@ from aws_lambda_powertools import Logger, Tracer
 from delegation.edge.api.app import ApiHandler, create_app
 from delegation.edge.api.routes import Dependencies
 from delegation.edge.submission import Submissions
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
 from delegation.idempotency.service import Acceptance
+from delegation.idempotency.store import DynamoDbIdempotencyStore
 from delegation.identifiers import new_nonce
 from delegation.metrics import MetricLines
 from delegation.tasks.life.model import Caller, Task
+from delegation.tasks.options import RequestSources
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.settings import (
@@ -31,7 +31,7 @@ _NO_TASK: Final = "00000000-0000-0000-0000-000000000000"
 
 if TYPE_CHECKING:
     from delegation.gateway.drop.service import Tombstones
-    from delegation.idempotency.mutations.service import Mutations
+    from delegation.idempotency.mutations import Mutations
     from delegation.polaris.client import PolarisClient
     from delegation.tasks.pauses import PauseControl
     from delegation.tasks.stores.admission import QueuePlace
@@ -104,12 +104,8 @@ def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
 
 def mutations(store: DynamoDbTaskStore) -> "Mutations":
     """Return what performs a change at most once for its key, for functions that end before the key's lease does."""
-    from delegation.idempotency.mutations.reservation import (  # noqa: PLC0415
-        DynamoDbReservationStore,
-        KeyPolicy,
-        ReservationTable,
-    )
-    from delegation.idempotency.mutations.service import Mutations  # noqa: PLC0415
+    from delegation.idempotency.mutations import Mutations  # noqa: PLC0415
+    from delegation.idempotency.reservations import DynamoDbReservationStore, KeyPolicy, ReservationTable  # noqa: PLC0415
 
     settings = RequestSettings.read()
     records = DynamoDbReservationStore(ReservationTable(store.dynamodb.client), settings.idempotency_table)

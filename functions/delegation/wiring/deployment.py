@@ -8,11 +8,10 @@ from functools import cache
 from typing import Final
 
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, announce_nothing
+from delegation.tasks.life.declared import KnownTypes
 from delegation.tasks.life.policy import unknown_types
-from delegation.tasks.life.task_type import KnownTypes
-from delegation.tasks.work.behaviors import TaskBehavior
-from delegation.tasks.work.parts.hooks import DispatchQueue, ExternalJobs, JobsLeftToSweeper
-from delegation.tasks.work.plugins import load
+from delegation.tasks.work.behaviors import TaskBehavior, load
+from delegation.tasks.work.hooks import DispatchQueue, ExternalJobs, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.clients import aws
 from delegation.wiring.settings import SWEEPS, BehaviorSettings, DispatcherSettings, TaskSettings

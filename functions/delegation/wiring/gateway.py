@@ -24,8 +24,8 @@ from delegation.gateway.forwarding import Forwarder, KnownCatalogs, TokenCallers
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.routing import CatalogPaths
-from delegation.idempotency.mutations.reservation import BreakingStore, DynamoDbReservationStore, ReservationTable
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import BreakingStore, DynamoDbReservationStore, ReservationTable
 from delegation.metrics import KEYS_UNAVAILABLE, MetricLines
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws

@@ -1,15 +1,14 @@
 from dataclasses import replace
 from typing import Any
 
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.store import RecordUpkeep
+from delegation.idempotency.store import DynamoDbIdempotencyStore, RecordUpkeep
 from delegation.identifiers import new_nonce
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
+from delegation.tasks.work.hooks import NoExternalJobs
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance
-from delegation.tasks.work.parts.hooks import NoExternalJobs
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.settings import IdempotencySettings
 from delegation.wiring.steps import application_is_named, ended_by, watched_jobs

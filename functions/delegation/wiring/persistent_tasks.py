@@ -5,12 +5,19 @@ from typing import Any
 
 from delegation.metrics import CHANGES_UNREADABLE, MetricLines
 from delegation.tasks.life.declared import is_wanted
-from delegation.tasks.stores.persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
-from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore, translated
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, catalog_of_tasks, create_tasks, task_process
+from delegation.tasks.stores.persistence import PersistenceTaskStore, catalog_of_tasks, create_tasks, task_process
+from delegation.tasks.stores.persistence_records import (
+    EVERY,
+    PersistenceNotificationStore,
+    PersistencePauseStore,
+    Sweep,
+    SweepReport,
+    persistence_maintenance,
+    translated,
+)
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 from delegation.wiring.clients import aws
 from delegation.wiring.settings import TaskSettings
 from polaris_common.dynamodb import client_config

@@ -21,7 +21,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import LeasePolicy, Policies, RetryPolicy
 from delegation.tasks.pauses import ReadPauses
 from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
-from delegation.tasks.work.parts.hooks import NoDispatchQueue, TaskHooks
+from delegation.tasks.work.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
 from delegation.wiring.operations import polaris, purge_behavior, vended_store

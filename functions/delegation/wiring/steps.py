@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from delegation.orchestration.job_runs import EmrServerless, ExternalJobRuns, JobConfiguration
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper
+from delegation.tasks.work.hooks import ExternalJobs, JobsLeftToSweeper
 from delegation.wiring.clients import QUICK, aws
 from delegation.wiring.deployment import DeployedTasks, behaviors_of, deployment
 from delegation.wiring.settings import JobSettings, JobStartSettings, OptionalJobSettings

@@ -15,7 +15,7 @@ from delegation.tasks.pauses import ReadPauses
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbPauseStore, DynamoDbTaskStore
-from delegation.tasks.work.parts.hooks import (
+from delegation.tasks.work.hooks import (
     DispatchQueue,
     ExternalJobs,
     JobsLeftToSweeper,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from delegation.storage.s3_plans import S3PlanStore
     from delegation.tasks.pauses import PauseStore
     from delegation.tasks.stores.notifications import NotificationStore
-    from delegation.tasks.work.submit import Tasks
+    from delegation.tasks.submit import Tasks
 
 
 _PERSISTENCE: Final = "delegation.wiring.persistent_tasks"
@@ -64,7 +64,7 @@ def task_service(
 def connect() -> "Tasks":
     """Return what submits tasks from any process; it needs a task store's variables, and workers to run the tasks.
     Imports are inside, because no function of the service calls it."""
-    from delegation.tasks.work.submit import Tasks  # noqa: PLC0415
+    from delegation.tasks.submit import Tasks  # noqa: PLC0415
 
     return Tasks(task_service(counts=False, prints_ends=False))
 
@@ -92,7 +92,7 @@ def pause_store(store: StoredTasks) -> "PauseStore":
 
 def notification_store(store: StoredTasks) -> "NotificationStore":
     if isinstance(store, DynamoDbTaskStore):
-        from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore  # noqa: PLC0415
+        from delegation.tasks.stores.notifications import DynamoDbNotificationStore  # noqa: PLC0415
 
         return DynamoDbNotificationStore(store)
     found: NotificationStore = _persistence().notifications_of(store)

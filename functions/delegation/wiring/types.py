@@ -8,9 +8,9 @@ from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDE
 from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.removal.orphans.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.removal.purge.task_type import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
+from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
-from delegation.tasks.life.task_type import TaskType, TaskTypes
 
 _REFERENCES: Final = TaskType(name=REFERENCE_INDEX, is_housekeeping=True, is_own=True)
 _HEALTH: Final = TaskType(name=CATALOG_HEALTH, is_housekeeping=True, is_own=True)

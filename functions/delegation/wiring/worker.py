@@ -6,7 +6,7 @@ from delegation.metrics import WORKER_ERRORS, MetricLines
 from delegation.orchestration.job_engine import JobEngine
 from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.parts.hooks import SPARK, JobsLeftToSweeper
+from delegation.tasks.work.hooks import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.steps import all_behaviors, application_is_named, ended_by, started_jobs

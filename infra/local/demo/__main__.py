@@ -41,7 +41,7 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.policies import PolicyClient
 from delegation.removal.expiry.requests import EXPIRY_FORM, NOW, OLDER_THAN
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.wire.requests import TableRequest
 from delegation.wire.tables import PurgeRequest
 from delegation.wire.tasks import TaskRecord

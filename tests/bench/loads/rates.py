@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from delegation.orchestration.dispatch import Admission
+from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
-from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.work.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.contract.costs.metering import Meter
 from tests.contract.task_tables import create_task_table, dynamodb_client

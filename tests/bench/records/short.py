@@ -26,6 +26,7 @@ from delegation.removal.index import Sorter
 from delegation.storage.locations import canonical_all
 from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
+from infra.environment.functions import EVERY_FUNCTION
 from tests.bench.bench_cold import SOURCES, Interpreter
 from tests.bench.bench_reader import PROJECTED, manifest
 from tests.counts.works import KEYS, ROWS, AnsweringStore, accepted, forwarded, plain_client
@@ -180,7 +181,7 @@ class _File:
 def cold(handler: str) -> tuple[Work, Work]:
     """Import a handler in a new process, from the checkout; and boto3."""
     interpreter = Interpreter(SOURCES)
-    module = f"delegation.handlers.{handler}"
+    module = EVERY_FUNCTION[handler].module
     return lambda: interpreter.cpu_seconds(module), lambda: interpreter.cpu_seconds("boto3")
 
 

@@ -16,9 +16,9 @@ from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import Notification, NotificationPolicy
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.parts.hooks import NoDispatchQueue
-from delegation.tasks.work.submit import Tasks
+from delegation.tasks.work.hooks import NoDispatchQueue
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.contract.costs.operations import Harness, Nothing, notifier_over
 from tests.contract.task_tables import record_store

@@ -7,11 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.mutations.reservation import DynamoDbReservationStore, Reservation
+from delegation.idempotency.keys import Scope
+from delegation.idempotency.reservations import DynamoDbReservationStore, Reservation
 from delegation.idempotency.service import Acceptance, IdempotentRequest, bind
-from delegation.idempotency.store import Record, RecordWrite, StoredAnswer
+from delegation.idempotency.store import DynamoDbIdempotencyStore, Record, RecordWrite, StoredAnswer
 from delegation.notifications.delivery import Notifier
 from delegation.notifications.queue import Message
 from delegation.tasks.errors import RevisionConflict
@@ -32,10 +31,9 @@ from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.admission import EVERY_LANE, Recent, Register
 from delegation.tasks.stores.base import Adopt, Advance, Child, Create, Expect, Received, Revise
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.submission.handles import Call
+from delegation.tasks.stores.notifications import DynamoDbNotificationStore
+from delegation.tasks.submit import Call, Parent, Tasks
 from delegation.tasks.work.behaviors import Behavior
-from delegation.tasks.work.submit import Parent, Tasks
 from delegation.testing.reservations import finalized, reserved
 from tests.contract.mutations.world import EffectfulCatalog
 from tests.contract.task_tables import record_store, reservation_store

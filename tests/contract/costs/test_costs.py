@@ -7,22 +7,19 @@ from typing import Any
 
 import pytest
 
-from delegation.idempotency.mutations.reservation import ReservationStore
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import ReservationStore
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore
 from delegation.notifications.delivery import Notifier
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.notifications import NotificationStore
-from delegation.tasks.submission.handles import Handle
-from delegation.tasks.work.parts.dispatching import Dispatching, OperatorChanges
-from delegation.tasks.work.parts.hooks import DispatchMessages
-from delegation.tasks.work.parts.reads import TaskReads
-from delegation.tasks.work.parts.submission import TaskSubmission
-from delegation.tasks.work.parts.writes import Leases, WriteLoop
-from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
+from delegation.tasks.submit import Handle, Tasks
+from delegation.tasks.work.hooks import DispatchMessages
+from delegation.tasks.work.reads import TaskReads
+from delegation.tasks.work.service import Dispatching, OperatorChanges, TaskService, TaskSubmission
+from delegation.tasks.work.writes import Leases, WriteLoop
 from tests.contract.costs.lives import LIVES
 from tests.contract.costs.metering import Meter, item_size, size_of
 from tests.contract.costs.operations import OPERATIONS, Act, Harness

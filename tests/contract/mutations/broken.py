@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from delegation.idempotency.mutations.reservation import MemoryReservationStore, Reservation, ReservationConflict
+from delegation.idempotency.reservations import MemoryReservationStore, Reservation, ReservationConflict
 from delegation.testing import reservations as checks
 from delegation.testing.reservations import Check
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.idempotency.mutations.reservation import (
+from delegation.idempotency.reservations import (
     BreakingStore,
     MemoryReservationStore,
     RecordOutcomeUnknown,

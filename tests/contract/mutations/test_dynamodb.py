@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from delegation.idempotency.mutations.reservation import (
+from delegation.idempotency.reservations import (
     DynamoDbReservationStore,
     RecordOutcomeUnknown,
     RecordsUnavailable,

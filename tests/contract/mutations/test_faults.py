@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress, ReservationStore
-from delegation.idempotency.mutations.service import AnswerSource
+from delegation.idempotency.mutations import AnswerSource
+from delegation.idempotency.reservations import MemoryReservationStore, MutationInProgress, ReservationStore
 from tests.contract.mutations.world import AFTER_LEASE, Calls, Crashed, EffectfulCatalog, crash, fail
 from tests.contract.task_tables import moto, reservation_store
 from tests.contract.where import MOTO

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from delegation.idempotency.answers import MutationAnswer
 from delegation.idempotency.keys import KeyConflict
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.reservation import LARGEST_BODY, MemoryReservationStore, MutationInProgress
-from delegation.idempotency.mutations.service import AnswerSource, MutationAttempt
+from delegation.idempotency.mutations import AnswerSource, MutationAttempt
+from delegation.idempotency.reservations import LARGEST_BODY, MemoryReservationStore, MutationInProgress
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, crash
 
 SECOND = timedelta(seconds=1)

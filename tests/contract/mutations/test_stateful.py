@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from delegation.idempotency.keys import KeyConflict
-from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress
-from delegation.idempotency.mutations.service import AnswerSource
+from delegation.idempotency.mutations import AnswerSource
+from delegation.idempotency.reservations import MemoryReservationStore, MutationInProgress
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, Outcome, crash, fail
 from tests.effort import examples
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from delegation.idempotency.keys import IdempotencyError
-from delegation.idempotency.mutations.reservation import BreakingStore, MemoryReservationStore, ReservationStore
+from delegation.idempotency.reservations import BreakingStore, MemoryReservationStore, ReservationStore
 from delegation.testing.reservations import CONCURRENT, SEQUENTIAL, Check
 from tests.contract.mutations.broken import BROKEN, Broken
 from tests.contract.task_tables import dynamodb_client, moto, reservation_store

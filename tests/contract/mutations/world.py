@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.keys import KeyConflict
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.reservation import (
+from delegation.idempotency.answers import MutationAnswer
+from delegation.idempotency.keys import KeyConflict, Scope
+from delegation.idempotency.mutations import AnswerSource, Mutation, MutationAttempt, Mutations, Performed
+from delegation.idempotency.reservations import (
     KeyPolicy,
     MutationInProgress,
     RecordOutcomeUnknown,
@@ -16,7 +16,6 @@ from delegation.idempotency.mutations.reservation import (
     Reservation,
     ReservationStore,
 )
-from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt, Mutations, Performed
 from delegation.testing.reservations import NOW, nonce
 from tests.kit.clocks import Clock
 

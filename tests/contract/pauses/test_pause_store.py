@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from delegation.tasks.contract.support import FAR
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.pauses import MemoryPauseStore, PauseRecord, PauseStore
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import PAUSES_KEY, DynamoDbPauseStore
-from delegation.tasks.stores.persistence.records import PersistencePauseStore
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
-from delegation.tasks.testing.contract.support import FAR
+from delegation.tasks.stores.persistence import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence_records import PersistencePauseStore
 from delegation.testing.pauses import ALL, PauseStoreContract, PauseStorePromises
 from polaris_common.dynamodb import to_item
 from polaris_persistence.backends.memory import MemoryBackend

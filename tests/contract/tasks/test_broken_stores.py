@@ -2,9 +2,9 @@
 
 import pytest
 
+from delegation.tasks.contract import CONCURRENT, SEQUENTIAL
+from delegation.tasks.contract.support import Check
 from delegation.tasks.errors import TaskError
-from delegation.tasks.testing.contract import CONCURRENT, SEQUENTIAL
-from delegation.tasks.testing.contract.support import Check
 from tests.contract.tasks.broken.stores import BROKEN, Broken
 
 PROMISES = [

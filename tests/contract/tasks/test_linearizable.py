@@ -16,7 +16,7 @@ from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Advance, Create, Revise, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
+from delegation.tasks.stores.persistence import PersistenceTaskStore, catalog_of_tasks, task_process
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import local_task_store
 from tests.effort import examples

@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from delegation.tasks.contract import notifications as checks
+from delegation.tasks.contract.notifications import CHECKS, FAR, OWED, NotificationCheck, ended
 from delegation.tasks.errors import MalformedRecord, TaskError
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
 from delegation.tasks.stores.memory import MemoryNotificationStore, MemoryTaskStore
-from delegation.tasks.stores.notifications import NotificationStore, notification_item
-from delegation.tasks.stores.persistence.records import PersistenceNotificationStore
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
-from delegation.tasks.testing.contract import notifications as checks
-from delegation.tasks.testing.contract.notifications import CHECKS, FAR, OWED, NotificationCheck, ended
+from delegation.tasks.stores.notifications import DynamoDbNotificationStore, NotificationStore, notification_item
+from delegation.tasks.stores.persistence import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence_records import PersistenceNotificationStore
 from polaris_common.dynamodb import to_item
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import local_task_store, task_store

@@ -24,7 +24,7 @@ from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange, TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, catalog_of_tasks, task_process
+from delegation.tasks.stores.persistence import PersistenceTaskStore, catalog_of_tasks, task_process
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import moto, task_store
 from tests.kit.tasks.builders import (

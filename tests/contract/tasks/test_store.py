@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from delegation.tasks.contract import CONCURRENT, SEQUENTIAL
+from delegation.tasks.contract.support import Check
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Advance, Create, TaskStore
 from delegation.tasks.stores.dynamodb import DynamoDbTaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
-from delegation.tasks.testing.contract import CONCURRENT, SEQUENTIAL
-from delegation.tasks.testing.contract.support import Check
+from delegation.tasks.stores.persistence import PersistenceTaskStore, task_process
 from polaris_common.dynamodb import to_item
 from polaris_persistence.backends.base import Backend
 from polaris_persistence.backends.memory import MemoryBackend

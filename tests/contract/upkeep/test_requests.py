@@ -17,8 +17,8 @@ from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.orphans.task_type import ORPHANS
 from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedPayload, MalformedRecord
+from delegation.tasks.life.declared import TaskType
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import TaskType
 from infra import api_schemas
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded

@@ -12,13 +12,13 @@ from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import ExternalJobRuns
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
+from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.stores.base import Advance, TaskChange, TaskStore
 from delegation.tasks.work.behaviors import Behaviors
-from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.work.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
 from polaris_common.errors import DelegationError
 from tests.faults.drain.work import TASK_TYPE, TASK_TYPES, Jobs, Sized, traits_of

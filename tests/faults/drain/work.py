@@ -11,7 +11,7 @@ from delegation.orchestration.job_runs import JobRun
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
-from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.tasks.work.hooks import INLINE, SPARK
 
 if TYPE_CHECKING:
     from tests.faults.drain.site import DispatchedTasks

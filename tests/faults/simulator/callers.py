@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.keys import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon
+from delegation.idempotency.keys import RequestInProgress, ResubmitsExhausted, ResubmittedTooSoon, Scope
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
 from delegation.idempotency.store import StoredAnswer
 from delegation.tasks.errors import (
@@ -22,10 +21,10 @@ from delegation.tasks.errors import (
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 from tests.faults.simulator.ledger import answer_of
 from tests.faults.simulator.scheduler import Actor
 from tests.faults.simulator.work import PURGE, Size, family, once

@@ -19,10 +19,10 @@ from delegation.tasks.life.policy import DispatchPolicy, Lease, LeasePolicy, Mai
 from delegation.tasks.stores.base import Advance, Create, TaskChange
 from delegation.tasks.work import maintenance
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import DueHints, lease_next_available_task
+from delegation.tasks.work.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, ensure_submitted, store_maintenance
-from delegation.tasks.work.parts.hooks import ExternalJobs, JobsLeftToSweeper, TaskHooks
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.worker import DueHints, lease_next_available_task
 from polaris_common.errors import DelegationError
 from tests.faults.simulator.callers import Callers
 from tests.faults.simulator.faulty import (

@@ -10,7 +10,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Child, Create, Expect, TaskChange, TaskStore, require_unmoved
 from delegation.tasks.stores.memory import Fault, MemoryTaskStore, no_fault
-from delegation.tasks.stores.persistence.store import (
+from delegation.tasks.stores.persistence import (
     HEADS,
     PersistenceTaskStore,
     StoredTask,

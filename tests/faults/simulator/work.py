@@ -19,10 +19,10 @@ from delegation.tasks.errors import (
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, held_by
+from delegation.tasks.submit import Parent, Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, OnLost
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Parent, Tasks
 from polaris_common.errors import DelegationError
 from tests.faults.simulator.faulty import Faulty
 from tests.faults.simulator.scheduler import START, Actor

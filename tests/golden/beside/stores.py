@@ -18,7 +18,7 @@ from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, Rec
 from delegation.gateway.drop import tombstones as drops
 from delegation.gateway.drop.store import TombstoneStore
 from delegation.gateway.drop.tombstones import MovedTable
-from delegation.idempotency.mutations.reservation import DynamoDbReservationStore
+from delegation.idempotency.reservations import DynamoDbReservationStore
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.store import ReferenceStore
@@ -27,8 +27,8 @@ from delegation.removal.chunks import Chunk, Phase
 from delegation.removal.marks import Absent, Marks, record_adopted_plan
 from delegation.removal.purge.direct import DirectHead
 from delegation.storage.memory import MemoryPlanStore
-from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence_records import PersistenceNotificationStore, PersistencePauseStore
 from polaris_persistence.backends.base import ObjectKey, Reference, ReferenceKey, StoredObject
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.mutations import world as mutating

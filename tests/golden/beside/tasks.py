@@ -19,13 +19,13 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease, Policies
 from delegation.tasks.pauses import PAUSED, PAUSED_WAIT, PauseControl, PauseMode, PauseScope, ReadPauses
 from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
-from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.stores.results import MOST_RESULT
+from delegation.tasks.stores.notifications import DynamoDbNotificationStore
+from delegation.tasks.submit import Parent, Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.parts.hooks import TaskHooks
+from delegation.tasks.work.hooks import TaskHooks
+from delegation.tasks.work.reads import MOST_RESULT
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Parent, Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.types import TYPES
 from tests.contract.task_tables import task_store

@@ -18,8 +18,8 @@ from delegation.errors import GuardRefused
 from delegation.gateway.drop import tombstones as drops
 from delegation.gateway.drop.tombstones import ENDED
 from delegation.idempotency.keys import KeyConflict
-from delegation.idempotency.mutations.reservation import MutationInProgress
-from delegation.idempotency.mutations.service import AnswerSource
+from delegation.idempotency.mutations import AnswerSource
+from delegation.idempotency.reservations import MutationInProgress
 from delegation.notifications.delivery import DeliveryOutcome, Notifier, send_due
 from delegation.notifications.queue import SqsNotificationQueue, dead_letters_of, parse, resent
 from delegation.orchestration.dispatch import Dispatcher, Inbox

@@ -27,7 +27,7 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
-from delegation.tasks.work.parts.hooks import SPARK
+from delegation.tasks.work.hooks import SPARK
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.testing.tombstones import HIDDEN, TABLE
 from delegation.timestamps import utc_now

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from delegation.handlers import gateway as gateway_handler
 from delegation.handlers import notifier as notifier_handler
-from delegation.idempotency.mutations.reservation import BreakingStore, MemoryReservationStore, RecordsUnavailable
+from delegation.idempotency.reservations import BreakingStore, MemoryReservationStore, RecordsUnavailable
 from delegation.notifications.delivery import Delivered, DeliveryOutcome
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.polaris.answers import PolarisMisconfigured

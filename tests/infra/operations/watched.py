@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from infra.environment.functions import EVERY_FUNCTION
+
 STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {"Sum": sum, "Maximum": max, "Minimum": min}
 COMPARED: dict[str, Callable[[float, float], bool]] = {
     "GreaterThanOrEqualToThreshold": lambda value, threshold: value >= threshold,
@@ -83,7 +85,7 @@ class WatchedTemplate:
             body["Properties"]["Environment"]["Variables"]
             for body in self.document["Resources"].values()
             if body["Type"] == "AWS::Lambda::Function"
-            and body["Properties"]["Handler"] == f"delegation.handlers.{function}.handler"
+            and body["Properties"]["Handler"] == EVERY_FUNCTION[function].handler
         ]
         for name, value in variables.items():
             if name.startswith("POWERTOOLS_"):

@@ -13,8 +13,8 @@ from delegation.gateway.app import Gateway, answer_event
 from delegation.gateway.forwarding import Forwarder, GatewayCaller
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, error_answer
-from delegation.idempotency.mutations.reservation import MemoryReservationStore
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import MemoryReservationStore
 
 BASE: Final = "/api/catalog"
 KEY: Final = ("Idempotency-Key", "k")

@@ -9,7 +9,7 @@ _PSEUDO: Final = "AWS::"
 _SETTING: Final = "DELEGATION_"
 _REFERENCE: Final = re.compile(r"<(?P<resource>[^.>]+\.[^.>]+)(?:\.[^>]+)?>")
 _ASSET: Final = re.compile(r"^arn:\{AWS::Partition\}:s3:::cdk-[^/]*-assets-[^/]*/.*$")
-_HANDLER: Final = re.compile(r"^delegation\.handlers\.(?:\w+\.)?(?P<name>\w+)\.handler$")
+_HANDLER: Final = re.compile(r"^delegation\.handlers\.(?:(?P<name>\w+)\.handler|\w+\.(?P<state>\w+))$")
 _THROUGH: Final = re.compile(r"^(?P<service>[a-z0-9-]+)\.")
 
 _HASH: Final = 8
@@ -171,7 +171,7 @@ def _condition(statement: Mapping[str, Any], stack: str, templates: Templates) -
 def _handler(function: Mapping[str, Any]) -> str | None:
     """Return the name of a function of the service; None for another function."""
     found = _HANDLER.match(function["Properties"]["Handler"])
-    return found["name"] if found else None
+    return found["name"] or found["state"] if found else None
 
 
 def _of_type(template: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -234,7 +234,7 @@ UNSEEN: Final = (
         ("run_inline",),
         ("dynamodb:BatchGetItem",),
         _TASKS,
-        "A parent reads its children (delegation.tasks.work.parts.reads); the recorded run has none.",
+        "A parent reads its children (delegation.tasks.work.reads); the recorded run has none.",
     ),
     Unseen(
         ("run_inline", JOBS),

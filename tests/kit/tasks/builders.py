@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from delegation.tasks.life.model import Status, Task
-from delegation.tasks.testing.contract import support
-from delegation.tasks.testing.contract.support import (
+from delegation.tasks.contract import support
+from delegation.tasks.contract.support import (
     HOUR,
     MINUTE,
     NOW,
@@ -20,6 +19,7 @@ from delegation.tasks.testing.contract.support import (
     succeeded,
     touched,
 )
+from delegation.tasks.life.model import Status, Task
 from tests.kit.clocks import Clock
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.parts.hooks import DispatchQueue, NoDispatchQueue, TaskHooks
+from delegation.tasks.work.hooks import DispatchQueue, NoDispatchQueue, TaskHooks
 from delegation.tasks.work.service import TaskService
 from tests.kit.clocks import Clock
 

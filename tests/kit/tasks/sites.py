@@ -7,11 +7,11 @@ from pydantic import BaseModel
 
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.results import ResultStore
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
+from delegation.tasks.work.reads import ResultStore
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from polaris_common.errors import DelegationError
 from tests.kit.clocks import Clock

@@ -23,9 +23,9 @@ from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
+from delegation.tasks.options import RequestSources
 from delegation.tasks.stores.base import TaskStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.submission.form import RequestSources
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior, TaskBehavior
 from delegation.wiring.types import TYPES, default_properties
 from tests.kit.clocks import Clock

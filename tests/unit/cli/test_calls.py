@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from delegation.cli.calls import Call, command, flag_of
 from delegation.cli.submit import refused
-from delegation.tasks.submission.options import Argument, InvalidOption, Option, OptionTable, SetBy
+from delegation.tasks.options import Argument, InvalidOption, Option, OptionTable, SetBy
 
 KEPT = Option(
     name="kept-ms",

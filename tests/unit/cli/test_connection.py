@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from delegation.cli.connection import Connection, Stack, find_task_table, polaris_as
 from delegation.cli.errors import CommandError, TaskTableUnknown
-from delegation.configuration.settings import SettingsInvalid
+from delegation.configuration import SettingsInvalid
 from delegation.tasks.errors import StoreUnavailable
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table

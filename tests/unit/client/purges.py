@@ -22,8 +22,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import TaskStore
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.submit import Tasks
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wire.responses import render_json
 from polaris_common.errors import DelegationError

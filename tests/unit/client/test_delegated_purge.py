@@ -12,7 +12,7 @@ from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUna
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence import PersistenceTaskStore, task_process
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import task_store
 from tests.kit.lakes.lake import Lake, busy_table

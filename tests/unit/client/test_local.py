@@ -14,7 +14,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.options import InvalidOption
 from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import Lake, LakeSource, busy_table, identifier
 

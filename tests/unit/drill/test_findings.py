@@ -4,7 +4,7 @@ import pytest
 
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.submit import Tasks
+from delegation.tasks.submit import Tasks
 from tests.drill.findings import examine
 from tests.drill.observed import END, PIECE, START, STEP, Done, Line, Piece
 from tests.kit.tasks.builders import HOUR, MINUTE, Clock

@@ -14,7 +14,7 @@ from aws_lambda_powertools import Logger
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies, without_pauses
 from delegation.edge.submission import Submission, SubmissionAnswer
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
 from delegation.metrics import MetricLines
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life import decisions

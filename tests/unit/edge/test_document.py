@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from delegation.edge.errors import BadRequest, EdgeError, InvalidJson
 from delegation.edge.requests import MAX_DEPTH, MAX_DIGITS, path_of, read_body
-from delegation.idempotency.canonical import payload_hash
+from delegation.idempotency.keys import payload_hash
 from tests.kit.errors import coded
 from tests.kit.outcomes import outcome
 from tests.unit.edge.requests import SECRET, loaded

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.edge.answers import problem_of
-from delegation.idempotency.canonical import NotCanonicalizable, payload_hash
-from delegation.idempotency.keys import KeyConflict
+from delegation.idempotency.keys import KeyConflict, NotCanonicalizable, payload_hash
 from delegation.idempotency.store import Record, RecordWrite
 from tests.kit.worlds.service import World
 

@@ -19,7 +19,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.transitions import HANDED_OVER
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.options import InvalidOption
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.service import LIFETIME, REALM, World

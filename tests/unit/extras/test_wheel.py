@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from delegation.tasks.testing.contract import CONCURRENT, SEQUENTIAL
+from delegation.tasks.contract import CONCURRENT, SEQUENTIAL
 from tests.paths import ROOT
 from tests.unit.extras.fresh import FreshEnvironment, built_wheel
 from tests.unit.extras.readme import TASK_ID, examples, serving
@@ -84,7 +84,7 @@ IN_MEMORY = {
     ),
     "pauses.PauseStoreContract": ("store", "tasks.pauses", "MemoryPauseStore()"),
     "references.ReferenceStoreContract": ("store", "memory_dynamodb", "MemoryReferenceStore()"),
-    "reservations.ReservationStoreContract": ("store", "idempotency.mutations.reservation", "MemoryReservationStore()"),
+    "reservations.ReservationStoreContract": ("store", "idempotency.reservations", "MemoryReservationStore()"),
     "tombstones.TombstoneStoreContract": ("store", "memory_dynamodb", "MemoryTombstoneStore()"),
 }
 """The contracts of delegation.testing and polaris_persistence.testing: the fixture, and a store to give it."""

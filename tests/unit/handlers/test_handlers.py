@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -158,11 +158,12 @@ def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
         yield made
 
 
-def entry(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Load the handler's module as a new process would, with its function's variables."""
+def entry(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Load the handler's module as a new process would, and return what has its `handler`."""
     for variable, value in environment(name, deployed.resources).items():
         monkeypatch.setenv(variable, value)
-    return importlib.reload(importlib.import_module(f"delegation.handlers.{name}"))
+    module = importlib.reload(importlib.import_module(EVERY_FUNCTION[name].module))
+    return module if hasattr(module, "handler") else SimpleNamespace(handler=getattr(module, name))
 
 
 def invoke(name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch, **changed: Any) -> Any:

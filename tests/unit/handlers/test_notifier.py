@@ -16,7 +16,7 @@ from delegation.notifications.delivery import DeliveryOutcome
 from delegation.notifications.queue import Message
 from delegation.tasks.life.notifications import NotificationState
 from delegation.tasks.stores.base import Create
-from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.notifications import DynamoDbNotificationStore
 from delegation.timestamps import utc_now
 from delegation.wiring import api as wired_api
 from delegation.wiring import notifier as wired

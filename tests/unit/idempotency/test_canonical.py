@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.idempotency.canonical import NotCanonicalizable, canonical_json, exact_integers, payload_hash
+from delegation.idempotency.keys import NotCanonicalizable, canonical_json, exact_integers, payload_hash
 
 # RFC 8785, Appendix B: IEEE 754 bits and their ECMAScript form.
 NUMBERS = {

@@ -1,6 +1,6 @@
 """Every part of a scope counts."""
 
-from delegation.idempotency.canonical import Scope
+from delegation.idempotency.keys import Scope
 
 
 def test_every_part_of_a_scope_counts() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.idempotency.mutations.answer import MutationAnswer, storable
+from delegation.idempotency.answers import MutationAnswer, storable
 
 SECRET = "hush-hush"
 PLAIN = st.recursive(

@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from delegation.gateway.drop.store import tombstone_item, tombstone_of
 from delegation.gateway.drop.tombstones import pending
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.dynamodb import record_of
-from delegation.idempotency.keys import State
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.reservation import KeyPolicy, finalized, reservation_of, reserved
-from delegation.idempotency.store import Record
+from delegation.idempotency.answers import MutationAnswer
+from delegation.idempotency.keys import Scope, State
+from delegation.idempotency.reservations import KeyPolicy, finalized, reservation_of, reserved
+from delegation.idempotency.store import Record, record_of
 from delegation.identifiers import TableIdentifier
 from delegation.stored_items import Items, item_of_model
 from polaris_common.dynamodb import from_item, to_item

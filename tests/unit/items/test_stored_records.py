@@ -10,12 +10,11 @@ import pytest
 
 from delegation.gateway.drop import store as tombstones
 from delegation.gateway.drop.tombstones import pending
-from delegation.idempotency import dynamodb as keys
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.keys import IdempotencyError, State
-from delegation.idempotency.mutations import reservation as reservations
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.reservation import KeyPolicy, finalized, reserved
+from delegation.idempotency import reservations
+from delegation.idempotency import store as keys
+from delegation.idempotency.answers import MutationAnswer
+from delegation.idempotency.keys import IdempotencyError, Scope, State
+from delegation.idempotency.reservations import KeyPolicy, finalized, reserved
 from delegation.idempotency.store import Record
 from delegation.identifiers import TableIdentifier
 from delegation.stored_items import item_of_model

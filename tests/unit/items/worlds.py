@@ -35,7 +35,7 @@ from delegation.tasks.life.notifications import NotificationPolicy, Notification
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores import notifications as stored
 from delegation.tasks.stores.base import Advance, Create
-from delegation.tasks.work.claim import DueHints, lease_next_available_task
+from delegation.tasks.work.worker import DueHints, lease_next_available_task
 from delegation.upkeep.execution.kinds import KeptTables
 from delegation.upkeep.execution.passes import run_kinds
 from delegation.upkeep.execution.sweeps import TASK_TYPE as SWEEP_TYPE

@@ -13,13 +13,13 @@ from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.errors import StoreUnavailable
+from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.lanes import Caps, Running, Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
-from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.parts.hooks import ANY_TASK
+from delegation.tasks.work.hooks import ANY_TASK
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock
 from tests.kit.tasks.queues import Queue
 from tests.kit.tasks.services import task_service

@@ -14,8 +14,8 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Dispatches, Status, Task
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
-from delegation.tasks.work.claim import lease_next_available_task
-from delegation.tasks.work.parts.hooks import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs
+from delegation.tasks.work.hooks import INLINE, SPARK, JobsLeftToSweeper, NoExternalJobs
+from delegation.tasks.work.worker import lease_next_available_task
 from tests.kit.clocks import Clock
 from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.kit.tasks.driven import Driven, RecordedJobs

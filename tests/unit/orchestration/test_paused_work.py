@@ -10,18 +10,17 @@ from delegation.idempotency.keys import RequestInProgress
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.steps import Steps
+from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.model import Caller, Labels, Status
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
-from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.pauses import EVERYTHING, MemoryPauseStore, PauseControl, PauseMode, PauseScope, ReadPauses
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.attempt_context import AttemptContext, ending_of
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import lease_next_available_task
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.work_errors import ending_of
+from delegation.tasks.work.worker import lease_next_available_task
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock

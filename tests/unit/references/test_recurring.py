@@ -7,7 +7,7 @@ from datetime import timedelta
 from delegation.errors import RunHandedOver
 from delegation.references.recurring import RecurringCatalog, reference_index
 from delegation.references.refresh import Refresher
-from delegation.tasks.testing.harness import TaskHarness
+from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.attempt_context import AttemptContext
 from tests.kit.lakes.lake import busy_table
 from tests.unit.references.test_refresh import Scene

@@ -11,12 +11,12 @@ from tests.paths import DOCS, ROOT
 PACKAGES = (DOCS / "architecture" / "packages.md").read_text(encoding="utf-8").partition("## Decisions")[0]
 CODE = ROOT / "functions" / "delegation"
 QUESTIONS = [
-    ("What does the service know of a task type?", "tasks/life/task_type.py", "TaskType"),
+    ("What does the service know of a task type?", "tasks/life/declared.py", "TaskType"),
     ("Which status may follow which?", "tasks/life/transitions.py", "transition"),
     ("Where is a lease lost, an attempt retried?", "tasks/life/outcomes.py", "after_error"),
     ("Which waiting task starts next?", "tasks/life/lanes.py", "admitted"),
-    ("What runs an attempt?", "tasks/work/work_errors.py", "AttemptRunner"),
-    ("Where is a task written?", "tasks/work/parts/writes.py", "WriteLoop"),
+    ("What runs an attempt?", "tasks/work/attempt_context.py", "AttemptRunner"),
+    ("Where is a task written?", "tasks/work/writes.py", "WriteLoop"),
     ("What is stored for a task?", "tasks/stores/codec.py", "head_item"),
     ("How does an attempt delete?", "removal/run.py", "RemovalRun"),
     ("What may a purge delete?", "removal/paths.py", "PathGuard"),

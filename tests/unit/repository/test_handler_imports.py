@@ -13,18 +13,13 @@ BUDGETS = {
     "authorizer": 20,
     "rotate_secret": 25,
     "probe_front": 9,
-    "gateway": 56,
-    "dispatcher": 74,
-    "notifier": 77,
-    "acquire": 78,
-    "heartbeat": 78,
-    "complete": 78,
-    "make_due": 78,
-    "start_job": 78,
-    "sweeper": 90,
-    "api": 101,
-    "prepare": 179,
-    "run_inline": 179,
+    "gateway": 54,
+    "dispatcher": 63,
+    "notifier": 66,
+    "steps": 66,
+    "sweeper": 75,
+    "api": 87,
+    "attempts": 164,
 }
 UNUSED_BY_ALL = ("polaris_persistence", "delegation.client", "delegation.cli", "pyarrow", "pyspark")
 ENGINE = (
@@ -46,10 +41,7 @@ FORBIDDEN = {
     "rotate_secret": ("delegation.iceberg", "delegation.tasks", "delegation.edge", "delegation.removal"),
     "probe_front": (*ENGINE, "delegation.tasks", "delegation.polaris", "delegation.edge", "httpx"),
     "notifier": (*ENGINE, "delegation.polaris", "delegation.edge", "delegation.idempotency", "httpx"),
-    **dict.fromkeys(
-        ("acquire", "heartbeat", "complete", "make_due", "start_job"),
-        (*ENGINE, "delegation.polaris", "delegation.edge"),
-    ),
+    "steps": (*ENGINE, "delegation.polaris", "delegation.edge"),
     "sweeper": (*ENGINE, "delegation.polaris", "delegation.edge"),
     "api": (
         "delegation.iceberg",
@@ -60,8 +52,7 @@ FORBIDDEN = {
         "aws_lambda_powertools.event_handler",
         "aws_lambda_powertools.utilities.data_classes",
     ),
-    "prepare": ("delegation.edge", "asyncio"),
-    "run_inline": ("delegation.edge", "asyncio"),
+    "attempts": ("delegation.edge", "asyncio"),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from delegation.tasks.submission.options import Option, SetBy
+from delegation.tasks.options import Option, SetBy
 from delegation.wiring.types import TYPES
 from tests.paths import ROOT
 from tests.regenerate.generators import GENERATORS

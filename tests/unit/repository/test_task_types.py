@@ -12,7 +12,7 @@ GENERIC = ("tasks", "edge", "orchestration", "idempotency", "notifications", "wi
 """What serves every type; the operations, the gateway and the client are rooms of their own."""
 ROOMS = {
     "wire/tables.py": "the body of a purge",
-    "wire/tombstones.py": "what an operator does with a dropped table",
+    "wire/operators.py": "what an operator does with a dropped table",
     "wire/responses.py": "the answers of the proposal, whose totals are those of a purge",
     "edge/api/tombstones.py": "what an operator does with a dropped table",
     "edge/api/endpoints.py": "the path of an operation on a tombstone",

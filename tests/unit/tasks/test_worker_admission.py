@@ -10,15 +10,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from delegation.tasks.admission import Admission, WorkersAdmission
+from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import DispatchPolicy, Policies, RetryPolicy
-from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.parts.hooks import NoDispatchQueue
+from delegation.tasks.work.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND, Clock

@@ -12,7 +12,7 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
-from delegation.idempotency.mutations.reservation import KeyPolicy
+from delegation.idempotency.reservations import KeyPolicy
 from delegation.metrics import MetricLines
 from delegation.tasks.stores.base import Advance, Create
 from delegation.wiring.api import api_dependencies

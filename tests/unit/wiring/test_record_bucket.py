@@ -4,7 +4,7 @@ import boto3
 import pytest
 
 from delegation.storage.base import ObjectNotFound
-from delegation.tasks.stores.results import outcome, pending, read
+from delegation.tasks.work.reads import kept_result, read_result, result_fields
 from delegation.wiring.tasks import record_bucket
 from tests.aws import mock_aws
 from tests.kit.tasks.builders import acquired, submitted
@@ -19,11 +19,11 @@ def test_a_large_result_is_kept_in_the_bucket_that_the_environment_names(monkeyp
         boto3.client("s3").create_bucket(Bucket="records")
         bucket = record_bucket()
         task = acquired(submitted())
-        ended = task.evolve(**outcome(pending(bucket, task, '"' + "é" * 50_000 + '"')))
+        ended = task.evolve(**result_fields(kept_result(bucket, task, '"' + "é" * 50_000 + '"')))
         assert ended.result_location.startswith(f"results/{task.task_id}/1-")
-        assert read(bucket, ended) == '"' + "é" * 50_000 + '"'
+        assert read_result(bucket, ended) == '"' + "é" * 50_000 + '"'
         with pytest.raises(ObjectNotFound):
-            read(bucket, ended.evolve(result_location="results/none"))
+            read_result(bucket, ended.evolve(result_location="results/none"))
 
 
 def test_a_process_without_a_bucket_has_none(monkeypatch):

@@ -14,10 +14,14 @@ from delegation.cli.main import build
 from delegation.metrics import CHANGES_UNREADABLE
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.dynamodb import DynamoDbPauseStore, DynamoDbTaskStore
-from delegation.tasks.stores.dynamodb_notifications import DynamoDbNotificationStore
-from delegation.tasks.stores.persistence.maintenance import TASK_TYPE, SweepReport
-from delegation.tasks.stores.persistence.records import PersistenceNotificationStore, PersistencePauseStore
-from delegation.tasks.stores.persistence.store import REFERENCE, PersistenceTaskStore
+from delegation.tasks.stores.notifications import DynamoDbNotificationStore
+from delegation.tasks.stores.persistence import REFERENCE, PersistenceTaskStore
+from delegation.tasks.stores.persistence_records import (
+    TASK_TYPE,
+    PersistenceNotificationStore,
+    PersistencePauseStore,
+    SweepReport,
+)
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.wiring import persistent_tasks as wired
 from delegation.wiring.tasks import connect, notification_store, pause_store, task_store

@@ -23,7 +23,7 @@ from delegation.cli.connection import Connection, polaris_as, polaris_tokens
 from delegation.cli.deployment.files import write_secret
 from delegation.cli.errors import CommandError
 from delegation.cli.output import Output
-from delegation.configuration.settings import FieldProblem, SettingsInvalid
+from delegation.configuration import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials

@@ -17,14 +17,7 @@ from delegation.cli.calls import Call, command, defaulted, group, optional
 from delegation.cli.connection import Connection, settings_of
 from delegation.cli.screens import LabelledLines, Rows
 from delegation.client.settings import ClientSettings
-from delegation.configuration.settings import (
-    SETTINGS,
-    CallerSettings,
-    FieldProblem,
-    Setting,
-    SettingsInvalid,
-    problems_of,
-)
+from delegation.configuration import SETTINGS, CallerSettings, FieldProblem, Setting, SettingsInvalid, problems_of
 from polaris_common.errors import counted
 
 PREFIX: Final = "delegation:"

@@ -26,7 +26,7 @@ from delegation.cli.doctor.checks import CheckResult, failed, findings_screen, i
 from delegation.cli.doctor.service import ServiceCheck
 from delegation.cli.errors import CommandError
 from delegation.cli.output import next_step
-from delegation.configuration.settings import SettingsInvalid
+from delegation.configuration import SettingsInvalid
 from delegation.edge.api import VERSION
 from delegation.polaris.answers import PolarisError
 from delegation.polaris.management import PolarisGrant

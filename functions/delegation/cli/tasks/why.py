@@ -9,7 +9,7 @@ from typing import Any, Final
 from delegation.cli.screens import asker_text, duration_text, full_text, outcome_text, plain, size_text
 from delegation.tasks.stores.admission import QueuePlace
 from delegation.timestamps import isoformat
-from delegation.wire.pauses import ShownPause
+from delegation.wire.operators import ShownPause
 from delegation.wire.tasks import TaskRecord
 
 _SWEEP: Final = timedelta(minutes=1)

@@ -17,7 +17,7 @@ from delegation.client.errors import Conflict, NotFound
 from delegation.identifiers import split_name
 from delegation.polaris.answers import NoSuchTable, PolarisError
 from delegation.polaris.client import PolarisClient
-from delegation.wire.tombstones import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
+from delegation.wire.operators import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
 
 
 def not_yours(tombstone_id: str) -> CommandError:

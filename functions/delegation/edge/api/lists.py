@@ -14,10 +14,10 @@ from delegation.edge.api.routes import ApiResponse, Dependencies, Event, served
 from delegation.edge.errors import BadRequest
 from delegation.edge.outlook import outlook_of
 from delegation.edge.telemetry import Telemetry
+from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.model import Status, label_key
-from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import Received, ReceivedPage, Unreadable, is_position
-from delegation.tasks.work.parts.reads import Selection, page_of
+from delegation.tasks.work.reads import Selection, page_of
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 

@@ -30,15 +30,15 @@ from delegation.edge.requests import B, read_model
 from delegation.edge.submission import SubmissionAnswer
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
-from delegation.idempotency.canonical import Scope, payload_hashes, unread_body
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.service import AnswerSource, Mutation, MutationAttempt
+from delegation.idempotency.answers import MutationAnswer
+from delegation.idempotency.keys import Scope, payload_hashes, unread_body
+from delegation.idempotency.mutations import AnswerSource, Mutation, MutationAttempt
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.pauses import PauseMode, PauseRecord, PauseScope
-from delegation.tasks.work.parts.reads import TaskReads
-from delegation.wire.pauses import PauseRequest, ResumeRequest
+from delegation.tasks.work.reads import TaskReads
+from delegation.wire.operators import PauseRequest, ResumeRequest
 from delegation.wire.responses import render_json
 from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import shown

@@ -16,18 +16,17 @@ from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.identifiers import TableIdentifier
+from delegation.tasks.life.declared import NO_TYPES, TaskTypes
 from delegation.tasks.life.model import Caller, Task
-from delegation.tasks.life.task_type import NO_TYPES, TaskTypes
-from delegation.tasks.submission.form import RequestForm
-from delegation.tasks.submission.options import DRY_RUN, DRY_RUN_SPELLINGS
-from delegation.tasks.work.parts.reads import TaskReads
+from delegation.tasks.options import DRY_RUN, DRY_RUN_SPELLINGS, RequestForm
+from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
 from delegation.wire.requests import KEY_RULE, is_key
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
 
 if TYPE_CHECKING:
-    from delegation.idempotency.mutations.service import Mutations
+    from delegation.idempotency.mutations import Mutations
     from delegation.tasks.pauses import PauseControl
     from delegation.tasks.stores.admission import QueuePlace
     from delegation.wire.tables import PlanApproval

@@ -28,10 +28,10 @@ from delegation.edge.api.routes import (
 from delegation.edge.errors import BadRequest, EdgeError
 from delegation.edge.requests import read_model
 from delegation.edge.telemetry import Telemetry
-from delegation.idempotency.canonical import unread_body
+from delegation.idempotency.keys import unread_body
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
-from delegation.wire.tombstones import ID_PATTERN, RestoreRequest
+from delegation.wire.operators import ID_PATTERN, RestoreRequest
 
 _LARGEST_PAGE: Final = 100
 _ID: Final = re.compile(ID_PATTERN)

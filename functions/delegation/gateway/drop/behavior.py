@@ -23,7 +23,7 @@ from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.storage.locations import Roots
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.work.parts.hooks import INLINE
+from delegation.tasks.work.hooks import INLINE
 
 STILL_SHOWN: Final = "DROPPED_TABLE_SHOWN"
 """The code of a finding: the catalog still shows the entry after its drop, so its name is taken."""

@@ -34,7 +34,7 @@ from delegation.removal.paths import covered_roots, table_roots
 from delegation.removal.purge.context import check_table
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.base import ObjectStore
-from delegation.wire.tombstones import RestoreRequest
+from delegation.wire.operators import RestoreRequest
 
 Forward = Callable[[CatalogRequest], CatalogAnswer]
 """Sends a request to the catalog; raises CatalogUnavailable and CatalogOutcomeUnknown."""

@@ -19,9 +19,9 @@ from delegation.gateway.keys.service import (
 )
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, GatewayError, answer_of
 from delegation.gateway.routing import KEY_HEADER
-from delegation.idempotency.canonical import Scope
-from delegation.idempotency.mutations.answer import MutationAnswer
-from delegation.idempotency.mutations.service import Mutation, MutationAttempt, Mutations
+from delegation.idempotency.answers import MutationAnswer
+from delegation.idempotency.keys import Scope
+from delegation.idempotency.mutations import Mutation, MutationAttempt, Mutations
 from delegation.identifiers import TableIdentifier
 
 

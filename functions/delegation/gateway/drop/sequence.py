@@ -51,7 +51,7 @@ from delegation.gateway.forwarding import FORWARDED_BY, REALM_HEADER, GatewayCal
 from delegation.gateway.keys.reading import is_error, is_genuine
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, MutationNotVerified
 from delegation.gateway.routing import PURGE, Operation, query_of
-from delegation.idempotency.mutations.answer import OWN_HEADERS
+from delegation.idempotency.answers import OWN_HEADERS
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
     CATALOG_UNSUPPORTED,

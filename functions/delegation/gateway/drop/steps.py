@@ -38,11 +38,10 @@ from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.task_type import UPKEEP_TASK_TYPE
 from delegation.tasks.life.declared import is_wanted
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.submission.handles import Waiting, wait
+from delegation.tasks.submit import Tasks, Waiting, wait
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 from polaris_common.errors import DelegationError
 
 GIVE_UP_AFTER = timedelta(minutes=10)

@@ -35,8 +35,8 @@ from delegation.gateway.messages import (
     json_answer,
 )
 from delegation.gateway.routing import Operation, Target
-from delegation.idempotency.mutations.answer import MutationAnswer, may_be_secret
-from delegation.idempotency.mutations.service import MutationAttempt
+from delegation.idempotency.answers import MutationAnswer, may_be_secret
+from delegation.idempotency.mutations import MutationAttempt
 
 
 class CatalogClient(StrEnum):

@@ -26,9 +26,9 @@ from delegation.gateway.messages import (
     compressed_body,
 )
 from delegation.gateway.routing import DEFAULT_PATHS, KEY_HEADER, CatalogPaths, KeyedMutation, canonical_path
-from delegation.idempotency.canonical import RULE, NotCanonicalizable, Scope, payload_hashes
-from delegation.idempotency.mutations.reservation import KeyPolicy, MutationInProgress
-from delegation.idempotency.mutations.service import AnswerSource, Mutation, Mutations, Performed
+from delegation.idempotency.keys import RULE, NotCanonicalizable, Scope, payload_hashes
+from delegation.idempotency.mutations import AnswerSource, Mutation, Mutations, Performed
+from delegation.idempotency.reservations import KeyPolicy, MutationInProgress
 from delegation.identifiers import encoded_query
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}")

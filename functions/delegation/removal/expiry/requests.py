@@ -14,8 +14,7 @@ from delegation.removal.requests import PLAN, PLAN_OPTION, TableCheck, TableForm
 from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import InvalidProperty, duration_property
-from delegation.tasks.submission.form import RequestSources
-from delegation.tasks.submission.options import (
+from delegation.tasks.options import (
     CALLBACK_OPTION,
     DRY_RUN,
     DRY_RUN_OPTION,
@@ -23,6 +22,7 @@ from delegation.tasks.submission.options import (
     InvalidOption,
     Option,
     OptionTable,
+    RequestSources,
     SetBy,
     option_not_allowed,
     text_option,

@@ -1,4 +1,4 @@
-"""The task types of expiries as values (tasks.life.task_type), their names and the fields of their records."""
+"""The task types of expiries as values (tasks.life.declared), their names and the fields of their records."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,7 @@ from delegation.removal.details import HandedDetails, PlanDetailRules, task_type
 from delegation.tasks.life.lanes import Traits
 
 if TYPE_CHECKING:
-    from delegation.tasks.submission.form import RequestForm
+    from delegation.tasks.options import RequestForm
 
 TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS"
 """The stored `task_type` of an expiry of snapshots."""

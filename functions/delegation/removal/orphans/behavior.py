@@ -40,7 +40,7 @@ from delegation.storage.listing.model import TAG, TagStore
 from delegation.storage.locations import split
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import held_by
-from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.timestamps import isoformat
 from polaris_common.errors import counted, printable
 

@@ -20,7 +20,7 @@ from delegation.removal.orphans.requests import (
 from delegation.removal.orphans.task_type import PREFIX
 from delegation.removal.requests import PLAN
 from delegation.storage.locations import Root
-from delegation.tasks.submission.options import DRY_RUN, PLACE, InvalidOption
+from delegation.tasks.options import DRY_RUN, PLACE, InvalidOption
 from delegation.timestamps import parse_duration
 from polaris_common.errors import DelegationError, printable
 

@@ -22,20 +22,20 @@ from delegation.storage.base import PlanStore
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.form import RequestSources
-from delegation.tasks.submission.options import (
+from delegation.tasks.options import (
     CALLBACK_OPTION,
     DRY_RUN,
     DRY_RUN_OPTION,
     Argument,
     Option,
     OptionTable,
+    RequestSources,
     SetBy,
     SetLimits,
     text_option,
 )
-from delegation.tasks.work.parts.reads import TaskReads
-from delegation.tasks.work.parts.writes import WriteLoop
+from delegation.tasks.work.reads import TaskReads
+from delegation.tasks.work.writes import WriteLoop
 from delegation.wire.tables import ORPHAN_FILES, OrphanFilesPayload, PlanApproval
 from polaris_common.errors import DelegationError, printable
 

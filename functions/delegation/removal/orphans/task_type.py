@@ -1,4 +1,4 @@
-"""The task types of removals of orphan files as values (tasks.life.task_type), and their names."""
+"""The task types of removals of orphan files as values (tasks.life.declared), and their names."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +10,7 @@ from delegation.timestamps import isoformat
 from polaris_common.errors import printable
 
 if TYPE_CHECKING:
-    from delegation.tasks.submission.form import RequestForm
+    from delegation.tasks.options import RequestForm
 
 TASK_TYPE: Final = "ORPHAN_FILES"
 """The stored `task_type` of a removal of a table's orphan files."""

@@ -46,7 +46,7 @@ from delegation.removal.task_attempt import TaskAttempt
 from delegation.storage.locations import canonical
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER
-from delegation.tasks.work.parts.hooks import INLINE, SPARK
+from delegation.tasks.work.hooks import INLINE, SPARK
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.work.behaviors import Behavior
-from delegation.tasks.work.parts.writes import WriteLoop
 from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.writes import WriteLoop
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:

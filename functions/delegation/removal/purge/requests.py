@@ -16,14 +16,14 @@ from delegation.removal.purge.task_type import PLAN_TASK_TYPE, PREFIX, TASK_TYPE
 from delegation.removal.requests import PLAN, PLAN_OPTION, TableCheck, TableForm, TableWork
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty, duration_property
-from delegation.tasks.submission.form import RequestSources
-from delegation.tasks.submission.options import (
+from delegation.tasks.options import (
     CALLBACK_OPTION,
     DRY_RUN,
     DRY_RUN_OPTION,
     InvalidOption,
     Option,
     OptionTable,
+    RequestSources,
     SetBy,
     SetLimits,
 )

@@ -1,4 +1,4 @@
-"""The task types of purges as values (tasks.life.task_type), their names and the fields of their records."""
+"""The task types of purges as values (tasks.life.declared), their names and the fields of their records."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.removal.details import PlanDetailRules, PlanDetails, task_types_of
+from delegation.tasks.life.declared import KeptDetails, TaskType
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import KeptDetails, TaskType
 
 if TYPE_CHECKING:
-    from delegation.tasks.submission.form import RequestForm
+    from delegation.tasks.options import RequestForm
     from delegation.wire.responses import ExecutionResult
 
 TASK_TYPE: Final = "TABLE_PURGE"

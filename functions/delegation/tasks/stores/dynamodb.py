@@ -12,7 +12,7 @@ from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailab
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.pauses import PauseRecord, pauses_item, pauses_of
 from delegation.tasks.stores import codec
-from delegation.tasks.stores import dynamodb_notifications as notices
+from delegation.tasks.stores import notifications as notices
 from delegation.tasks.stores.base import (
     Adopt,
     Advance,

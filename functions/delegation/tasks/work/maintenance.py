@@ -11,16 +11,15 @@ from pydantic import BaseModel, ConfigDict
 
 from delegation.items import each_item
 from delegation.tasks.errors import MalformedRecord
-from delegation.tasks.life.declared import is_wanted
+from delegation.tasks.life.declared import is_wanted, runs
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE as TASK_TYPE
-from delegation.tasks.life.task_type import runs
 from delegation.tasks.stores.base import Unreadable
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
-from delegation.tasks.work.parts.reads import awaiting
+from delegation.tasks.work.reads import awaiting
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
 
 logger = logging.getLogger(__name__)
 _BATCH: Final = 25

@@ -27,7 +27,7 @@ from delegation.removal.orphans.place import LEAST_AGE
 from delegation.removal.orphans.requests import FILE_AGE, LOCATION, LOCATIONS, MISMATCH, TableOrphans
 from delegation.removal.orphans.task_type import POLICY, PREFIX
 from delegation.removal.requests import TableWork
-from delegation.tasks.submission.options import DRY_RUN, InvalidOption
+from delegation.tasks.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
 from delegation.upkeep.health.refresh import LoadsTables

@@ -4,7 +4,7 @@ from typing import Final
 
 from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
 from delegation.removal.expiry.retention import Retention
-from delegation.tasks.submission.options import DRY_RUN
+from delegation.tasks.options import DRY_RUN
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import OriginKind, PolicyType, RuleValue, UpkeepRule
 from delegation.upkeep.rules.settings import KEEP, REF_AGE, SNAPSHOT_AGE

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from delegation.tasks.contract import admission, reads, writes
+from delegation.tasks.contract.support import Check
 from delegation.tasks.stores.base import TaskStore
-from delegation.tasks.testing.contract import admission, reads, writes
-from delegation.tasks.testing.contract.support import Check
 from tests.contract.tasks.broken import admission as broken_admission
 from tests.contract.tasks.broken import children as broken_children
 from tests.contract.tasks.broken import lists as broken_lists

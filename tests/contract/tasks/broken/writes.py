@@ -5,11 +5,11 @@ import threading
 from dataclasses import replace
 from decimal import Decimal
 
+from delegation.tasks.contract.support import THREADS
 from delegation.tasks.errors import RevisionConflict, StaleTask, TaskExists
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Advance, Create, Expect, Revise, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.testing.contract.support import THREADS
 
 
 class UnconditionalPut(MemoryTaskStore):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from delegation.cli.connection import Connection
-from delegation.configuration.settings import SETTINGS, CallerSettings, SettingsInvalid
+from delegation.configuration import SETTINGS, CallerSettings, SettingsInvalid
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 

@@ -9,7 +9,7 @@ from delegation.cli.errors import CommandError
 from delegation.cli.pausing import drain
 from delegation.cli.tasks.why import explain
 from delegation.tasks.stores.base import Create
-from delegation.wire.pauses import PauseList, PauseRequest, ShownPause
+from delegation.wire.operators import PauseList, PauseRequest, ShownPause
 from delegation.wire.tasks import TaskRecord
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import NOW, acquired, submitted

@@ -9,7 +9,7 @@ from rich.console import Console
 from delegation.cli.connection import Connection
 from delegation.cli.tombstones.commands import tombstone_screen
 from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableAlreadyExists
-from delegation.wire.tombstones import STATES, TombstoneRecord
+from delegation.wire.operators import STATES, TombstoneRecord
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record, refusal
 

@@ -14,8 +14,8 @@ from aws_lambda_powertools import Logger
 from delegation.edge.api.app import create_app
 from delegation.edge.api.endpoints import ENDPOINTS, EXECUTE, SUBMIT
 from delegation.edge.api.routes import Dependencies
-from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore, RecordsUnavailable
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import KeyPolicy, MemoryReservationStore, RecordsUnavailable
 from delegation.metrics import MetricLines
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Caller, Status, Task

@@ -12,7 +12,7 @@ from delegation.client.client import DelegationClient
 from delegation.client.errors import ErrorAnswer
 from delegation.edge.api import lists
 from delegation.tasks.life.model import Labels, Status
-from delegation.tasks.work.parts import reads
+from delegation.tasks.work import reads
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
 from tests.kit.names import HOSTILE
 from tests.kit.tasks.builders import in_status

@@ -18,11 +18,11 @@ from delegation.gateway.drop.errors import (
 )
 from delegation.gateway.drop.store import TombstoneConflict, TombstonePage
 from delegation.gateway.drop.tombstones import DISMISSED, MovedTable, Tombstone, TombstoneState
-from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import KeyPolicy, MemoryReservationStore
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
-from delegation.wire.tombstones import STATES, TombstoneRecord
+from delegation.wire.operators import STATES, TombstoneRecord
 from polaris_common.errors import DelegationError
 from tests.kit.dynamodb import MemoryTombstoneStore
 from tests.unit.edge.api.test_app import assert_problem, body_of

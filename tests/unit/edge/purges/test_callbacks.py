@@ -9,9 +9,9 @@ from delegation.edge.answers import status_of
 from delegation.idempotency.keys import IdempotencyError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.notifications import NotificationPolicy
+from delegation.tasks.options import InvalidOption
 from delegation.tasks.stores.base import Advance
 from delegation.tasks.stores.memory import MemoryNotificationStore
-from delegation.tasks.submission.options import InvalidOption
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled

@@ -7,7 +7,7 @@ import pytest
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.errors import StoreRefused
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.work.parts.writes import Leases
+from delegation.tasks.work.writes import Leases
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
 

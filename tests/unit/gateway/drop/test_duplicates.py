@@ -9,7 +9,7 @@ import pytest
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.gateway.keys.service import Patience
-from delegation.idempotency.mutations.reservation import MemoryReservationStore, MutationInProgress
+from delegation.idempotency.reservations import MemoryReservationStore, MutationInProgress
 from delegation.storage.memory import Faults, Killed
 from tests.kit.tasks.builders import SECOND
 from tests.unit.gateway.drop.deployment import Counted

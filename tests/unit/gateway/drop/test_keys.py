@@ -14,8 +14,8 @@ from delegation.gateway.forwarding import GatewayCaller, KnownCatalogs
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogOutcomeUnknown, CatalogRequest, MutationNotVerified
 from delegation.idempotency.keys import KeyConflict
-from delegation.idempotency.mutations.reservation import MemoryReservationStore
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
 from tests.kit.tasks.builders import nonce
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld

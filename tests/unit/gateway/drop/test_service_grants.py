@@ -9,7 +9,7 @@ import pytest
 from delegation.gateway.drop.errors import NameTaken, RestoreRefused
 from delegation.gateway.drop.steps import GIVE_UP_AFTER
 from delegation.gateway.drop.tombstones import TombstoneState
-from delegation.idempotency.mutations.reservation import MemoryReservationStore
+from delegation.idempotency.reservations import MemoryReservationStore
 from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.principals.privileges import Privilege

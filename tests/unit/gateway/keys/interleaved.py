@@ -17,7 +17,7 @@ from delegation.gateway.messages import (
     CatalogUnavailable,
     error_answer,
 )
-from delegation.idempotency.mutations.reservation import RecordsUnavailable
+from delegation.idempotency.reservations import RecordsUnavailable
 from delegation.storage.memory import Killed
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED, PURGE_VIEWS
 from tests.kit.explorer import Explorer, Story, WrongOutcome

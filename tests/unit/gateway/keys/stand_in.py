@@ -24,8 +24,8 @@ from delegation.gateway.forwarding import Forwarder, KnownCatalogs, TokenCallers
 from delegation.gateway.http import HttpUpstream
 from delegation.gateway.keys.service import CatalogMutations, Patience, policy_for
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream
-from delegation.idempotency.mutations.reservation import MemoryReservationStore, Reservation, ReservationStore
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import MemoryReservationStore, Reservation, ReservationStore
 from delegation.storage.memory import Killed
 from infra.local.catalog.layout import PURGE_VIEWS
 from infra.local.catalog.principals import tokens

@@ -10,7 +10,7 @@ import pytest
 from delegation.edge.errors import KeysUnavailable
 from delegation.gateway.keys.service import Patience
 from delegation.gateway.messages import CatalogAnswer, CatalogOutcomeUnknown, CatalogUnavailable, error_answer
-from delegation.idempotency.mutations.reservation import RecordsUnavailable
+from delegation.idempotency.reservations import RecordsUnavailable
 from delegation.storage.memory import Killed
 from tests.unit.gateway.keys.mutations import (
     SCHEMA,

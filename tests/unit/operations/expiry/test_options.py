@@ -9,7 +9,7 @@ from delegation.removal.expiry.errors import InvalidRetention
 from delegation.removal.expiry.requests import MOST_IDS, OPTIONS, ExpiryChoices, Floor, choices_of
 from delegation.removal.expiry.retention import Retention, decide
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.options import InvalidOption
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.unit.operations.expiry.test_retention import DAY, NOW, branch, metadata

@@ -17,11 +17,11 @@ from delegation.removal.expiry.task_type import (
     UPKEEP_PRIORITY,
     ExpiryDetails,
 )
+from delegation.tasks.life.declared import Measured
 from delegation.tasks.life.lanes import Lane, Traits
 from delegation.tasks.life.model import Labels, Status, Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.life.task_type import Measured
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
 from infra import api_schemas
 from tests.kit.errors import coded

@@ -16,7 +16,7 @@ from delegation.tasks.errors import (
 )
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.pauses import PAUSED_WAIT
-from delegation.tasks.work.work_errors import AttemptEnding, ending_of
+from delegation.tasks.work.attempt_context import AttemptEnding, ending_of
 from polaris_common.errors import DelegationError
 from tests.paths import ROOT
 
@@ -83,4 +83,4 @@ def test_one_module_ends_the_attempts_of_purges_drops_and_functions() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and node.attr == "end_attempt"
     }
-    assert ending == {"tasks/work/work_errors.py", "tasks/work/parts/writes.py"}
+    assert ending == {"tasks/work/attempt_context.py", "tasks/work/writes.py"}

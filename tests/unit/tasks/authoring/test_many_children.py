@@ -91,7 +91,7 @@ def test_a_child_that_ends_while_its_parent_goes_to_wait_for_it_wakes_it(counted
 
 
 def test_a_parent_whose_wake_was_lost_looks_by_itself(counted: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delegation.tasks.work.parts.writes.WriteLoop._wake_parent", lambda *_: None)
+    monkeypatch.setattr("delegation.tasks.work.writes.WriteLoop._wake_parent", lambda *_: None)
     harness = counted.harness
     handle = harness.submit(all_of_them.of([1, 2]))
     harness.run_due()

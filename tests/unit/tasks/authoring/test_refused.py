@@ -13,7 +13,7 @@ from delegation.tasks.authoring import Context, OnLost, Retry, behavior
 from delegation.tasks.errors import RunPostponed, TaskError
 from delegation.tasks.life.declared import Recurrence
 from delegation.tasks.life.model import Status
-from delegation.tasks.submission.handles import pause_after
+from delegation.tasks.submit import pause_after
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior
 from polaris_common.errors import DelegationError

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
+from delegation.tasks.life.declared import TaskType, TaskTypes
 from delegation.tasks.life.model import Caller, Labels
-from delegation.tasks.life.task_type import TaskType, TaskTypes
 from delegation.tasks.pauses import (
     EVERYTHING,
     LONGEST_REASON,

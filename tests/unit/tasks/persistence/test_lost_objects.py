@@ -4,7 +4,7 @@ import pytest
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.stores.base import Adopt, Child, Create
-from delegation.tasks.stores.persistence.store import (
+from delegation.tasks.stores.persistence import (
     STORED_CHILD,
     STORED_TASK,
     PersistenceTaskStore,

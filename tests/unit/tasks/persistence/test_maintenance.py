@@ -4,8 +4,8 @@ import pytest
 
 from delegation.errors import RunHandedOver
 from delegation.tasks.stores.base import Advance, Create, Revise
-from delegation.tasks.stores.persistence.maintenance import EVERY, Sweep, SweepReport, persistence_maintenance
-from delegation.tasks.stores.persistence.store import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence import PersistenceTaskStore, task_process
+from delegation.tasks.stores.persistence_records import EVERY, Sweep, SweepReport, persistence_maintenance
 from delegation.tasks.work.behaviors import Behavior
 from polaris_persistence.backends.memory import MemoryBackend
 from polaris_persistence.maintenance.run import SweepPolicy

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delegation.cli.deployment.recover import recover
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
+from delegation.idempotency.store import DynamoDbIdempotencyStore
 from delegation.orchestration.failures import Step
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Caller, Status

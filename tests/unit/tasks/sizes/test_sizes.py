@@ -12,11 +12,10 @@ from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.errors import MalformedRecord, OutcomeUnknown, StoreRefused, TaskError
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create, Revise
-from delegation.tasks.stores.results import MOST_RESULT, outcome, pending, read
-from delegation.tasks.submission.handles import Handle
+from delegation.tasks.submit import Handle, Parent
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
-from delegation.tasks.work.submit import Parent
+from delegation.tasks.work.reads import MOST_RESULT, kept_result, read_result, result_fields
 from polaris_common.errors import DelegationError
 from tests.contract.task_tables import moto_task_store
 from tests.kit.errors import coded
@@ -230,8 +229,8 @@ def test_every_result_is_read_as_it_was_made(text: str, length: int, attempt: in
     results = MemoryPlanStore()
     task = acquired(submitted()).evolve(attempt_count=attempt)
     made = json.dumps((text * length)[:length], ensure_ascii=False)
-    held = pending(results, task, made)
-    ended = task.evolve(**outcome(held))
-    assert read(results, ended) == made
+    held = kept_result(results, task, made)
+    ended = task.evolve(**result_fields(held))
+    assert read_result(results, ended) == made
     assert (ended.result_location is None) == (len(made.encode()) <= MOST_RESULT)
     assert len(held.encode()) <= MOST_RESULT

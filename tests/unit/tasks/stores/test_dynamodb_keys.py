@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from delegation.idempotency.dynamodb import DynamoDbIdempotencyStore
-from delegation.idempotency.store import RecordWrite
+from delegation.idempotency.store import DynamoDbIdempotencyStore, RecordWrite
 from delegation.tasks.errors import OutcomeUnknown
 from delegation.tasks.stores.base import Create
 from delegation.testing.idempotency import bound

@@ -10,9 +10,9 @@ import pytest
 from delegation.tasks.errors import AwaitedTaskFailed, LeaseLost
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Lease, Policies
+from delegation.tasks.submit import Submitted
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
-from delegation.tasks.work.submit import Submitted
 from delegation.tasks.work.worker import Worker, lease_next_available_task
 from tests.kit.tasks.builders import HOUR, MINUTE
 from tests.kit.tasks.sites import ADD, ONE, Permanent, Site, Sum, Total, Transient, add, identity

@@ -9,9 +9,9 @@ from delegation.errors import RunCancelled
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import after_loss
 from delegation.tasks.life.policy import Lease
+from delegation.tasks.submit import Parent
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
-from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded

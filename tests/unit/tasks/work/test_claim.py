@@ -11,7 +11,7 @@ from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Create, DueEntry
 from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.claim import DueHints, lease_next_available_task
+from delegation.tasks.work.worker import DueHints, lease_next_available_task
 from tests.contract.task_tables import moto_task_store
 from tests.kit.tasks.builders import HOUR, NOW, SECOND, Clock, acquired, submitted
 from tests.kit.tasks.services import task_service

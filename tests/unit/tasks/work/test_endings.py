@@ -11,12 +11,12 @@ import pytest
 from delegation.metrics import TASKS_SWEPT, MetricLines
 from delegation.removal.purge.task_type import PURGE
 from delegation.tasks.endings import OTHER, AttemptCounts, EndingLines
+from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
-from delegation.tasks.life.task_type import TaskTypes
 from delegation.tasks.stores.base import Create
-from delegation.tasks.work.parts.hooks import uncounted
+from delegation.tasks.work.hooks import uncounted
 from delegation.wiring.tasks import known_codes
 from tests.kit.tasks.builders import HOUR, Clock, submitted
 from tests.kit.tasks.services import task_service

@@ -11,7 +11,7 @@ import pytest
 from delegation.tasks.life.declared import Retry
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Lease
-from delegation.tasks.submission.handles import Parent
+from delegation.tasks.submit import Parent
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
 from polaris_common.errors import DelegationError

@@ -9,7 +9,7 @@ from delegation.tasks.errors import IllegalTransition, LeaseLost, StoreUnavailab
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Lease
-from delegation.tasks.work.parts.hooks import NoDispatchQueue
+from delegation.tasks.work.hooks import NoDispatchQueue
 from delegation.tasks.work.service import TaskService
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND
 from tests.kit.tasks.harness import PERMANENT, TRANSIENT, RacedService, an_hour

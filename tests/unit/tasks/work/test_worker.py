@@ -14,12 +14,11 @@ from delegation.tasks.life.policy import Lease, LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.codec import due_bucket
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.submit import Tasks
 from delegation.tasks.work.attempt_context import AttemptContext, WorkOutlivedLease, renew_every
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import DueHints, lease_next_available_task
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submit import Tasks
-from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.tasks.work.worker import DueHints, Worker, WorkerSettings, lease_next_available_task
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, SECOND, Clock, submitted
 from tests.kit.tasks.services import task_service
 from tests.unit.tasks.work.shared_time import SharedTime

@@ -8,7 +8,7 @@ import pytest
 from delegation.errors import RunHandedOver
 from delegation.references.recurring import RecurringCatalog, ensure_submitted
 from delegation.tasks.life.model import Status
-from delegation.tasks.testing.harness import TaskHarness
+from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.upkeep.errors import HealthUnavailable
 from delegation.upkeep.health.refresh import HealthRefresher, catalog_health

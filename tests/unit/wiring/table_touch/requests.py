@@ -7,8 +7,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from delegation.tasks.life.model import Status
-from delegation.tasks.submission.form import AskedTask, RequestSources
-from delegation.tasks.submission.options import CALLBACK_OPTION, Option, OptionTable, SetBy, callback_of
+from delegation.tasks.options import CALLBACK_OPTION, AskedTask, Option, OptionTable, RequestSources, SetBy, callback_of
 from delegation.wire.requests import Properties, ReceivedBody, ReceivedPart, TableIdentity, TableRequest
 from tests.unit.wiring.table_touch.task_type import DEADLINE, NAME, PREFIX
 from tests.unit.wiring.table_touch.work import Touch

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from delegation.metrics import Metric
+from delegation.tasks.life.declared import Measured, TaskType
 from delegation.tasks.life.model import Labels, Task
-from delegation.tasks.life.task_type import Measured, TaskType
 
 if TYPE_CHECKING:
     from tests.unit.wiring.table_touch.requests import TouchForm

@@ -20,12 +20,8 @@ from delegation.gateway.drop.errors import TombstoneOutcomeUnknown, TombstonesUn
 from delegation.gateway.drop.keyed import KeyedDrops
 from delegation.gateway.keys.service import Patience, policy_for
 from delegation.gateway.messages import answer_of
-from delegation.idempotency.mutations.reservation import (
-    MemoryReservationStore,
-    RecordOutcomeUnknown,
-    RecordsUnavailable,
-)
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import MemoryReservationStore, RecordOutcomeUnknown, RecordsUnavailable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 from infra.local.catalog.principals.privileges import Privilege

@@ -19,7 +19,7 @@ import httpx
 from pyiceberg.serializers import FromInputFile
 
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
-from delegation.idempotency.mutations.reservation import MemoryReservationStore
+from delegation.idempotency.reservations import MemoryReservationStore
 from delegation.storage.memory import Faults, Killed
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from polaris_common.errors import DelegationError

@@ -6,9 +6,9 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import EXPIRY
+from delegation.tasks.life.declared import runs
 from delegation.tasks.life.lanes import Caps, Lane, Queued, Running, Traits, admitted
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.task_type import runs
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.wire.requests import TableState
 from delegation.wiring.types import TYPES

@@ -13,8 +13,8 @@ from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies
-from delegation.idempotency.mutations.reservation import KeyPolicy, MemoryReservationStore
-from delegation.idempotency.mutations.service import Mutations
+from delegation.idempotency.mutations import Mutations
+from delegation.idempotency.reservations import KeyPolicy, MemoryReservationStore
 from delegation.metrics import MetricLines
 from delegation.removal.index import load_index
 from delegation.removal.orphans.details import Approval, OrphanDetails

@@ -14,10 +14,10 @@ from delegation.removal.orphans.options import options_of
 from delegation.removal.orphans.place import MismatchMode
 from delegation.removal.orphans.requests import OrphanLimits, TableOrphans
 from delegation.removal.orphans.task_type import ORPHANS, TASK_TYPE
+from delegation.tasks.life.declared import Measured
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.life.task_type import Measured
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
 from infra import api_schemas
 from polaris_common.errors import DelegationError

@@ -9,7 +9,7 @@ from delegation.errors import GuardRefused
 from delegation.removal.purge.behavior import estimate
 from delegation.removal.purge.requests import Limits, PurgeOptions, PurgeSettings, options_of
 from delegation.tasks.life.policy import InvalidProperty
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.options import InvalidOption
 from delegation.wiring.types import policies_of
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded

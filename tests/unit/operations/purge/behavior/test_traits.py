@@ -9,7 +9,7 @@ import pytest
 from delegation.removal.details import table_traits
 from delegation.removal.purge.requests import PURGE_FORM, options_of
 from delegation.tasks.life.lanes import Traits
-from delegation.tasks.submission.options import InvalidOption
+from delegation.tasks.options import InvalidOption
 from delegation.wire.requests import files_of
 from delegation.wire.tables import PurgePayload
 from tests.kit.lakes.lake import filled

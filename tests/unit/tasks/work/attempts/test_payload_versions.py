@@ -12,7 +12,7 @@ from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.claim import DueHints, LeftAlone, lease_next_available_task
+from delegation.tasks.work.worker import DueHints, LeftAlone, lease_next_available_task
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, submitted
 from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total, add, identity
 

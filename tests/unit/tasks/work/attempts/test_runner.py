@@ -10,7 +10,7 @@ from delegation.errors import RunHandedOver
 from delegation.tasks.errors import LeaseLost, StoreUnavailable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import ErrorClass
-from delegation.tasks.work.work_errors import AttemptRunner, ending_of
+from delegation.tasks.work.attempt_context import AttemptRunner, ending_of
 from tests.kit.tasks.builders import HOUR
 from tests.kit.tasks.sites import ADD, ONE, Permanent, Site
 from tests.unit.tasks.work.test_errors_recorded import an_hour

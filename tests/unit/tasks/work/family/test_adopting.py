@@ -7,7 +7,7 @@ import pytest
 from delegation.tasks.errors import LeaseLost, StoreUnavailable, TaskNotFound
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.base import Adopt, Create
-from delegation.tasks.work.submit import Parent, Tasks
+from delegation.tasks.submit import Parent, Tasks
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import HOUR, submitted

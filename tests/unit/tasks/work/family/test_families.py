@@ -13,10 +13,10 @@ from delegation.tasks.life.model import AdoptedChildren, Status, Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
+from delegation.tasks.submit import Parent
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from delegation.tasks.work.maintenance import MaintenanceReport, TaskMaintenance, store_maintenance
-from delegation.tasks.work.submit import Parent
 from delegation.tasks.work.worker import Worker
 from tests.kit.tasks.builders import MINUTE
 from tests.kit.tasks.sites import ONE, Site, Sum, Total, Transient, add, identity

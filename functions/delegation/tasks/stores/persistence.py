@@ -1,0 +1,522 @@
+"""TaskStore on the NoSQL persistence: heads, rows and the due index of all tasks are one index of one reference.
+
+head/{task_id}              the current copy
+row/{task_id}/{version}     one version, never changed
+due/{due_at}/{task_id}      the current copy again, while the task needs attention at a time
+child/{task_id}/{child_id}  a child of a task, and the attempt that adopted it
+parent/{child_id}/{task_id} the same, to find the parents of a child
+queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
+running/{place}/{task_id}   the current copy again, while the task is admitted
+admissions                  the register of recent admissions
+pauses                      the record of pauses
+notification/{task_id}/{id} what an end of a task announces
+owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
+                            the same, to find what is to be delivered, and what was not
+received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first
+target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
+
+A change is one commit; concurrent changes of a process share a compare-and-set. For workers with the NoSQL persistence
+and no task table; DynamoDB allows more writes a second, because writes of different tasks do not contend.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
+from delegation.tasks.life.lanes import Queued, Running
+from delegation.tasks.life.model import Task, label_key
+from delegation.tasks.stores import codec
+from delegation.tasks.stores.admission import (
+    QUEUED,
+    RUNNING,
+    Entry,
+    LaneRange,
+    LanesPage,
+    Register,
+    first_of_each,
+    lane_of,
+    page_of,
+    place_of,
+    queued_entry,
+    register_item,
+    register_of,
+    running_entry,
+)
+from delegation.tasks.stores.base import (
+    Adopt,
+    Advance,
+    Child,
+    Create,
+    DueEntry,
+    Expect,
+    Received,
+    ReceivedPage,
+    Revise,
+    TaskChange,
+    TaskHeads,
+    Unreadable,
+    require_terminal,
+    require_unmoved,
+    require_version,
+)
+from delegation.tasks.stores.persistence_records import (
+    STORED_NOTIFICATION,
+    STORED_PAUSES,
+    translated,
+    write_notifications,
+)
+from delegation.timestamps import isoformat, stored_time_or
+from polaris_persistence.backends.base import Backend
+from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.directories import entity_committer
+from polaris_persistence.commits.entities import EntityChanges, EntityHead, missing
+from polaris_persistence.errors import ReferenceExists
+from polaris_persistence.index.index import Index
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.index.spill import IndexPolicy
+from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel
+from polaris_persistence.objects.store import CatalogStore, of_model
+from polaris_persistence.objects.types import ObjectType, installed
+
+_RECEIVED: Final = "received"
+_TARGET: Final = "target"
+_CORRELATION: Final = "correlation"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR: Final = 10**18
+"""Microseconds from 1970 to beyond the year 9999: times are subtracted from it, so that the newest sorts first."""
+
+
+def list_keys_of(task: Task) -> list[IndexKey]:
+    place = (_newest_first(task.received_timestamp), task.task_id)
+    labels = ((_TARGET, task.target_key), (_CORRELATION, task.correlation_key))
+    return [IndexKey.of(_RECEIVED, *place), *(IndexKey.of(name, key, *place) for name, key in labels if key)]
+
+
+def range_of(which: Received, before: str | None) -> tuple[IndexKey, IndexKey | None, IndexKey]:
+    """Return where a list starts, after the position `before` if given, where it ends, and what its keys begin with."""
+    if which.correlation_id is not None:
+        prefix: tuple[str, ...] = _CORRELATION, label_key(which.correlation_id) or ""
+    elif which.target is not None:
+        prefix = _TARGET, label_key(which.target) or ""
+    else:
+        prefix = (_RECEIVED,)
+    start = IndexKey.of(*prefix, _newest_first(which.until)) if before is None else _key_at(prefix, before)
+    end = None if which.since is None else IndexKey.of(*prefix, _newest_first(which.since) + "~")
+    return start, end, IndexKey.of(*prefix)
+
+
+def list_place_of(key: IndexKey) -> str:
+    """Return the position of a key in a list, as `codec.received_key` does."""
+    *_, listed, task_id = key.elements()
+    return f"{isoformat(_EPOCH + timedelta(microseconds=_FAR - int(listed)))}/{task_id}"
+
+
+def _newest_first(moment: datetime) -> str:
+    return f"{_FAR - (moment - _EPOCH) // timedelta(microseconds=1):020d}"
+
+
+def _key_at(prefix: tuple[str, ...], place: str) -> IndexKey:
+    moment, _, task_id = place.partition("/")
+    return IndexKey.of(*prefix, _newest_first(datetime.fromisoformat(moment)), task_id)
+
+
+HEADS: Final = "head"
+ROWS: Final = "row"
+DUE: Final = "due"
+CHILDREN: Final = "child"
+PARENTS: Final = "parent"
+REGISTER: Final = IndexKey.of("admissions")
+
+
+class StoredTask(PersistedModel):
+    """A head or a row in its stored format (`codec`)."""
+
+    item: dict[str, Any]
+
+
+class StoredChild(PersistedModel):
+    """A child of a task (`Child`), named after both."""
+
+    parent_id: str
+    child_id: str
+    attempt: int
+    task_type: str
+    task_payload: str
+
+
+STORED_CHILD: Final = ObjectType("delegation-task-child", StoredChild)
+STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
+
+
+def write_task(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
+    """Put new rows and the head after them, and move the head to the places where it is found now."""
+    places = place_keys(after)
+    for key in () if head is None else place_keys(head):
+        if key not in places:
+            entities.remove(key)
+    for row in rows:
+        entities.put(row_key(row.task_id, row.version), StoredTask(item=codec.row_item(row)))
+    current = entities.put(IndexKey.of(HEADS, after.task_id), StoredTask(item=codec.head_item(after)))
+    for key in places:
+        entities.link(key, current)
+
+
+def write_children(entities: EntityChanges, parent_id: str, children: Sequence[Child]) -> None:
+    for child in children:
+        _write_child(entities, parent_id, child)
+
+
+def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
+    stored = StoredChild(
+        parent_id=parent_id,
+        child_id=child.task_id,
+        attempt=child.attempt,
+        task_type=child.task_type,
+        task_payload=child.task_payload,
+    )
+    entities.link(_parent_key(parent_id, child.task_id), entities.put(_child_key(parent_id, child.task_id), stored))
+
+
+def child_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> StoredChild:
+    """Return the child under a key. Raises ObjectMissing."""
+    if found is None:
+        raise missing(key, ref)
+    return of_model(found, StoredChild).value
+
+
+def disown_children(entities: EntityChanges, task_id: str, up_to_attempt: int) -> int:
+    """Remove the names of children that no later attempt adopted, and return how many."""
+    disowned = 0
+    for key, _ in list(entities.items(IndexKey.of(CHILDREN, task_id))):
+        found = entities.fetch(key, StoredChild)
+        if found is not None and found.value.attempt <= up_to_attempt:
+            entities.remove(key)
+            entities.remove(_parent_key(task_id, found.value.child_id))
+            disowned += 1
+    return disowned
+
+
+def _child_key(parent_id: str, child_id: str) -> IndexKey:
+    return IndexKey.of(CHILDREN, parent_id, child_id)
+
+
+def _parent_key(parent_id: str, child_id: str) -> IndexKey:
+    return IndexKey.of(PARENTS, child_id, parent_id)
+
+
+def entry_of(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
+    if found is None:
+        return Unreadable(task_id, "its object is missing")
+    return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
+
+
+def stored_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> Task:
+    """Return the task under a key. Raises MalformedRecord, ObjectMissing."""
+    if found is None:
+        raise missing(key, ref)
+    return codec.task_of(of_model(found, StoredTask).value.item)
+
+
+def head_of(entities: EntityChanges, task_id: str) -> Task | None:
+    """Return the head of a task as the commit finds it, None without one."""
+    return stored_task(entities, IndexKey.of(HEADS, task_id))
+
+
+def stored_task(entities: EntityChanges, key: IndexKey) -> Task | None:
+    """Return the head or row of a key, None without one; raises MalformedRecord."""
+    found = entities.fetch(key, StoredTask)
+    return codec.task_of(found.value.item) if found else None
+
+
+def row_key(task_id: str, version: int) -> IndexKey:
+    return IndexKey.of(ROWS, task_id, f"{version:010d}")
+
+
+def place_keys(task: Task) -> list[IndexKey]:
+    """Return the keys beside the head under which a task is found."""
+    keys = list_keys_of(task)
+    if task.due_at is not None:
+        keys.append(IndexKey.of(DUE, isoformat(task.due_at), task.task_id))
+    place = place_of(task)
+    return keys if place is None else [*keys, IndexKey.of(*place, task.task_id)]
+
+
+REALM: Final = "delegation-service"
+"""The realm of tasks in keys, where no catalog is: the keys of a realm with catalogs are numbers, or older names."""
+CATALOG: Final = "tasks"
+REFERENCE: Final = "tasks"
+
+
+def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
+    """Return persistence with the object types of stored tasks, which sweeping these objects needs too."""
+    return PersistenceProcess(
+        backend,
+        types=installed((*OWN_TYPES, STORED_TASK, STORED_CHILD, STORED_NOTIFICATION, STORED_PAUSES)),
+        **settings,
+    )
+
+
+def catalog_of_tasks(process: PersistenceProcess) -> CatalogStore:
+    return process.store(REALM, CATALOG)
+
+
+def create_tasks(store: CatalogStore) -> bool:
+    """Create the reference of a PersistenceTaskStore; False if it exists. Raises StoreUnavailable, OutcomeUnknown."""
+    with translated():
+        try:
+            store.create_reference(REFERENCE)
+        except ReferenceExists:
+            return False
+    return True
+
+
+class PersistenceTaskStore:
+    """TaskStore on one reference of a catalog's store. With `create` the first call creates it if needed; without it
+    call `create_tasks` first."""
+
+    def __init__(
+        self,
+        store: CatalogStore,
+        *,
+        policy: IndexPolicy = IndexPolicy(),  # noqa: B008 - frozen
+        create: bool = True,
+        **settings: Any,
+    ) -> None:
+        if create:
+            create_tasks(store)
+        self.catalog_store = store
+        self.committer = entity_committer(store, REFERENCE, policy=policy, **settings)
+
+    def apply(self, change: TaskChange) -> Task:
+        after = change.after
+        try:
+            with translated():
+                return self.committer.commit(lambda attempt: _applied(attempt, change), operation=after.task_id).result
+        except OutcomeUnknown:
+            return self._read_back(change, after)
+
+    def get(self, task_id: str) -> Task | None:
+        return self._task(IndexKey.of(HEADS, task_id))
+
+    def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        return {task.task_id: task for task in self._tasks([IndexKey.of(HEADS, task_id) for task_id in set(task_ids)])}
+
+    def create_all(self, tasks: Sequence[Task]) -> bool:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            if any(head_of(entities, task.task_id) is not None for task in tasks):
+                return Changed(None, False)
+            for task in tasks:
+                write_task(entities, None, task, (task,))
+            return Changed(entities.head, True)
+
+        try:
+            with translated():
+                return self.committer.commit(change, operation=tasks[0].task_id).result
+        except (OutcomeUnknown, StoreUnavailable):
+            return False
+
+    def get_version(self, task_id: str, version: int) -> Task | None:
+        return self._task(row_key(task_id, version))
+
+    def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        first = row_key(task_id, max(after, 0) + 1)
+        with translated():
+            index = self.index()
+            keys = [key for key, _ in islice(index.items(start=first, prefix=IndexKey.of(ROWS, task_id)), limit)]
+        return tuple(self._tasks(keys, index))
+
+    def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        end = IndexKey.of(DUE, isoformat(now) + "~")  # after every key of that moment: `~` sorts after a separator
+        with translated():
+            items = self.index().items(end=end, prefix=IndexKey.of(DUE))
+            # One index without shards: entries of other shards are skipped.
+            asked = ((k, ref) for k, ref in items if shards is None or codec.due_bucket(k.elements()[-1]) in shards)
+            places = [key.elements() for key, _ in islice(asked, limit)]
+        return [DueEntry(task_id, stored_time_or(now, due_at)) for _, due_at, task_id in places]
+
+    def children(self, task_id: str) -> Sequence[Child]:
+        found = self._stored_children(IndexKey.of(CHILDREN, task_id))
+        return [Child(one.child_id, one.attempt, one.task_type, one.task_payload) for one in found]
+
+    def parents(self, task_id: str) -> Mapping[str, int]:
+        return {one.parent_id: one.attempt for one in self._stored_children(IndexKey.of(PARENTS, task_id))}
+
+    def _stored_children(self, prefix: IndexKey) -> list[StoredChild]:
+        with translated():
+            named = list(self.index().items(prefix=prefix))
+            found = self.catalog_store.fetch_many([ref for _, ref in named])
+            return [child_of(key, ref, one) for (key, ref), one in zip(named, found, strict=True)]
+
+    def disown(self, task_id: str, up_to_attempt: int) -> int:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
+            entities = EntityChanges(attempt)
+            disowned = disown_children(entities, task_id, up_to_attempt)
+            return Changed(entities.head if disowned else None, disowned)
+
+        with translated():
+            return self.committer.commit(change, operation=task_id).result
+
+    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
+        found = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
+        return tuple(first_of_each((one for one in found if one.since <= now), each))
+
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
+        of_lane: dict[str, list[Entry]] = {}
+        for entry in sorted(self._places(QUEUED)):
+            of_lane.setdefault(lane_of(entry[0]), []).append(entry)
+        return page_of(of_lane, now, each=each, most=lanes, span=span)
+
+    def running(self) -> Sequence[Running]:
+        return tuple(running_entry(task_id, place) for place, task_id in self._places(RUNNING))
+
+    def _places(self, name: str) -> list[tuple[str, str]]:
+        with translated():
+            keys = [key.elements() for key, _ in self.index().items(prefix=IndexKey.of(name))]
+        return [(place, task_id) for _, place, task_id in keys]
+
+    def register(self) -> Register:
+        with translated():
+            ref = self.index().get(REGISTER)
+            found = self.catalog_store.fetch(ref, StoredTask) if ref else None
+        return register_of(found.value.item if found else None)
+
+    def write_register(self, register: Register) -> bool:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(REGISTER, StoredTask)
+            if register_of(found.value.item if found else None).revision != register.revision - 1:
+                return Changed(None, False)
+            entities.put(REGISTER, StoredTask(item=register_item(register)))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self.committer.commit(change, operation="admissions").result
+
+    def remove(self, task: Task) -> bool:
+        require_terminal(task)
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            head = head_of(entities, task.task_id)
+            if head is None:
+                return Changed(None, False)
+            require_unmoved(task, head)
+            for key, _ in list(entities.items(IndexKey.of(ROWS, task.task_id))):
+                entities.remove(key)
+            disown_children(entities, task.task_id, task.attempt_count)
+            for key in (IndexKey.of(HEADS, task.task_id), *place_keys(head)):
+                entities.remove(key)
+            return Changed(entities.head, True)
+
+        with translated():
+            return self.committer.commit(change, operation=task.task_id).result
+
+    def forget(self, task_id: str, below: int) -> int:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
+            entities = EntityChanges(attempt)
+            head = head_of(entities, task_id)
+            last = 0 if head is None else min(below, head.version) - 1
+            rows = entities.items(IndexKey.of(ROWS, task_id))
+            old = [key for key, _ in rows if int(key.elements()[-1]) <= last]
+            for key in old:
+                entities.remove(key)
+            return Changed(entities.head if old else None, len(old))
+
+        with translated():
+            return self.committer.commit(change, operation=task_id).result
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
+        """Return heads in the order of ids."""
+        start = None if cursor is None else IndexKey.of(HEADS, cursor)
+        with translated():
+            items = self.index().items(start=start, prefix=IndexKey.of(HEADS))
+            found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
+            stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
+        ids = [key.elements()[-1] for key, _ in found[:limit]]
+        entries = tuple(entry_of(task_id, one) for task_id, one in zip(ids, stored, strict=True))
+        return TaskHeads(entries, ids[-1] if len(found) > limit else None)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """Return a label's keys, or all, in the order of the index."""
+        start, end, prefix = range_of(which, before)
+        with translated():
+            items = self.index().items(start=start, end=end, prefix=prefix)
+            found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
+            stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
+        places = [list_place_of(key) for key, _ in found[:limit]]
+        heads = [entry_of(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
+        entries = [
+            (place, head)
+            for place, head in zip(places, heads, strict=True)
+            if isinstance(head, Unreadable) or which.has_labels_of(head)
+        ]
+        return ReceivedPage(tuple(entries), places[-1] if len(found) > limit else None)
+
+    def index(self) -> Index:
+        """Return the index of everything, as the newest commit left it."""
+        head = self.committer.head()
+        return Index.load(head.value.index, self.catalog_store.fetch_many) if head else Index.empty()
+
+    def _task(self, key: IndexKey) -> Task | None:
+        return next(iter(self._tasks([key])), None)
+
+    def _tasks(self, keys: Collection[IndexKey], index: Index | None = None) -> list[Task]:
+        """Return the tasks under the keys that the index has; raises MalformedRecord, also for one without object."""
+        with translated():
+            index = index or self.index()
+            named = [(key, ref) for key in keys if (ref := index.get(key)) is not None]
+            found = self.catalog_store.fetch_many(ref for _, ref in named)
+            return [stored_of(key, ref, one) for (key, ref), one in zip(named, found, strict=True)]
+
+    def _read_back(self, change: TaskChange, after: Task) -> Task:
+        head = self.get(after.task_id)
+        if head is not None and not _only_expects(change):
+            row = self.get_version(after.task_id, after.version)
+            if head.nonce == after.nonce or (isinstance(change, Create | Advance) and row and row.nonce == after.nonce):
+                return head
+        raise OutcomeUnknown(f"a write to task {after.task_id} got no clear answer")
+
+
+def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[EntityHead, Task]:
+    """Apply one change to the present state; raise a refusal, write nothing when the change is already applied."""
+    entities = EntityChanges(attempt)
+    after = change.after
+    head = head_of(entities, after.task_id)
+    match change:
+        case Expect(task):
+            write_notifications(entities, change.owed)
+            return Changed(entities.head if change.owed else None, require_version(task, head))
+        case Create(task) if head is None:
+            write_task(entities, None, task, (task,))
+        case Create(task):
+            first = stored_task(entities, row_key(task.task_id, 1))
+            if head is not None and first is not None and first.nonce == task.nonce:
+                return Changed(None, head)
+            raise TaskExists(task.task_id, head)
+        case Adopt(before) if change.only_expects:
+            task = require_version(before, head)
+            write_children(entities, task.task_id, change.children)
+            return Changed(entities.head, task)
+        case Advance(before, after) | Revise(before, after) | Adopt(before, after):
+            rows = change.rows if isinstance(change, Advance) else ()
+            if head is not None and head.nonce == after.nonce:
+                return Changed(None, head)
+            if head is not None and rows and head.version != before.version:
+                ours = stored_task(entities, row_key(after.task_id, after.version))
+                if ours is not None and ours.nonce == after.nonce:
+                    return Changed(None, head)
+            require_unmoved(before, head)
+            write_task(entities, head, after, rows)
+            if isinstance(change, Adopt):
+                write_children(entities, after.task_id, change.children)
+            elif isinstance(change, Advance):
+                write_notifications(entities, change.owed)
+    return Changed(entities.head, after)
+
+
+def _only_expects(change: TaskChange) -> bool:
+    return isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)

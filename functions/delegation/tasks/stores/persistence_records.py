@@ -1,0 +1,272 @@
+"""Notifications and pauses on the NoSQL persistence: entities of the tasks' reference, in its commits; and
+`persistence-maintenance`, the recurring task that marks and sweeps the objects of the persistence."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from delegation.errors import RunCancelled, RunHandedOver
+from delegation.tasks.errors import LeaseLost, MalformedRecord, OutcomeUnknown, StoreUnavailable
+from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
+from delegation.tasks.pauses import PauseRecord, pauses_item, pauses_of
+from delegation.tasks.stores.notifications import (
+    notification_item,
+    notification_of,
+    readable_notifications,
+    readable_receivers,
+    receiver_item,
+    receiver_of,
+)
+from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.behaviors import Behavior
+from delegation.timestamps import isoformat
+from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.errors import (
+    BackendUnavailable,
+    ClockRegressed,
+    CommitContended,
+    CommitUnknown,
+    CorruptObject,
+    LeaseExpired,
+    NoFreeNode,
+    ObjectMissing,
+    ReferenceNotFound,
+    UnknownType,
+)
+from polaris_persistence.errors import CommitOutcomeUnknown as BackendOutcomeUnknown
+from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.maintenance.sweep import RealmMaintenance
+from polaris_persistence.objects.objects import Loaded, PersistedModel
+from polaris_persistence.objects.store import of_model
+from polaris_persistence.objects.types import ObjectType
+
+if TYPE_CHECKING:
+    from delegation.tasks.stores.persistence import PersistenceTaskStore
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise persistence errors as this package's errors."""
+    try:
+        yield
+    except (CommitUnknown, BackendOutcomeUnknown) as error:
+        raise OutcomeUnknown(str(error)) from error
+    except (BackendUnavailable, CommitContended, NoFreeNode, LeaseExpired, ClockRegressed) as error:
+        raise StoreUnavailable(str(error)) from error
+    except ReferenceNotFound as error:
+        raise StoreUnavailable(f"{error}; `delegation tasks create-table` creates it") from error
+    except (CorruptObject, ObjectMissing, UnknownType) as error:
+        raise MalformedRecord(str(error)) from error
+
+
+_KEY: Final = IndexKey.of("pauses")
+
+
+class StoredPauses(PersistedModel):
+    item: dict[str, Any]
+
+
+STORED_PAUSES: Final = ObjectType("delegation-pauses", StoredPauses)
+
+
+class PersistencePauseStore:
+    def __init__(self, tasks: "PersistenceTaskStore") -> None:
+        self._store = tasks.catalog_store
+        self._committer = tasks.committer
+        self._index = tasks.index
+
+    def read(self) -> PauseRecord:
+        with translated():
+            ref = self._index().get(_KEY)
+            found = self._store.fetch(ref, StoredPauses) if ref else None
+        return pauses_of(found.value.item if found else None)
+
+    def write(self, record: PauseRecord) -> bool:
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(_KEY, StoredPauses)
+            if pauses_of(found.value.item if found else None).revision != record.revision - 1:
+                return Changed(None, False)
+            entities.put(_KEY, StoredPauses(item=pauses_item(record)))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self._committer.commit(change, operation="pauses").result
+
+
+_NAME: Final = "notification"
+_RECEIVER: Final = "notification-receiver"
+
+
+class StoredNotification(PersistedModel):
+    item: dict[str, Any]
+
+
+STORED_NOTIFICATION: Final = ObjectType("delegation-task-notification", StoredNotification)
+
+
+def write_notifications(entities: EntityChanges, owed: Iterable[Notification]) -> None:
+    """Put notifications, each found by its task and by its time."""
+    for one in owed:
+        ref = entities.put(_key(one.task_id, one.notification_id), StoredNotification(item=notification_item(one)))
+        entities.link(_place(one), ref)
+
+
+class PersistenceNotificationStore:
+    def __init__(self, tasks: "PersistenceTaskStore") -> None:
+        self._store = tasks.catalog_store
+        self._committer = tasks.committer
+        self._index = tasks.index
+
+    def notification(self, task_id: str, notification_id: str) -> Notification | None:
+        with translated():
+            ref = self._index().get(_key(task_id, notification_id))
+            found = self._store.fetch(ref, StoredNotification) if ref else None
+        return notification_of(found.value.item) if found else None
+
+    def notifications_of(self, task_id: str) -> Sequence[Notification]:
+        return self._found(IndexKey.of(_NAME, task_id))
+
+    def notifications(
+        self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
+    ) -> Sequence[Notification]:
+        place = (state.value,) if parked is None else _parking(state, parked)
+        # After every key of that moment: `~` sorts after a separator.
+        return self._found(IndexKey.of(*place), IndexKey.of(*place, isoformat(until) + "~"), limit)
+
+    def revise_notification(self, before: Notification, after: Notification) -> bool:
+        return self._replace(before, after, any_revision=False)
+
+    def remove_notification(self, delivered: Notification) -> None:
+        self._replace(delivered, None, any_revision=True)
+
+    def receivers(self) -> Sequence[Receiver]:
+        with translated():
+            refs = [ref for _, ref in self._index().items(prefix=IndexKey.of(_RECEIVER))]
+            found = self._store.fetch_many(refs)
+        return list(readable_receivers(_stored_items(found)))
+
+    def receiver(self, channel: str) -> Receiver | None:
+        with translated():
+            ref = self._index().get(IndexKey.of(_RECEIVER, channel))
+            found = self._store.fetch(ref, StoredNotification) if ref else None
+        return receiver_of(found.value.item) if found else None
+
+    def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
+        key = IndexKey.of(_RECEIVER, after.channel)
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, StoredNotification)
+            present = receiver_of(found.value.item) if found else None
+            if (present.revision if present else None) != (before.revision if before else None):
+                return Changed(None, False)
+            entities.put(key, StoredNotification(item=receiver_item(after)))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self._committer.commit(change, operation=after.channel).result
+
+    def _replace(self, before: Notification, after: Notification | None, *, any_revision: bool) -> bool:
+        key = _key(before.task_id, before.notification_id)
+
+        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
+            entities = EntityChanges(attempt)
+            found = entities.fetch(key, StoredNotification)
+            present = notification_of(found.value.item) if found else None
+            if present is None or not (any_revision or present.revision == before.revision):
+                return Changed(None, False)
+            entities.remove(_place(present))
+            if after is None:
+                entities.remove(key)
+            else:
+                write_notifications(entities, (after,))
+            return Changed(entities.head, True)
+
+        with translated():
+            return self._committer.commit(change, operation=before.notification_id).result
+
+    def _found(self, prefix: IndexKey, end: IndexKey | None = None, limit: int | None = None) -> Sequence[Notification]:
+        with translated():
+            refs = [ref for _, ref in islice(self._index().items(end=end, prefix=prefix), limit)]
+            found = self._store.fetch_many(refs)
+        return list(readable_notifications(_stored_items(found)))
+
+
+def _stored_items(loaded: Iterable[Loaded[PersistedModel] | None]) -> Iterator[dict[str, Any]]:
+    return (of_model(entity, StoredNotification).value.item for entity in loaded if entity is not None)
+
+
+def _key(task_id: str, notification_id: str) -> IndexKey:
+    return IndexKey.of(_NAME, task_id, notification_id)
+
+
+def _parking(state: NotificationState, channel: str) -> tuple[str, ...]:
+    return (f"parked-{state}", channel)
+
+
+def _place(owed: Notification) -> IndexKey:
+    place = _parking(owed.state, owed.channel) if owed.parked else (owed.state.value,)
+    return IndexKey.of(*place, isoformat(owed.due_at), owed.task_id, owed.notification_id)
+
+
+logger = logging.getLogger(__name__)
+
+TASK_TYPE: Final = "PERSISTENCE_MAINTENANCE"
+EVERY: Final = timedelta(hours=6)
+
+
+class Sweep(BaseModel):
+    """No parameters: the policy is configured in the process that runs the task."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class SweepReport(BaseModel):
+    """What one run did; see RealmSweepReport. The last release also reads these reports, so `false_positive_rate` is
+    kept: 0, because marks are exact."""
+
+    model_config = ConfigDict(frozen=True)
+
+    references: int
+    marked: int
+    scanned: int
+    deleted: int
+    young: int
+    false_positive_rate: float = 0.0
+    unknown: int = 0
+    refused: tuple[tuple[str, str], ...] = ()
+    not_before: int | None = None
+
+
+def persistence_maintenance(
+    maintenance: Callable[[], RealmMaintenance], *, every: timedelta = EVERY
+) -> Behavior[Sweep, SweepReport]:
+    """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store. A run
+    that ends early leaves its progress in the store, and the next attempt continues. A catalog left as it is does not
+    fail the task; the report has it, and a warning is logged."""
+
+    def work(_parameters: Sweep, run: AttemptContext) -> SweepReport:
+        ended: list[LeaseLost | RunCancelled | RunHandedOver] = []
+
+        def stop() -> bool:
+            try:
+                run.checkpoint()
+            except (LeaseLost, RunCancelled, RunHandedOver) as end:
+                ended.append(end)
+            return bool(ended)
+
+        report = maintenance().run(stop)
+        if ended:
+            raise ended[0]
+        for place, reason in report.refused:
+            logger.warning("maintenance left %r as it is: %s", place, reason)
+        return SweepReport.model_validate(report, from_attributes=True)
+
+    return Behavior(TASK_TYPE, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)

@@ -1,0 +1,279 @@
+"""`TaskReads`: everything that is read of tasks, of their results, of parents and children, and pages of lists."""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, Protocol
+
+from delegation.tasks.errors import MalformedRecord, TaskNotFound, waits_for_itself
+from delegation.tasks.life.declared import FORGIVEN
+from delegation.tasks.life.model import Status, Task
+from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskHeads, TaskStore, Unreadable
+from polaris_common.errors import DelegationError
+
+MOST_RESULT: Final = 65_536
+"""Bytes of a result in the record, twice for a parent: while it awaits its children, and as its outcome.
+
+DynamoDB stores at most 400 KB as one item (its Developer Guide, "Quotas").
+"""
+_KEPT: Final = "object:"
+"""Begins a pending result that is the key of an object; a JSON result never begins with it."""
+
+
+class ResultStore(Protocol):
+    """The record bucket, as the plan stores of `storage` are; its errors are DelegationErrors."""
+
+    def put(self, key: str, data: bytes) -> None: ...
+
+    def get(self, key: str) -> bytes:
+        """Return an object; raises an error when there is none."""
+
+
+def kept_result(results: ResultStore | None, task: Task, result: str) -> str:
+    """Return what a record holds of a result until the end: the JSON text, or the key of its object. The object is
+    stored first; its name is made of attempt and content, so a repeat stores the same. Raises DelegationError
+    (RESULT_TOO_LARGE) without a bucket."""
+    data = result.encode()
+    if len(data) <= MOST_RESULT:
+        return result
+    if results is None:
+        raise DelegationError(
+            f"the result has {len(data):,} bytes of at most {MOST_RESULT:,} in the task table; set "
+            "DELEGATION_PLAN_BUCKET in the process that runs the task, or return less, and retry the task",
+            code="RESULT_TOO_LARGE",
+            task_id=task.task_id,
+        )
+    key = f"results/{task.task_id}/{task.attempt_count}-{hashlib.sha256(data).hexdigest()}.json"
+    results.put(key, data)
+    return _KEPT + key
+
+
+def result_fields(pending_result: str | None) -> dict[str, str | None]:
+    if pending_result is not None and pending_result.startswith(_KEPT):
+        return {"result_extended": None, "result_location": pending_result.removeprefix(_KEPT)}
+    return {"result_extended": None if pending_result == "null" else pending_result, "result_location": None}
+
+
+def read_result(results: ResultStore | None, task: Task) -> str | None:
+    """Return the JSON text of a task's result, None without one; raises MalformedRecord when it cannot be the one."""
+    if task.result_location is None:
+        return task.result_extended
+    if results is None:
+        raise MalformedRecord(
+            f"task {task.task_id}: its result is {task.result_location} in the record bucket, which this process does "
+            "not know: set DELEGATION_PLAN_BUCKET"
+        )
+    data = results.get(task.result_location)
+    if hashlib.sha256(data).hexdigest() not in task.result_location:
+        raise MalformedRecord(f"task {task.task_id}: the result {task.result_location} was changed in the bucket")
+    return data.decode()
+
+
+def first_outcome(store: TaskStore, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
+    """Return the first terminal version of a task from `since_version` on, None while there is none. A task can run
+    again after a submission's outcome, so the head alone does not suffice. An unchanged task costs one read, of the
+    head."""
+    head = head or store.get(task_id)
+    if head is None or not (head.is_terminal or head.version > since_version):
+        return None
+    after = since_version - 1
+    while rows := store.history(task_id, after=after):
+        for row in rows:
+            if row.is_terminal:
+                return row
+        after = rows[-1].version
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReads:
+    """Reads the tasks of a store, and results from wherever they are kept. Raises what the store raises."""
+
+    store: TaskStore
+    results: ResultStore | None = None
+
+    def get(self, task_id: str) -> Task:
+        """Return the task as it is now; raises TaskNotFound."""
+        task = self.store.get(task_id)
+        if task is None:
+            raise TaskNotFound(task_id)
+        return task
+
+    def find(self, task_id: str) -> Task | None:
+        return self.store.get(task_id)
+
+    def find_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
+        """Return those of these tasks that exist, by their ids, as they are now; read in batches."""
+        return self.store.get_many(task_ids) if task_ids else {}
+
+    def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
+        """Return versions of a task after `after`, oldest first; none without such a task."""
+        return self.store.history(task_id, after=after, limit=limit)
+
+    def outcome(self, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
+        """Return the first terminal version from `since_version` on, None while there is none; `head` saves a read."""
+        return first_outcome(self.store, task_id, since_version, head=head)
+
+    def with_result(self, outcome: Task) -> Task:
+        """Return an outcome with its result in `result_extended`, from wherever it is kept; raises MalformedRecord."""
+        return outcome.evolve(result_extended=read_result(self.results, outcome))
+
+    def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
+        """Return due tasks, the oldest first, of these shards of the index or of all."""
+        return self.store.due(now, limit=limit, shards=shards)
+
+    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
+        """Return a page of all tasks, in no particular order."""
+        return self.store.heads(cursor=cursor, limit=limit)
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
+        """Return a page of tasks, the newest received first."""
+        return self.store.received(which, before=before, limit=limit)
+
+    def adopted_by(self, task_id: str) -> tuple[Child, ...]:
+        """Return all children that attempts of a task adopted, those of earlier submissions too."""
+        return tuple(self.store.children(task_id))
+
+    def adopters_of(self, task_id: str) -> Mapping[str, int]:
+        """Return the tasks that adopted this one, and the attempt of each that did so last."""
+        return self.store.parents(task_id)
+
+    def children_of(self, parent: Task) -> tuple[Child, ...]:
+        """Return the children of a task's present submission; those that an older release listed have attempt 0."""
+        if not parent.family.children:
+            return ()
+        listed = tuple(Child(one, 0, "", "") for one in parent.listed_children)
+        since = parent.family.attempts_before or 0
+        return (*listed, *(child for child in self.adopted_by(parent.task_id) if child.attempt > since))
+
+    def children(self, task_id: str) -> tuple[str, ...]:
+        """Return the ids of a task's children; a task that is submitted again begins without any."""
+        task = self.find(task_id)
+        return () if task is None else tuple(child.task_id for child in self.children_of(task))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The children that a parent awaits: their number, failures, and those that have not ended. `own_ancestors` never
+    end, for they await the parent."""
+
+    total: int
+    failed: int
+    open: tuple[Task, ...]
+    own_ancestors: tuple[Task, ...]
+
+
+def awaited(
+    tasks: TaskReads,
+    parent: Task,
+    *,
+    create: Callable[[Task, Child], Task],
+    cancel: Callable[[Task], object],
+) -> Family:
+    """Return the children that a held parent awaits, after creating and cancelling children as needed. An absent child
+    of the attempt that made the result is created again; one that only an earlier attempt adopted is ignored, as the
+    later one did not need it. A cancelled parent cancels its children, and awaits none that another parent awaits."""
+    children = tasks.children_of(parent)
+    present = tasks.find_many([child.task_id for child in children])
+    found = [(child, present.get(child.task_id)) for child in children]
+    heads = [head for _, head in found if head is not None]
+    if _has_result(parent):
+        lost = [child for child, head in found if head is None and child.attempt == parent.result_attempt]
+        heads += [create(parent, child) for child in lost]
+    open_ = [head for head in heads if not head.is_terminal]
+    if parent.cancel_requested:
+        open_ = [head for head in open_ if not _is_awaited_by_others(tasks, head, parent)]
+        for head in open_:
+            cancel(head)
+    forgiven = parent.details.get(FORGIVEN) or ()
+    failed = sum(head.status is Status.FAILURE and head.task_id not in forgiven for head in heads)
+    circular = _ancestors_among(tasks, parent, open_)
+    return Family(len(children), failed, tuple(head for head in open_ if head not in circular), circular)
+
+
+def refuse_circles(tasks: TaskReads, parent: Task, child_ids: Sequence[str]) -> None:
+    """Raise DelegationError (WAITS_FOR_ITSELF) if a child is the parent, or awaits it by any number of others."""
+    if parent.task_id in child_ids:
+        raise waits_for_itself(parent.task_id, parent.task_id)
+    children = list(tasks.find_many(child_ids).values())
+    for child in _ancestors_among(tasks, parent, children):
+        raise waits_for_itself(parent.task_id, child.task_id)
+
+
+def awaiting(tasks: TaskReads, child: Task) -> Iterator[Task]:
+    adopters = tasks.adopters_of(child.task_id)
+    for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):
+        parent = tasks.find(parent_id)
+        if parent is None or parent.is_terminal:
+            continue
+        if child.task_id in parent.listed_children or adopters.get(parent_id, 0) > (parent.family.attempts_before or 0):
+            yield parent
+
+
+def _has_result(parent: Task) -> bool:
+    made = parent.pending_result is not None and parent.result_attempt is not None
+    return made and not parent.cancel_requested
+
+
+def _is_awaited_by_others(tasks: TaskReads, child: Task, parent: Task) -> bool:
+    others = (one for one in awaiting(tasks, child) if one.task_id != parent.task_id)
+    return any(not other.cancel_requested for other in others)
+
+
+def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tuple[Task, ...]:
+    """Return the children that await the parent; only a live one with children can."""
+    suspects = {child.task_id: child for child in children if child.family.children and not child.is_terminal}
+    reached, seen = [parent], {parent.task_id}
+    found: list[Task] = []
+    while reached and suspects:
+        for ancestor in awaiting(tasks, reached.pop()):
+            if ancestor.task_id in suspects:
+                found.append(suspects.pop(ancestor.task_id))
+            if ancestor.task_id not in seen:
+                seen.add(ancestor.task_id)
+                reached.append(ancestor)
+    return tuple(found)
+
+
+MOST_READS: Final = 10
+"""Reads of the store for one page at most; it may then have fewer tasks than wanted, although others follow."""
+AT_ONCE: Final = 100
+"""Tasks of one read at most."""
+
+
+class Lister(Protocol):
+    """Reads tasks in the order of lists; implemented by TaskReads."""
+
+    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a list is to have: tasks of the store's list, of one of these statuses if any, and of this type if given."""
+
+    which: Received
+    statuses: frozenset[Status] = frozenset()
+    task_type: str | None = None
+
+    def has(self, entry: Task | Unreadable) -> bool:
+        """Return whether the list has an entry; one that cannot be read is in every list: it may belong there."""
+        if isinstance(entry, Unreadable):
+            return True
+        has_status = not self.statuses or entry.status in self.statuses
+        return has_status and self.task_type in {None, entry.task_type}
+
+
+def page_of(tasks: Lister, selection: Selection, *, before: str | None, size: int) -> ReceivedPage:
+    """Return at most `size` entries after the position `before`; fewer, or none, when MOST_READS find no more."""
+    found: list[tuple[str, Task | Unreadable]] = []
+    is_filtered = bool(selection.statuses) or selection.task_type is not None
+    for _ in range(MOST_READS):
+        page = tasks.received(selection.which, before=before, limit=AT_ONCE if is_filtered else size - len(found))
+        found += [entry for entry in page.entries if selection.has(entry[1])]
+        before = page.cursor
+        if len(found) > size or (len(found) == size and before is not None):
+            return ReceivedPage(tuple(found[:size]), found[size - 1][0])
+        if before is None:
+            break
+    return ReceivedPage(tuple(found), before)

@@ -1,0 +1,174 @@
+"""What operators send to pause and to resume, and what the service answers; and tombstones as the API returns them:
+tables that were renamed by a drop through the gateway, to be purged."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
+
+from delegation.wire.responses import Answer, component, described
+
+Scope = Literal["all", "realm", "table"]
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+_ONE_TABLE: JsonDict = {
+    "oneOf": [
+        {"properties": {"scope": {"const": "table"}, "table": {"type": "string"}}, "required": ["scope", "table"]},
+        {"properties": {"scope": {"enum": ["all", "realm"]}, "table": {"type": "null"}}},
+    ]
+}
+"""A table is named exactly if the scope is a table."""
+
+
+class ResumeRequest(BaseModel):
+    """Which pause ends; a pause of another scope stays."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, json_schema_extra=_ONE_TABLE)
+
+    scope: Scope = Field(
+        default="all",
+        description="All tasks of the deployment, those that work for its realm, or those of one table.",
+    )
+    table: _Name | None = Field(
+        default=None,
+        description="With `scope` = `table`: the table's dotted name with its catalog.",
+        examples=["lake.sales.orders"],
+    )
+
+    @model_validator(mode="after")
+    def _names_its_table(self) -> Self:
+        if (self.scope == "table") != (self.table is not None):
+            raise PydanticCustomError("refused", "{reason}", {"reason": "names a table exactly if scope is table"})
+        return self
+
+
+class PauseRequest(ResumeRequest):
+    """What is paused, and why."""
+
+    mode: Literal["stop", "drain"] = Field(
+        default="stop",
+        description="With `stop` running attempts are handed over within a minute, uncounted; with `drain` they end, "
+        "and only nothing new begins.",
+    )
+    reason: Annotated[str, StringConstraints(max_length=300)] = Field(
+        default="", description="Why, for those who find the tasks paused."
+    )
+
+
+class PausedBy(Answer):
+    """Who paused: the token's client and its subject."""
+
+    client_id: str
+    subject: str = ""
+
+
+class ShownPause(Answer):
+    """One pause."""
+
+    scope: Scope
+    realm: str | None = None
+    table: str | None = None
+    mode: Literal["stop", "drain"]
+    since: datetime
+    by: PausedBy
+    reason: str = ""
+
+    @property
+    def what(self) -> str:
+        return f"{self.scope} {self.table or self.realm}" if self.scope != "all" else "all"
+
+
+class PauseList(Answer):
+    """Everything that is paused."""
+
+    pauses: tuple[ShownPause, ...] = ()
+
+
+STATES: Final = [
+    "PENDING", "RENAMED", "PURGING", "PURGED", "DROPPED", "RESTORING", "RESTORED", "FAILED", "CLEARED",
+    "DISMISSED",
+]  # fmt: skip
+"""A client accepts the states of a newer service too."""
+ENDED: Final = frozenset({"DROPPED", "RESTORED", "CLEARED", "DISMISSED"})
+ID_PATTERN: Final = "^[0-9a-f][0-9a-f-]{0,99}$"
+TombstoneId = Annotated[str, component("TombstoneId", "The id of a tombstone.", pattern=ID_PATTERN)]
+Levels = Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
+
+
+class TombstoneRecord(BaseModel):
+    """A table that was dropped with its files: where it was, where it is, and how far its purge is.
+
+    RENAMED waits for its purge, FAILED for a person; both can be restored. DROPPED, RESTORED, CLEARED and DISMISSED
+    have ended; of the last the files stay, and `problem` states what deletes them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    tombstone_id: TombstoneId
+    state: Annotated[str, described(enum=STATES)]
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+    destination_namespace: tuple[str, ...]
+    destination_name: str
+    caller: str
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    realm: str | None = None
+    version: int | None = None
+    waits: bool = Field(default=False, description="Whether the caller of the drop waits for the purge.")
+    expected_uuid: str | None = None
+    table_uuid: str | None = None
+    metadata_location: str | None = None
+    location: str | None = None
+    format_version: int | None = None
+    grace_until: AwareDatetime | None = Field(default=None, description="The purge starts no earlier.")
+    task_id: str | None = Field(default=None, description="The task that purges the table and then drops it.")
+    restore_namespace: tuple[str, ...] | None = None
+    restore_name: str | None = None
+    problem: str | None = None
+    attempts: int = Field(default=0, ge=0, description="The last looks of the recurring task, in a row, that failed.")
+    trouble: str | None = Field(default=None, description="Why, or what only a person can do.")
+    dismissed_at: AwareDatetime | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing happens to the table any more."""
+        return self.state in ENDED
+
+    @property
+    def table(self) -> str:
+        """The table's name before the drop, for a text."""
+        return ".".join((self.catalog, *self.namespace, self.name))
+
+    @property
+    def present(self) -> str:
+        """The table's name since, for a text."""
+        return ".".join((self.catalog, *self.destination_namespace, self.destination_name))
+
+
+class TombstoneList(BaseModel):
+    """A page of tombstones, the newest first; ended ones are kept for 90 days."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    tombstones: tuple[TombstoneRecord, ...]
+    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
+
+
+class RestoredName(BaseModel):
+    """Another name for a restored table, in the same catalog."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: Levels
+    name: str = Field(min_length=1, max_length=1024)
+
+
+class RestoreRequest(BaseModel):
+    """Where to restore a tombstone to; without `to` its former name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    to: RestoredName | None = None
