@@ -9,8 +9,10 @@ from tests.paths import ROOT
 
 
 def modules(*folders: str) -> Iterator[Path]:
-    """Yield the modules below folders of the repository, in their order."""
+    """Yield the modules below folders of the repository, in their order. Raises FileNotFoundError for none."""
     for folder in folders:
+        if not (ROOT / folder).is_dir():
+            raise FileNotFoundError(f"{folder} is no folder of the repository")
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 

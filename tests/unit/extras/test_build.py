@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.sources import tree_of
 from tests.paths import ROOT
 from tests.unit.extras.fresh import copied_sources, wheel_of
 
@@ -65,7 +66,7 @@ def test_no_page_installs_the_package_by_its_name_before_it_is_published() -> No
 
 def messages_of(path: Path) -> list[tuple[int, str]]:
     """Return the texts of a module but its docstrings, which are no messages."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     return [
         (node.lineno, node.value)

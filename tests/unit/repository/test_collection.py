@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from tests.kit.silent import silent_returns
+from tests.kit.sources import tree_of
 from tests.paths import ROOT
 from tests.scheduling import IMPORTED_BY_COLLECTION
 
@@ -23,7 +24,7 @@ def test_no_test_returns_before_it_asserted_anything() -> None:
         text = path.read_text(encoding="utf-8")
         if "return\n" not in text:
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 for line in silent_returns(node):
                     found[f"{path.relative_to(ROOT)}:{line}"] = node.name

@@ -10,6 +10,7 @@ import pytest
 
 from delegation.tasks.options import Option, SetBy
 from delegation.wiring.types import TYPES
+from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
 from tests.regenerate.generators import GENERATORS
 
@@ -18,15 +19,10 @@ GENERATED: Final = frozenset(pattern for one in GENERATORS for pattern in one.wr
 OPTIONS: Final = [(form.options.prefix, one) for form in TYPES.forms for one in form.options.by(SetBy.BOTH)]
 
 
-def modules() -> dict[Path, ast.Module]:
-    paths = (path for folder in ("functions", "infra", "spark") for path in (ROOT / folder).rglob("*.py"))
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
-
-
 @cache
 def texts() -> dict[Path, frozenset[str]]:
     """Return the strings of each module, with those that it imports as a constant of another module of the service."""
-    trees = modules()
+    trees = {path: tree_of(path) for path in modules("functions", "infra", "spark")}
     constants = {
         (".".join(path.relative_to(ROOT / "functions").with_suffix("").parts), node.target.id): node.value.value
         for path, tree in trees.items()

@@ -18,6 +18,7 @@ from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.pauses import PAUSED_WAIT
 from delegation.tasks.work.attempt_context import AttemptEnding, ending_of
 from polaris_common.errors import DelegationError
+from tests.kit.sources import modules, tree_of
 from tests.paths import ROOT
 
 CODE = ROOT / "functions" / "delegation"
@@ -78,9 +79,9 @@ def test_one_module_ends_the_attempts_of_purges_drops_and_functions() -> None:
     """Whatever runs work uses `AttemptRunner` or, for what that did not run, `end_attempt`."""
     ending = {
         path.relative_to(CODE).as_posix()
-        for folder in ("tasks/work", "tasks/authoring", "operations", "gateway", "references")
-        for path in (CODE / folder).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for folder in ("tasks/work", "tasks/authoring", "removal", "upkeep", "gateway", "references")
+        for path in modules(f"functions/delegation/{folder}")
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute) and node.attr == "end_attempt"
     }
     assert ending == {"tasks/work/attempt_context.py", "tasks/work/writes.py"}
