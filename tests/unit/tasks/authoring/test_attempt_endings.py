@@ -79,7 +79,7 @@ def test_one_module_ends_the_attempts_of_purges_drops_and_functions() -> None:
     """Whatever runs work uses `AttemptRunner` or, for what that did not run, `end_attempt`."""
     ending = {
         path.relative_to(CODE).as_posix()
-        for folder in ("tasks/work", "tasks/authoring", "removal", "upkeep", "gateway", "references")
+        for folder in ("tasks", "removal", "upkeep", "gateway", "references")
         for path in modules(f"functions/delegation/{folder}")
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute) and node.attr == "end_attempt"
