@@ -155,23 +155,33 @@ def test_records_are_found_in_a_log_and_the_table_has_totals() -> None:
     )
 
 
-def imported(path: Path) -> set[str]:
-    """Return the modules that a file of the persistence's tests may import, and the names in them."""
+def files_of(path: Path) -> set[Path]:
+    """Return the files of tests and infra that a module imports."""
     names: set[str] = set()
     for one in ast.walk(tree_of(path)):
         if isinstance(one, ast.Import):
             names |= {each.name for each in one.names}
         elif isinstance(one, ast.ImportFrom):
-            names |= {str(one.module)}
-    return {name for name in names if name.partition(".")[0] in {"delegation", "infra", "tests"}}
+            names |= {str(one.module), *(f"{one.module}.{each.name}" for each in one.names)}
+    parts = [name.split(".") for name in names if name.partition(".")[0] in {"infra", "tests"}]
+    return {file for each in parts if (file := ROOT.joinpath(*each).with_suffix(".py")).exists()}
 
 
 def test_what_decides_the_outcome_of_the_persistences_tests_is_among_their_inputs() -> None:
     assert [one for one in persistence.INPUTS if not (ROOT / one).exists()] == []
-    inside = tuple(one.removesuffix(".py").replace("/", ".") for one in persistence.INPUTS)
-    found = {name for path in modules("tests/persistence") for name in imported(path)}
-    assert "tests.persistence.builders" in found
-    assert [name for name in sorted(found) if not (f"{name}.").startswith(tuple(f"{one}." for one in inside))] == []
+    left, seen = [*modules("tests/persistence")], set[Path]()
+    while left:
+        if (path := left.pop()) not in seen:
+            seen.add(path)
+            left += files_of(path)
+    assert ROOT / "tests/kit/clocks.py" in seen
+    inputs = [ROOT / one for one in persistence.INPUTS]
+    assert [path for path in seen if not any(path.is_relative_to(one) for one in inputs)] == []
+    for path in modules("tests/persistence"):
+        text = path.read_text(encoding="utf-8")
+        assert re.search(r"^\s*(from|import) delegation", text, re.MULTILINE) is None, path
+        for name in re.findall(r'"fixtures" / "(\w+)"', text):
+            assert f"tests/fixtures/{name}" in persistence.INPUTS
 
 
 def test_the_persistences_tests_run_again_when_one_of_their_inputs_changed(tmp_path: Path) -> None:
