@@ -17,6 +17,7 @@ from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.polaris.model import LoadedTable
+from delegation.tasks.life.declared import named
 from delegation.tasks.options import PLACE, OptionTable, RequestForm
 from delegation.timestamps import utc_now
 from delegation.wire.requests import TableRequest, TableState, is_key
@@ -81,11 +82,10 @@ def submit_command(
 def form_of(task_type: str | None) -> RequestForm:
     """Return the form of the requests for a task type, by default the first one's; raises BadParameter."""
     forms = {name: traits.requests for name, traits in TYPES.items() if traits.requests is not None}
-    if task_type is None:
-        return next(iter(forms.values()))()
-    if task_type not in forms:
+    if task_type not in (None, *forms):
         raise typer.BadParameter(f"{task_type!r} is not one of {', '.join(forms)}", param_hint="--type")
-    return forms[task_type]()
+    form: RequestForm = named(forms[task_type or next(iter(forms))])
+    return form
 
 
 def options_of(form: RequestForm, given: Mapping[str, str], *, dry_run: bool) -> dict[str, str]:

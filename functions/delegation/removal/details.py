@@ -21,7 +21,6 @@ from delegation.tasks.life.transitions import held_by
 
 if TYPE_CHECKING:
     from delegation.removal.index import Finding
-    from delegation.tasks.options import RequestForm
 
 
 class FindingCount(BaseModel):
@@ -264,7 +263,7 @@ def task_types_of(
     dry_run: str,
     *,
     properties: str,
-    requests: "Callable[[], RequestForm]",
+    requests: str,
     known: Traits = _NOTHING,
     **shared: Any,
 ) -> tuple[TaskType, TaskType]:

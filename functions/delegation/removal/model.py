@@ -63,8 +63,8 @@ class Neighbour:
     A `certain` one is read whatever its location, because the operator or the index names it. `areas` are the last
     known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge, of
     one with `unread` files, by their digests, only these.
-    A `former` one is a state that its table had, whose files are kept (`removal.lost`); an `unlisted` one is a version
-    of a table that no catalog lists (`removal.unlisted`).
+    A `former` one is a state that its table had, whose files are kept, an `unlisted` one a version of a table that no
+    catalog lists (`removal.unlisted`).
     """
 
     table: LoadedTable

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final
 
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, announce_nothing
-from delegation.tasks.life.declared import KnownTypes
+from delegation.tasks.life.declared import KnownTypes, named
 from delegation.tasks.life.policy import unknown_types
 from delegation.tasks.work.behaviors import TaskBehavior, load
 from delegation.tasks.work.hooks import DispatchQueue, ExternalJobs, JobsLeftToSweeper
@@ -16,7 +16,7 @@ from delegation.tasks.work.service import TaskService
 from delegation.wiring.clients import aws
 from delegation.wiring.settings import SWEEPS, BehaviorSettings, DispatcherSettings, TaskSettings
 from delegation.wiring.tasks import StoredTasks, task_store, tasks_over
-from delegation.wiring.types import TYPES, function_of
+from delegation.wiring.types import TYPES
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def deployment(
 
 def behaviors_of(runner: str, deployed: DeployedTasks) -> Iterable[TaskBehavior]:
     """Return the behaviors that the function `module:function` makes for a process."""
-    made: Callable[[DeployedTasks], Iterable[TaskBehavior]] = function_of(runner)
+    made: Callable[[DeployedTasks], Iterable[TaskBehavior]] = named(runner)
     return made(deployed)
 
 

@@ -8,7 +8,7 @@ from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDE
 from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.removal.orphans.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.removal.purge.task_type import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
-from delegation.tasks.life.declared import TaskType, TaskTypes
+from delegation.tasks.life.declared import TaskType, TaskTypes, named
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
 
@@ -77,13 +77,8 @@ def load_runners() -> None:
 
 def forecast_of(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of a task's plan as JSON has it, None without a plan."""
-    named = TYPES.of(task).forecast
-    if named is None:
+    reference = TYPES.of(task).forecast
+    if reference is None:
         return None
-    forecast: Callable[[Task], Mapping[str, Any] | None] = function_of(named)
+    forecast: Callable[[Task], Mapping[str, Any] | None] = named(reference)
     return forecast(task)
-
-
-def function_of(reference: str) -> Any:
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)

@@ -16,10 +16,10 @@ from delegation.removal.errors import PlanTampered
 from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.retention import Expired, Permission, Retention
 from delegation.removal.index import ReducedIndex, ReplacedPlan
-from delegation.removal.lost import LostRefsKeeper
 from delegation.removal.marks import seconds_since_planned
 from delegation.removal.model import LENIENT_PATHS, PathOptions
 from delegation.removal.neighbours import AskedAnew
+from delegation.removal.unlisted import LostRefsKeeper
 from delegation.storage.base import ObjectNotFound, PlanStore
 
 

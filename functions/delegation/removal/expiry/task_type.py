@@ -1,7 +1,7 @@
 """The task types of expiries as values (tasks.life.declared), their names and the fields of their records."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -9,9 +9,6 @@ from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.references import LOST_REFS
 from delegation.removal.details import HandedDetails, PlanDetailRules, task_types_of
 from delegation.tasks.life.lanes import Traits
-
-if TYPE_CHECKING:
-    from delegation.tasks.options import RequestForm
 
 TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS"
 """The stored `task_type` of an expiry of snapshots."""
@@ -47,18 +44,12 @@ class ExpiryDetails(HandedDetails):
     refs_expired: int = Field(default=0, ge=0)
 
 
-def _requests() -> "RequestForm":
-    from delegation.removal.expiry.requests import EXPIRY_FORM  # noqa: PLC0415 - few read requests
-
-    return EXPIRY_FORM
-
-
 _work, _plan = task_types_of(
     PlanDetailRules(lambda: ExpiryDetails, ends_plan=ENDS_PLAN),
     TASK_TYPE,
     PLAN_TASK_TYPE,
     properties=PREFIX,
-    requests=_requests,
+    requests="delegation.removal.expiry.requests:EXPIRY_FORM",
     known=UPKEEP,
     payload_version=BY_POLICY,
     counted={

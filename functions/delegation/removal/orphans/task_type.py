@@ -1,6 +1,6 @@
 """The task types of removals of orphan files as values (tasks.life.declared), and their names."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delegation.metrics import BYTES_DELETED, FILES_DELETED
 from delegation.removal.details import PlanDetailRules, PlanDetails, task_types_of
@@ -8,9 +8,6 @@ from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
 from delegation.timestamps import isoformat
 from polaris_common.errors import printable
-
-if TYPE_CHECKING:
-    from delegation.tasks.options import RequestForm
 
 TASK_TYPE: Final = "ORPHAN_FILES"
 """The stored `task_type` of a removal of a table's orphan files."""
@@ -48,12 +45,6 @@ def _next_step(task: Task) -> str | None:
     )
 
 
-def _requests() -> "RequestForm":
-    from delegation.removal.orphans.requests import ORPHANS_FORM  # noqa: PLC0415 - few read requests
-
-    return ORPHANS_FORM
-
-
 def _details() -> type[PlanDetails]:
     from delegation.removal.orphans.details import OrphanDetails  # noqa: PLC0415 - few processes need it
 
@@ -65,7 +56,7 @@ ORPHANS, ORPHANS_PLAN = task_types_of(
     TASK_TYPE,
     PLAN_TASK_TYPE,
     properties=PREFIX,
-    requests=_requests,
+    requests="delegation.removal.orphans.requests:ORPHANS_FORM",
     known=BACKGROUND,
     counted={
         "files_listed": None,

@@ -24,12 +24,12 @@ from delegation.references.store import ReferenceStore, freed
 from delegation.references.visits import GenericTables, TableVisited
 from delegation.removal.behaviors import FoundTables
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.removal.lost import WithLostRefs
 from delegation.removal.model import Catalog, Neighbourhood, OverlapScan, Pace, TableSource
 from delegation.removal.purge.requests import Limits, PurgeOptions, PurgeSettings, ReferenceSettings, TablePurge
 from delegation.removal.purge.task_type import PLAN_TASK_TYPE
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt, TaskMoment
+from delegation.removal.unlisted import WithLostRefs
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.model import Task

@@ -11,7 +11,6 @@ from delegation.tasks.life.declared import KeptDetails, TaskType
 from delegation.tasks.life.model import Task
 
 if TYPE_CHECKING:
-    from delegation.tasks.options import RequestForm
     from delegation.wire.responses import ExecutionResult
 
 TASK_TYPE: Final = "TABLE_PURGE"
@@ -60,12 +59,6 @@ def states_of(metadata_files: Sequence[str]) -> tuple[str, ...]:
     return tuple(state_of(path) for path in newest)
 
 
-def _requests() -> "RequestForm":
-    from delegation.removal.purge.requests import PURGE_FORM  # noqa: PLC0415 - few processes read requests
-
-    return PURGE_FORM
-
-
 def _execution_result(task: Task) -> "ExecutionResult":
     from delegation.removal.purge.requests import execution_result  # noqa: PLC0415
 
@@ -77,7 +70,7 @@ _work, _plan = task_types_of(
     TASK_TYPE,
     PLAN_TASK_TYPE,
     properties=PREFIX,
-    requests=_requests,
+    requests="delegation.removal.purge.requests:PURGE_FORM",
     counted={"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None},
 )
 PURGE: Final = replace(_work, execution_result=_execution_result)

@@ -2,10 +2,12 @@
 storing, retrying, counting and showing them needs. `TaskTypes` are a deployment's; `wiring.types` lists them. Code for
 all types asks the value and names no type."""
 
+import importlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -212,6 +214,15 @@ PLAIN_RETRY: Final = Retry()
 """Retries as the properties have them, after every error that another attempt may mend."""
 
 
+def named(reference: str) -> Any:
+    """Return what is named as `module:name`; its module is imported with the first use."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+_form = cache(named)
+
+
 class KnownTypes(dict[str, int]):
     """Task types, each with the newest version of its payload that the deployment reads."""
 
@@ -273,14 +284,14 @@ class TaskType:
     `labels` are what lists and pauses find a task by, None if its payload has none. `traits` decide its admission.
     `counted` are the details in the line of an end, each with the metric that adds them up, if any. `retry` are the
     defaults of `delegation.retry.NAME.*`. Housekeeping never waits for a place behind callers' tasks, and counts
-    against no cap. `payload_version` is the newest that this release reads. `requests` loads the form of its requests,
-    None if no request may ask for one. `measured` is how far a task is, `execution_result` the SUCCESS in the answer to
-    a waiting caller, `receipt_key` the receipt's key in the plan bucket, `next_step` what a person must decide after
-    the end, with commands. `properties` is the prefix of the type's own properties. The service itself submits a type
-    that `is_own`. `runner` names the function, as `module:function`, that makes the type's behaviors in a process that
-    runs tasks, `waited_for` in one whose caller waits; without it another type's behavior runs it. `forecast` names the
-    function that forecasts a plan's cost, as JSON. A job run may write to `folders` of the record bucket beside its
-    task's own.
+    against no cap. `payload_version` is the newest that this release reads. `requests` names the form of its
+    requests, as `module:form`, None if no request may ask for one. `measured` is how far a task is,
+    `execution_result` the SUCCESS in the answer to a waiting caller, `receipt_key` the receipt's key in the plan
+    bucket, `next_step` what a person must decide after the end, with commands. `properties` is the prefix of the
+    type's own properties. The service itself submits a type that `is_own`. `runner` names the function, as
+    `module:function`, that makes the type's behaviors in a process that runs tasks, `waited_for` in one whose
+    caller waits; without it another type's behavior runs it. `forecast` names the function that forecasts a plan's
+    cost, as JSON. A job run may write to `folders` of the record bucket beside its task's own.
     """
 
     name: str
@@ -297,7 +308,7 @@ class TaskType:
     waited_for: str | None = None
     forecast: str | None = None
     folders: tuple[str, ...] = ()
-    requests: "Callable[[], RequestForm] | None" = None
+    requests: str | None = None
     measured: Callable[[Task], Measured | None] = _unmeasured
     execution_result: Callable[[Task], BaseModel | None] = _no_result
     receipt_key: Callable[[Task], str | None] = _no_receipt
@@ -364,7 +375,7 @@ class TaskTypes(dict[str, TaskType]):
     @property
     def forms(self) -> "Sequence[RequestForm]":
         """The forms of the requests that callers may send, in the order of the types."""
-        return [one.requests() for one in self.values() if one.requests is not None]
+        return [_form(one.requests) for one in self.values() if one.requests is not None]
 
     @property
     def forms_by_operation(self) -> "Mapping[str, RequestForm]":

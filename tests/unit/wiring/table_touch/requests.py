@@ -97,3 +97,6 @@ class TouchForm:
             callback=callback_of(parameters.properties, sources.callbacks()),
             deadline=DEADLINE,
         )
+
+
+TOUCH_FORM = TouchForm()

@@ -5,14 +5,11 @@ It has an option that callers and the operator set, a note that is free text, an
 
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delegation.metrics import Metric
 from delegation.tasks.life.declared import Measured, TaskType
 from delegation.tasks.life.model import Labels, Task
-
-if TYPE_CHECKING:
-    from tests.unit.wiring.table_touch.requests import TouchForm
 
 NAME: Final = "TABLE_TOUCH"
 PREFIX: Final = "delegation.touch."
@@ -30,18 +27,12 @@ def _measured(task: Task) -> Measured | None:
     return None if touched is None else Measured(touched, 2, "levels")
 
 
-def _requests() -> "TouchForm":
-    from tests.unit.wiring.table_touch.requests import TouchForm
-
-    return TouchForm()
-
-
 TABLE_TOUCH: Final = TaskType(
     name=NAME,
     labels=_labels,
     counted=_COUNTED,
     retry={"max-attempts": "2"},
     properties=PREFIX,
-    requests=_requests,
+    requests="tests.unit.wiring.table_touch.requests:TOUCH_FORM",
     measured=_measured,
 ).run_by("tests.unit.wiring.table_touch.work:behaviors")
