@@ -56,6 +56,20 @@ def kept_all(world: SweptTables) -> bool:
     return not world.missing()
 
 
+def test_a_file_stays_that_only_an_entry_with_status_deleted_names() -> None:
+    """Its snapshots are gone without their files, as after an expiry that kept them."""
+    world, table = beach()
+    gone, former = table.live()[0], table.ids
+    table.delete(gone)
+    table.remove_snapshots(*former)
+    world.lake.pass_days(4)
+    assert gone not in table.live()
+
+    result = remove_orphan_files(world.context(table))
+
+    assert (result.status, OLD in world.lake.uris(), gone in world.lake.uris()) == ("SWEPT", False, True)
+
+
 def test_orphans_of_every_kind_are_removed_and_nothing_else() -> None:
     world, table = beach()
     table.statistics(table.ids[0])

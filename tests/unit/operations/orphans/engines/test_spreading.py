@@ -4,11 +4,13 @@ import random
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from delegation.removal import sources
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import Chunk, Phase
 from delegation.removal.errors import PlanTampered
@@ -56,6 +58,13 @@ def context(plans: MemoryPlanStore, **changed: Any) -> Any:
         settings=OrphanSettings(**{"run_records": 3, "chunk_paths": 2, "lot_paths": 2, "rows_here": 0, **changed}),
         new_plan_id=new_plan_id,
     )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def a_few_rows_are_one_task() -> Iterator[None]:
+    """Spread what the driver has read over several tasks, as it is for many rows."""
+    with mock.patch.object(sources, "_ROWS", 3):
+        yield
 
 
 def stored(plans: MemoryPlanStore, listed: Sequence[Candidate], cut: int) -> list[tuple[str, Sequence[Chunk]]]:
