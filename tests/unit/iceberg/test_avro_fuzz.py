@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from delegation.iceberg.avro import container as avro_schema
 from delegation.iceberg.avro import decoder as avro_decoder
 from delegation.iceberg.avro import manifests as avro
-from delegation.iceberg.avro import schema as avro_schema
 from delegation.iceberg.avro import shapes as avro_shapes
 from tests.effort import examples
 from tests.unit.iceberg.manifest_files import (

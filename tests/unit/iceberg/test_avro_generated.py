@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from delegation.iceberg.avro import container as avro_schema
 from delegation.iceberg.avro import decoder as avro_decoder
 from delegation.iceberg.avro import manifests as avro
-from delegation.iceberg.avro import schema as avro_schema
 from delegation.iceberg.avro import shapes as avro_shapes
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError
 from tests.unit.iceberg.manifest_files import (

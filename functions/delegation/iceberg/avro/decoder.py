@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from delegation.iceberg.avro.schema import AvroType, Node, Schema, shown
+from delegation.iceberg.avro.container import AvroType, Node, Schema, shown
 from delegation.iceberg.errors import MalformedError, UnsupportedAvroError
 
 MAX_DEPTH = 64  # of nested values of recursive types

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from delegation.iceberg.avro.container import MAX_BLOCK_BYTES, read_blocks, read_header
+from delegation.iceberg.avro.container import MAX_BLOCK_BYTES, parse_schema, read_blocks, read_header
 from delegation.iceberg.avro.decoder import DecodedRow, DecodeOne, Wanted, compile_decoder, locate
-from delegation.iceberg.avro.schema import parse_schema
 from delegation.iceberg.avro.shapes import Shapes
 from delegation.iceberg.errors import (
     CorruptManifestError,

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from delegation.iceberg.avro.container import read_long
+from delegation.iceberg.avro.container import AvroType, Node, Schema, read_long
 from delegation.iceberg.avro.decoder import DecodedRow, Tree, Wanted, leaves, record_of
-from delegation.iceberg.avro.schema import AvroType, Node, Schema
 
 COLD_RECORDS = 4096  # records of a process's first files from which nothing is learned: it costs more than it saves
 FIRST_PATIENCE = 128  # records that do not match before an expression is compiled; doubles each time
