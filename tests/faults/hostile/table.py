@@ -28,7 +28,7 @@ Case = tuple[str, str]
 
 
 def told(ended: Ended) -> tuple[str, Sequence[str]]:
-    return f"{ended.well} of {ended.runs} ended well", ended.problems
+    return ("never done", "done once the store was sound", "done at once")[ended.well], ended.problems
 
 
 def purges(engine: str, cases: Sequence[Case], purge: Purge, print_line: Callable[[str], object] = print_now) -> Tally:
