@@ -77,18 +77,18 @@ _PREFIX: Final = "#/components/schemas/"
 
 def schemas() -> dict[str, Schema]:
     """Return `components.schemas`, requests first."""
-    found: dict[str, Schema] = {}
+    schemas_by_name: dict[str, Schema] = {}
     for model in (*(form.body for form in TYPES.forms), *REQUESTS):
-        found |= _of_model(model, "validation")
+        schemas_by_name |= _of_model(model, "validation")
     for model in ANSWERS:
-        found |= _of_model(model, "serialization")
-    _add_options(found)
-    found["CommonPayload"]["properties"]["operation_type"]["enum"] = [
+        schemas_by_name |= _of_model(model, "serialization")
+    _add_options(schemas_by_name)
+    schemas_by_name["CommonPayload"]["properties"]["operation_type"]["enum"] = [
         name for form in TYPES.forms for name in form.operations
     ]
-    _split_parameters(found)
-    _add_forms(found)
-    return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in found.items()}
+    _split_parameters(schemas_by_name)
+    _add_forms(schemas_by_name)
+    return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in schemas_by_name.items()}
 
 
 def files() -> dict[Path, str]:
@@ -97,11 +97,11 @@ def files() -> dict[Path, str]:
 
 def with_schemas(text: str) -> str:
     """Return the text of docs/openapi.yaml with its schemas made again from the models."""
-    found = _SECTION.fullmatch(text)
-    if found is None:
+    match = _SECTION.fullmatch(text)
+    if match is None:
         raise ValueError(f"{SOURCE} needs `  schemas:` before `  responses:` among its components; restore both lines")
     made = yaml.dump(schemas(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118)
-    return found[1] + "".join(f"    {line}\n" for line in made.splitlines()) + found[2]
+    return match[1] + "".join(f"    {line}\n" for line in made.splitlines()) + match[2]
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
@@ -231,7 +231,7 @@ def _as_answered(name: str, schema: Schema) -> Schema:
     return {**schema, "properties": kept, "required": [member for member in members if member not in left_out]}
 
 
-def _add_options(found: dict[str, Schema]) -> None:
+def _add_options(known: dict[str, Schema]) -> None:
     """Name the options of the task types and their values, the default first."""
     tables = [form.options for form in TYPES.forms]
     members: dict[str, Any] = {}
@@ -239,32 +239,32 @@ def _add_options(found: dict[str, Schema]) -> None:
         members |= {name: schema for name, schema in table.schema().items() if name not in members}
     pairs = dict.fromkeys(pair for table in tables for pair in table.exclusive)
     excluded = [{"required": [first, second], "properties": {second: {"enum": ["true"]}}} for first, second in pairs]
-    found["PropertiesMap"] |= {"propertyNames": {"enum": sorted(members)}, "properties": members}
+    known["PropertiesMap"] |= {"propertyNames": {"enum": sorted(members)}, "properties": members}
     if excluded:
-        found["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}
+        known["PropertiesMap"]["not"] = excluded[0] if len(excluded) == 1 else {"anyOf": excluded}
 
 
-def _split_parameters(found: dict[str, Schema]) -> None:
+def _split_parameters(known: dict[str, Schema]) -> None:
     """Tell the forms of a purge's parameters apart, and name the payloads that have them.
 
     One model reads all of them, and states by `missing` which it is. They are schemas of their own, because generators
     of requests make none where `oneOf` is beside `properties`.
     """
     proposed, spelled, alone = _FORMS
-    parameters = found[proposed]
+    parameters = known[proposed]
     members = parameters["properties"]
     for name in ("metadata_location", "metadata", "config"):
         members[name] = _not_null(members[name])
-    found[proposed] = {**parameters, "required": ["table_identity", "metadata_location", "metadata", "config"]}
+    known[proposed] = {**parameters, "required": ["table_identity", "metadata_location", "metadata", "config"]}
     renamed = {_SPELLINGS.get(name, name): schema for name, schema in members.items()}
-    found[spelled] = {
+    known[spelled] = {
         **parameters,
         "description": "The same with the location of the metadata as Iceberg's LoadTableResult spells it.",
         "required": ["table_identity", "metadata-location", "metadata", "config"],
         "properties": renamed,
     }
     loaded = (members.keys() | renamed.keys()) - {"table_identity", "properties"}
-    found[alone] = {
+    known[alone] = {
         "type": "object",
         "description": "The table's identity alone, for any operation; the service loads the rest from the catalog.",
         "required": ["table_identity"],
@@ -272,39 +272,39 @@ def _split_parameters(found: dict[str, Schema]) -> None:
         "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
         "properties": {name: members[name] for name in ("table_identity", "properties")},
     }
-    payload = found["PurgePayload"]
-    found["AnyTaskPayload"] = {
+    payload = known["PurgePayload"]
+    known["AnyTaskPayload"] = {
         **payload,
         "description": "The payload of an asynchronous task; the table's identity is sufficient.",
         "properties": {**payload["properties"], "operation_parameters": _one_of(*_FORMS)},
     }
-    found["PurgePayload"] = {
+    known["PurgePayload"] = {
         **payload,
         "properties": {**payload["properties"], "operation_parameters": _one_of(proposed, spelled)},
     }
 
 
-def _add_forms(found: dict[str, Schema]) -> None:
+def _add_forms(known: dict[str, Schema]) -> None:
     """Let a payload have the parameters of any form; those of two forms may fit one body, whose operation decides."""
-    others = [(form, found.pop(form.body.__name__)["properties"]["operation_parameters"]) for form in TYPES.forms[1:]]
+    others = [(form, known.pop(form.body.__name__)["properties"]["operation_parameters"]) for form in TYPES.forms[1:]]
     waited = [parameters for form, parameters in others if form.is_waited_for]
     for name, added in (("PurgePayload", waited), ("AnyTaskPayload", [parameters for _, parameters in others])):
-        members = found[name]["properties"]
-        further = [one for one in added if not _is_identity_alone(found, one)]
+        members = known[name]["properties"]
+        further = [form for form in added if not _is_identity_alone(known, form)]
         if further:
             members["operation_parameters"] = {"anyOf": [members["operation_parameters"], *further]}
     for _, parameters in others:
-        if _is_identity_alone(found, parameters):
-            del found[parameters["$ref"].removeprefix(_PREFIX)]
+        if _is_identity_alone(known, parameters):
+            del known[parameters["$ref"].removeprefix(_PREFIX)]
 
 
-def _is_identity_alone(found: dict[str, Schema], parameters: Schema) -> bool:
+def _is_identity_alone(known: dict[str, Schema], parameters: Schema) -> bool:
     """Return whether a form accepts what that of the table's identity alone accepts, which is then enough.
 
     Generators of TypeScript clients merge the members of forms that may fit one body, and two spell one alike.
     """
-    one, alone = found[parameters["$ref"].removeprefix(_PREFIX)], found[_FORMS[2]]
-    return {**one, "description": ""} == {**alone, "description": ""}
+    whole, alone = known[parameters["$ref"].removeprefix(_PREFIX)], known[_FORMS[2]]
+    return {**whole, "description": ""} == {**alone, "description": ""}
 
 
 def _one_of(*names: str) -> Schema:

@@ -27,16 +27,16 @@ def main() -> int:
     except (FileNotFoundError, PackageForAnother) as error:
         sys.stderr.write(f"{PREFIX}package: {error}\n")
         return 2
-    found = [(stack.stack_name, wildcard) for stack in assembly.stacks for wildcard in wildcards(stack.template)]
-    for stack_name, wildcard in found:
+    wide = [(stack.stack_name, wildcard) for stack in assembly.stacks for wildcard in wildcards(stack.template)]
+    for stack_name, wildcard in wide:
         sys.stderr.write(f"{stack_name}{wildcard.path} allows {', '.join(wildcard.actions)} on *\n")
-    return 1 if found else 0
+    return 1 if wide else 0
 
 
 def wrong_settings(error: ValidationError) -> list[str]:
     """Return a line for each wrong setting: its name and what is wrong, without its value."""
-    found = error.errors(include_input=False, include_url=False)
-    return [": ".join([*_names(each["loc"]), each["msg"].removeprefix("Value error, ")]) for each in found]
+    errors = error.errors(include_input=False, include_url=False)
+    return [": ".join([*_names(each["loc"]), each["msg"].removeprefix("Value error, ")]) for each in errors]
 
 
 def _names(location: tuple[int | str, ...]) -> list[str]:

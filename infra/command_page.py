@@ -74,11 +74,11 @@ def described(parameter: Any) -> str:
 
 def examples() -> Mapping[str, list[str]]:
     """Return the example lines of each command, from paragraphs that begin with its words."""
-    found = {}
+    sections = {}
     for block in EXAMPLES.read_text(encoding="utf-8").strip().split("\n\n"):
         words, *lines = block.split("\n")
-        found[words] = lines
-    return found
+        sections[words] = lines
+    return sections
 
 
 def wrapped(text: str, indent: str = "") -> str:
@@ -127,17 +127,17 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
 
 def commands() -> str:
     """Return the part of the page below the heading."""
-    found = list(leaves(get_command(build(entry_points(group=ENTRY_POINTS)))))
-    taken = [each for _, command in found for each in command.params if each.name != "help"]
+    all_leaves = list(leaves(get_command(build(entry_points(group=ENTRY_POINTS)))))
+    taken = [each for _, command in all_leaves for each in command.params if each.name != "help"]
     taken = [each for each in taken if signature(each) not in TAKEN_BY_ALL]
     counted = Counter((signature(each), described(each)) for each in taken)
     everywhere = {written: text for (written, text), times in counted.items() if times >= USED_EVERYWHERE}
     lines = examples()
-    if unknown := lines.keys() - dict(found).keys():
+    if unknown := lines.keys() - dict(all_leaves).keys():
         raise ValueError(f"{EXAMPLES.name} has examples of unknown commands: {', '.join(sorted(unknown))}")
     table = ["| several commands take | |", "|---|---|"]
     table += [f"| `{written.replace('|', chr(92) + '|')}` | {text} |" for written, text in everywhere.items()]
-    sections = [section(words, command, lines.get(words, []), everywhere) for words, command in found]
+    sections = [section(words, command, lines.get(words, []), everywhere) for words, command in all_leaves]
     return "\n\n".join([_BY_ALL, "\n".join(table), *sections]) + "\n"
 
 

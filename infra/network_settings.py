@@ -65,10 +65,10 @@ class CustomerKeyUse(StrEnum):
 
 def _address_range(text: str) -> str:
     """Return a range of IPv4 addresses as security groups write it; raises ValueError."""
-    found = ipaddress.IPv4Network(text)
-    if found.prefixlen < _WIDEST:
+    network = ipaddress.IPv4Network(text)
+    if network.prefixlen < _WIDEST:
         raise ValueError(f"{text} has more addresses than the widest private network; name Polaris' own range")
-    return str(found)
+    return str(network)
 
 
 _Group = Annotated[str, Field(pattern=r"^sg-[0-9a-f]+$")]
@@ -179,8 +179,8 @@ class NetworkSettings(BaseModel):
 
 def is_an_example(address_range: str) -> bool:
     """Return whether a range is in the blocks that are reserved for documentation."""
-    found = ipaddress.IPv4Network(address_range)
-    return any(found.subnet_of(block) for block in _EXAMPLES)
+    network = ipaddress.IPv4Network(address_range)
+    return any(network.subnet_of(block) for block in _EXAMPLES)
 
 
 _NEEDED = ("gateway_polaris_url", "gateway_vpc_endpoint", "gateway_domain_name", "gateway_certificate_arn")

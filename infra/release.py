@@ -21,12 +21,12 @@ def git(root: Path, *words: str) -> str:
 
 def notes_of(changelog: str, version: str) -> str:
     """Return the changelog's section of a version with its date; raises NotReleasable."""
-    found = re.search(
+    match = re.search(
         rf"^## {re.escape(version)}, \d{{4}}-\d\d-\d\d\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL
     )
-    if found is None:
+    if match is None:
         raise NotReleasable(f"CHANGELOG.md has no heading `## {version}, YYYY-MM-DD`: write the version's date there")
-    return found[1].strip() + "\n"
+    return match[1].strip() + "\n"
 
 
 def prepared(root: Path) -> tuple[str, str]:

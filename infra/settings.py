@@ -67,8 +67,8 @@ def _setting(variable: re.Match[str]) -> str:
 
 def _host(address: str) -> str:
     """Return the host of a URL, or the domain itself; an issuer may be a name without either."""
-    found = urlsplit(address).hostname if "://" in address else address
-    return (found or "").lower()
+    host = urlsplit(address).hostname if "://" in address else address
+    return (host or "").lower()
 
 
 def _is_private(host: str) -> bool:
@@ -195,12 +195,15 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
         if not self.is_private or self.vpc_id or self.nat_gateways or AUTHORIZER not in self.functions_in_vpc:
             return ()
         hosts = [_host(url) for url in (self.token_jwks_url, self.token_next_jwks_url) if url]
-        return tuple(one for one in dict.fromkeys(hosts) if one != _host(self.polaris_url) and not _is_private(one))
+        return tuple(
+            issuer for issuer in dict.fromkeys(hosts) if issuer != _host(self.polaris_url) and not _is_private(issuer)
+        )
 
     @property
     def concurrency(self) -> dict[str, int]:
         return {
-            name.strip(): int(number) for name, _, number in (one.partition("=") for one in self.reserved_concurrency)
+            name.strip(): int(number)
+            for name, _, number in (reserve.partition("=") for reserve in self.reserved_concurrency)
         }
 
     @property
@@ -210,7 +213,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
 
     def revocation_urls(self, truststore: str) -> tuple[str, ...]:
         """Return the URLs of the revocation lists; `truststore` is the name of the trust store bucket."""
-        return tuple(one if one.startswith(_IN_S3) else f"{_IN_S3}{truststore}/{one}" for one in self.revocation_lists)
+        return tuple(url if url.startswith(_IN_S3) else f"{_IN_S3}{truststore}/{url}" for url in self.revocation_lists)
 
     @field_validator("functions_in_vpc")
     @classmethod
@@ -223,10 +226,10 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     @field_validator("reserved_concurrency")
     @classmethod
     def _limit_lambdas(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for one in value:
-            name, _, number = one.partition("=")
+        for reserve in value:
+            name, _, number = reserve.partition("=")
             if name.strip() not in FUNCTIONS or not number.strip().isdecimal() or int(number) < 1:
-                raise ValueError(f"{one!r} must be a function and a number of 1 or more, such as run_inline=20")
+                raise ValueError(f"{reserve!r} must be a function and a number of 1 or more, such as run_inline=20")
         return value
 
     @field_validator("log_retention_days")
@@ -261,9 +264,9 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             if self.is_deployable and value and _RESERVED.search(_host(value)):
                 setting = PREFIX + name.replace("_", "-")
                 raise ValueError(f"{setting} is the example {value}; set it to yours in cdk.json or with -c")
-        for one in self.caller_cidrs:
-            if self.is_deployable and is_an_example(one):
-                raise ValueError(f"delegation:caller-cidrs has the example {one}; name the range of Polaris")
+        for cidr in self.caller_cidrs:
+            if self.is_deployable and is_an_example(cidr):
+                raise ValueError(f"delegation:caller-cidrs has the example {cidr}; name the range of Polaris")
         return self
 
     @model_validator(mode="after")

@@ -48,8 +48,8 @@ def with_defaults(document: dict[str, Any]) -> dict[str, Any]:
 
 def _of_options() -> dict[str, dict[str, str]]:
     """Return the properties of the options of all task types."""
-    found = [setting for form in TYPES.forms for setting in form.options.settings()]
-    return {one.name: {"default": one.default, "meaning": one.meaning} for one in found}
+    settings = [setting for form in TYPES.forms for setting in form.options.settings()]
+    return {setting.name: {"default": setting.default, "meaning": setting.meaning} for setting in settings}
 
 
 def page(document: dict[str, Any]) -> str:

@@ -24,8 +24,8 @@ def wildcards(template: Mapping[str, Any]) -> tuple[Wildcard, ...]:
 
 def _search(node: object, path: str) -> Iterator[Wildcard]:
     if isinstance(node, Mapping):
-        if node.get("Effect") == "Allow" and (found := _wide_actions(node)) and _everywhere(node):
-            yield Wildcard(path, found)
+        if node.get("Effect") == "Allow" and (actions := _wide_actions(node)) and _everywhere(node):
+            yield Wildcard(path, actions)
         for key, value in node.items():
             yield from _search(value, f"{path}/{key}")
     elif isinstance(node, list | tuple):

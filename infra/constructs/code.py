@@ -80,7 +80,7 @@ class StoredSettings(Construct):
 
 def reading(*objects: assets.Asset, key_arn: str | None) -> list[iam.PolicyStatement]:
     """Allow reading objects of the bootstrap bucket, and its key if it has a customer managed one."""
-    read = allow(["s3:GetObject"], *[one.bucket.arn_for_objects(one.s3_object_key) for one in objects])
+    read = allow(["s3:GetObject"], *[location.bucket.arn_for_objects(location.s3_object_key) for location in objects])
     if key_arn is None:
         return [read]
     through_s3 = {"StringEquals": {"kms:ViaService": f"s3.{Aws.REGION}.amazonaws.com"}}

@@ -54,7 +54,7 @@ class FrontNames:
         Source of names and dimensions: Elastic Load Balancing user guide, "CloudWatch metrics for your Application Load
         Balancer".
         """
-        one, both = {"LoadBalancer": self.balancer}, {"LoadBalancer": self.balancer, "TargetGroup": self.targets}
+        balancer, both = {"LoadBalancer": self.balancer}, {"LoadBalancer": self.balancer, "TargetGroup": self.targets}
 
         def metric(name: str, dimensions: Mapping[str, str]) -> cloudwatch.IMetric:
             return cloudwatch.Metric(
@@ -67,8 +67,8 @@ class FrontNames:
 
         return {
             AwsSource.UNHEALTHY_TARGETS: metric("UnHealthyHostCount", both),
-            AwsSource.FRONT_ERRORS: metric("HTTPCode_ELB_5XX_Count", one),
-            AwsSource.TLS_FAILURES: metric("ClientTLSNegotiationErrorCount", one),
+            AwsSource.FRONT_ERRORS: metric("HTTPCode_ELB_5XX_Count", balancer),
+            AwsSource.TLS_FAILURES: metric("ClientTLSNegotiationErrorCount", balancer),
         }
 
 
@@ -91,7 +91,7 @@ class WatchedResources:
 
     def metrics(self, period: Duration, statistic: str) -> Mapping[AwsSource, cloudwatch.IMetric]:
         dead, queue = self.dead_letters, self.dispatch_queue
-        found: dict[AwsSource, cloudwatch.IMetric] = {
+        metrics: dict[AwsSource, cloudwatch.IMetric] = {
             AwsSource.DISPATCH_DEAD_LETTERS: _visible(dead, period, statistic),
             AwsSource.DISPATCH_QUEUE_AGE: queue.metric_approximate_age_of_oldest_message(
                 period=period, statistic=statistic
@@ -102,10 +102,10 @@ class WatchedResources:
             AwsSource.API_SERVER_ERRORS: self.api.metric_server_error(period=period, statistic=statistic),
         }
         if self.front is not None:
-            found.update(self.front.metrics(period, statistic))
+            metrics.update(self.front.metrics(period, statistic))
         if self.notification_dead_letters is not None:
-            found[AwsSource.NOTIFICATION_DEAD_LETTERS] = _visible(self.notification_dead_letters, period, statistic)
-        return found
+            metrics[AwsSource.NOTIFICATION_DEAD_LETTERS] = _visible(self.notification_dead_letters, period, statistic)
+        return metrics
 
 
 class Monitoring(Construct):

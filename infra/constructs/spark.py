@@ -57,12 +57,12 @@ class SparkApplication(Construct):
 
     @property
     def every_application_arn(self) -> tuple[str, ...]:
-        return (self.application_arn, *(_arn(one) for one in self.former_application_ids))
+        return (self.application_arn, *(_arn(application_id) for application_id in self.former_application_ids))
 
     @property
     def job_runs_arns(self) -> tuple[str, ...]:
         """The ARN patterns of all job runs of these applications, for policy statements."""
-        return tuple(f"{one}/jobruns/*" for one in self.every_application_arn)
+        return tuple(f"{arn}/jobruns/*" for arn in self.every_application_arn)
 
     def _build_application(
         self, settings: Settings, keeping: LogKeeping, network: emr.CfnApplication.NetworkConfigurationProperty | None

@@ -46,11 +46,11 @@ def with_stage_file(context: Mapping[str, Any], defaults: Mapping[str, Any], *, 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StageFileError(f"{FILE}: {path} cannot be read: {error.strerror}") from None
     except json.JSONDecodeError as error:
         raise StageFileError(f"{FILE}: {path} is not JSON: {error}") from None
-    if not isinstance(found, dict) or not all(name.startswith(_PREFIX) and name != FILE for name in found):
+    if not isinstance(document, dict) or not all(name.startswith(_PREFIX) and name != FILE for name in document):
         raise StageFileError(f"{FILE}: {path} must be an object whose names begin with {_PREFIX}")
-    return found
+    return document

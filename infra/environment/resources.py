@@ -54,7 +54,7 @@ def fitted(function: str, variables: Mapping[str, str], settings_object: str) ->
 
 
 def _known(value: str) -> str:
-    return _TOKEN.sub(lambda found: "x" * _LENGTHS.get(found["name"], _LONGEST), value)
+    return _TOKEN.sub(lambda match: "x" * _LENGTHS.get(match["name"], _LONGEST), value)
 
 
 SERVICE_NAME: Final = SERVICE

@@ -210,7 +210,7 @@ def _front(names: BoardNames) -> tuple[Row, ...]:
         answered = _own(names, m.PROBES_SUCCEEDED, "answered", GOOD)
         graphs.append(Graph("Probes through the front", (answered,), limit=(0, "alarm ProbeFailed")))
     width = WIDTH // max(len(graphs), 3)
-    return (Row("Does the front answer?", tuple(replace(one, width=width) for one in graphs)),) if graphs else ()
+    return (Row("Does the front answer?", tuple(replace(graph, width=width) for graph in graphs)),) if graphs else ()
 
 
 def _work(names: BoardNames) -> Row:

@@ -81,7 +81,7 @@ def samples(label: str, unit: str, index: int, title: str) -> list[float]:
     dice = random.Random(f"{label}/{unit}/{index}")  # noqa: S311 - a picture, no secret
     scale = _TYPICAL[unit] * (3 if "99 of" in label else 1 / (1 + 0.7 * index))
     bad = bool(_BAD_WORDS.search(f"{label} {title}")) and unit == "count" and label not in _GOOD
-    found = []
+    curves = []
     for at in range(_POINTS):
         day = 0.6 + 0.4 * math.sin(at / _POINTS * math.tau)
         value = scale * day * dice.uniform(0.75, 1.25)
@@ -89,8 +89,8 @@ def samples(label: str, unit: str, index: int, title: str) -> list[float]:
             value = scale * dice.uniform(0.1, 0.4) if at in _TROUBLE else (1.0 if dice.random() < 0.02 else 0.0)
         elif at in _TROUBLE and unit in {"ms", "s", "hours"}:
             value *= 6
-        found.append(96 - at / 288 if unit == "days" else value)
-    return found
+        curves.append(96 - at / 288 if unit == "days" else value)
+    return curves
 
 
 def drawn(widget: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ def drawn(widget: Mapping[str, Any]) -> str:
     parts = [_axis(frame, unit)]
     below = [0.0] * _POINTS
     for _, color, values in lines:
-        shown = [one + under for one, under in zip(values, below, strict=True)] if stacked else values
+        shown = [value + under for value, under in zip(values, below, strict=True)] if stacked else values
         points = frame.points(shown) + (frame.points(below)[::-1] if stacked else [])
         parts.append(_shape(points, color, filled=stacked))
         below = shown if stacked else below
@@ -123,13 +123,13 @@ def drawn(widget: Mapping[str, Any]) -> str:
 
 def _lines(metrics: Sequence[Sequence[Any]], unit: str, title: str) -> list[tuple[str, str, list[float]]]:
     """Return label, color and values of each shown line; a search finds several, as CloudWatch would."""
-    found: list[tuple[str, str, list[float]]] = []
-    for how in (one[-1] for one in metrics if one[-1].get("visible", True)):
+    curves: list[tuple[str, str, list[float]]] = []
+    for how in (metric[-1] for metric in metrics if metric[-1].get("visible", True)):
         searched = "expression" in how and "code" in how["expression"]
         for label in _CODES if searched else (how["label"],):
-            color = how.get("color") or _PALETTE[len(found) % len(_PALETTE)]
-            found.append((label, color, samples(label, unit, len(found), title)))
-    return found
+            color = how.get("color") or _PALETTE[len(curves) % len(_PALETTE)]
+            curves.append((label, color, samples(label, unit, len(curves), title)))
+    return curves
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,8 @@ def remove_sources(tree: Path, kept: Collection[str]) -> None:
 
 def _installed() -> Iterator[str]:
     yield sys.executable
-    if found := shutil.which(f"python{PYTHON_VERSION}"):
-        yield found
+    if python := shutil.which(f"python{PYTHON_VERSION}"):
+        yield python
     for path in sorted(Path.home().glob(f".pyenv/versions/{PYTHON_VERSION}.*/bin/python{PYTHON_VERSION}")):
         yield str(path)
 

@@ -68,21 +68,21 @@ def ensure() -> None:
 
 
 def document() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))
-    return found
+    description: dict[str, Any] = yaml.safe_load(SOURCE.read_text(encoding="utf-8"))
+    return description
 
 
 @functools.cache
 def codes() -> Mapping[str, Mapping[str, tuple[str, str, str]]]:
     """Return status, meaning and action of each code of docs/errors.md, by chapter and name."""
-    found: dict[str, dict[str, tuple[str, str, str]]] = {}
+    by_chapter: dict[str, dict[str, tuple[str, str, str]]] = {}
     chapter = ""
     for line in ERRORS.read_text(encoding="utf-8").splitlines():
         if title := _CHAPTER.match(line):
             chapter = title[1]
         elif row := _ROW.match(line):
-            found.setdefault(chapter, {})[row[1]] = (row[2], row[3], row[4] or _ROUTINE)
-    return found
+            by_chapter.setdefault(chapter, {})[row[1]] = (row[2], row[3], row[4] or _ROUTINE)
+    return by_chapter
 
 
 def openapi_json(spec: Mapping[str, Any]) -> str:
@@ -172,11 +172,11 @@ def _each_operation(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping
                 yield path, method, item[method]
 
 
-def _resolved(spec: Mapping[str, Any], found: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "$ref" not in found:
-        return found
+def _resolved(spec: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" not in schema:
+        return schema
     target: Any = spec
-    for step in found["$ref"].removeprefix("#/").split("/"):
+    for step in schema["$ref"].removeprefix("#/").split("/"):
         target = target[step]
     resolved: Mapping[str, Any] = target
     return resolved
@@ -238,6 +238,6 @@ def _text(text: str) -> str:
     return _CODE.sub(_quoted, html.escape(" ".join(text.split())))
 
 
-def _quoted(found: re.Match[str]) -> str:
-    word = f"<code>{found[1]}</code>"
-    return f'<a href="#{found[1]}">{word}</a>' if any(found[1] in entries for entries in codes().values()) else word
+def _quoted(match: re.Match[str]) -> str:
+    word = f"<code>{match[1]}</code>"
+    return f'<a href="#{match[1]}">{word}</a>' if any(match[1] in entries for entries in codes().values()) else word

@@ -168,7 +168,7 @@ def add_modules(package: Path, modules: Iterable[Path]) -> None:
 def add_licences(package: Path) -> None:
     """Write the licence of the service, a list of its dependencies' licences, and all their notices."""
     shutil.copyfile(ROOT / "LICENSE", package / "LICENSE")
-    folders = sorted(package.glob("*.dist-info"), key=lambda one: one.name.lower())
+    folders = sorted(package.glob("*.dist-info"), key=lambda path: path.name.lower())
     lines = [_line(folder, PathDistribution(folder)) for folder in folders]
     head = "Polaris Delegation Service: Apache-2.0 (LICENSE). Its dependencies in this package:\n\n"
     (package / LICENCES).write_text(head + "".join(lines), encoding="utf-8")
@@ -185,8 +185,10 @@ def licence(distribution: Distribution) -> str:
     metadata = cast("Message", distribution.metadata)
     if expression := metadata.get("License-Expression"):
         return str(expression)
-    classified = [one for one in metadata.get_all("Classifier") or [] if one.startswith("License :: ")]
-    names = [one.rpartition(" :: ")[2] for one in classified]
+    classified = [
+        classifier for classifier in metadata.get_all("Classifier") or [] if classifier.startswith("License :: ")
+    ]
+    names = [classifier.rpartition(" :: ")[2] for classifier in classified]
     text = str(metadata.get("License") or "").strip().partition("\n")[0]
     return " OR ".join(names) or text or "not stated"
 

@@ -36,10 +36,10 @@ def pins(lines: Iterable[str]) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Yield name, version and the hashes of each line; raises WheelUnusable for one that is no pin with hashes."""
     for line in lines:
         if line.strip() and not line.startswith("#"):
-            found = _PIN.match(line.strip())
-            if found is None:
+            pin = _PIN.match(line.strip())
+            if pin is None:
                 raise WheelUnusable(f"{line.strip()!r} is no pin with hashes; write the file again")
-            yield found[1], found[2], frozenset(re.findall(r"[0-9a-f]{64}", found[3]))
+            yield pin[1], pin[2], frozenset(re.findall(r"[0-9a-f]{64}", pin[3]))
 
 
 def requirements(project: Path = ROOT / "pyproject.toml") -> list[str]:
@@ -106,14 +106,14 @@ def digest(path: Path) -> str:
 
 def record(part: str, folders: Iterable[Path]) -> str:
     """Return the text of a package's pins, with the hash of each processor's wheel in the folders."""
-    found: dict[tuple[str, str], set[str]] = {}
+    wheels: dict[tuple[str, str], set[str]] = {}
     for folder in folders:
         for wheel in folder.glob("*.whl"):
             name, version = wheel.name.split("-")[:2]
-            found.setdefault((re.sub(r"[-_.]+", "-", name).lower(), version), set()).add(digest(wheel))
+            wheels.setdefault((re.sub(r"[-_.]+", "-", name).lower(), version), set()).add(digest(wheel))
     lines = [
-        f"{name}=={version}{''.join(f' --hash=sha256:{one}' for one in sorted(hashes))}\n"
-        for (name, version), hashes in sorted(found.items())
+        f"{name}=={version}{''.join(f' --hash=sha256:{value}' for value in sorted(hashes))}\n"
+        for (name, version), hashes in sorted(wheels.items())
     ]
     return _HEADER.format(part=part) + "".join(lines)
 

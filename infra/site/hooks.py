@@ -25,8 +25,8 @@ def on_config(config: Any) -> Any:
 
 
 def _about() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((SOURCES / ABOUT).read_text(encoding="utf-8"))
-    return found
+    about: dict[str, Any] = json.loads((SOURCES / ABOUT).read_text(encoding="utf-8"))
+    return about
 
 
 def _titles(part: dict[str, Any]) -> set[str]:
@@ -55,13 +55,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links out of docs/ to the page that the site has instead; name a file without a page."""
     folder, moved = posixpath.dirname(page.file.src_uri), _about()["moved"]
 
-    def led(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join("docs", folder, found[2]))
+    def led(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join("docs", folder, match[2]))
         if target.startswith("docs/") and target != "docs/java":
-            return found[0]
+            return match[0]
         place = moved.get(target)
         if place is None:
-            return f"{found[1]} (`{target}`)"
-        return f"[{found[1]}]({posixpath.relpath(place, folder or '.')}{found[3] or ''})"
+            return f"{match[1]} (`{target}`)"
+        return f"[{match[1]}]({posixpath.relpath(place, folder or '.')}{match[3] or ''})"
 
     return _LINK.sub(led, markdown)

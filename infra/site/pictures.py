@@ -85,12 +85,12 @@ def drawn(address: str, name: str, width: int, height: int, scale: float = 1) ->
 
 
 def _chromium() -> str:
-    found = next(
+    program = next(
         (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
     )
-    if found is None:
+    if program is None:
         raise SystemExit("Chromium draws the pictures, and none is installed")
-    return found
+    return program
 
 
 def status_page(stack: Path, task: str) -> None:

@@ -39,11 +39,11 @@ _BODY: Final = re.compile(r"<body>\n(.*)\n</body>", re.DOTALL)
 
 def sources() -> dict[str, str]:
     """Return the text of each page and file by its path in the site."""
-    found = {page: on_site((ROOT / name).read_text(encoding="utf-8"), name) for name, page in MOVED.items()}
+    pages = {page: on_site((ROOT / name).read_text(encoding="utf-8"), name) for name, page in MOVED.items()}
     served = description.files()
-    found["openapi.json"] = served["openapi.json"]
-    found["rest-api.md"] = rest_api(served["docs.html"])
-    return found | {f"reference/{name}.md": reference(*about) for name, about in REFERENCE.items()}
+    pages["openapi.json"] = served["openapi.json"]
+    pages["rest-api.md"] = rest_api(served["docs.html"])
+    return pages | {f"reference/{name}.md": reference(*about) for name, about in REFERENCE.items()}
 
 
 def on_site(text: str, name: str) -> str:
@@ -52,10 +52,10 @@ def on_site(text: str, name: str) -> str:
     What the site does not have, such as a module, is named without a link.
     """
 
-    def moved(found: re.Match[str]) -> str:
-        label, path, anchor = found[1], found[2], found[3] or ""
+    def moved(match: re.Match[str]) -> str:
+        label, path, anchor = match[1], match[2], match[3] or ""
         if not path or re.match(r"[a-z]+:", path):
-            return found[0]
+            return match[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
         place = MOVED.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
         if place is None or ((ROOT / target).is_dir() and not (ROOT / target / "README.md").is_file()):

@@ -107,7 +107,7 @@ class ApiEndpoint(Construct):
             policy_document=_only_this_account(),
         )
         self.id = endpoint.ref
-        found = CustomResource(
+        interface_addresses = CustomResource(
             self,
             "Addresses",
             service_token=self._address_function(keeping).function_arn,
@@ -115,7 +115,9 @@ class ApiEndpoint(Construct):
             service_timeout=Duration.minutes(2),
             properties={"NetworkInterfaceIds": endpoint.attr_network_interface_ids},
         )
-        self.addresses = tuple(found.get_att_string(f"Address{index}") for index in range(len(network.subnet_ids)))
+        self.addresses = tuple(
+            interface_addresses.get_att_string(f"Address{index}") for index in range(len(network.subnet_ids))
+        )
 
     def _address_function(self, keeping: LogKeeping) -> lambda_.Function:
         log = keeping.group(self, "AddressLog")

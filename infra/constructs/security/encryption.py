@@ -91,10 +91,10 @@ def service_statements(settings: NetworkSettings) -> list[iam.PolicyStatement]:
 
     CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs"; Amazon SNS developer guide, "Key management".
     """
-    found: list[iam.PolicyStatement] = []
+    statements: list[iam.PolicyStatement] = []
     if settings.has_customer_key_for(CustomerKeyUse.LOGS):
         groups = f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:*"
-        found.append(
+        statements.append(
             iam.PolicyStatement(
                 sid="LogsOfThisAccount",
                 principals=[iam.ServicePrincipal(f"logs.{Aws.REGION}.amazonaws.com")],
@@ -104,7 +104,7 @@ def service_statements(settings: NetworkSettings) -> list[iam.PolicyStatement]:
             )
         )
     if settings.has_customer_key_for(CustomerKeyUse.TOPICS):
-        found.append(
+        statements.append(
             iam.PolicyStatement(
                 sid="AlarmsOfThisAccount",
                 principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
@@ -113,7 +113,7 @@ def service_statements(settings: NetworkSettings) -> list[iam.PolicyStatement]:
                 conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
             )
         )
-    return found
+    return statements
 
 
 def use_through(key: kms.IKey, service: str, *actions: str) -> iam.PolicyStatement:

@@ -37,17 +37,17 @@ def cache_folder() -> Path:
 def java() -> str:
     """Return the path of a Java 17 or later; raise `UnavailableError` if there is none."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
-    found = found or shutil.which("java")
-    if not found:
+    program = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    program = program or shutil.which("java")
+    if not program:
         raise UnavailableError("Java is not installed (Java 17 is needed)")
-    done = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=60)
     stated = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     if done.returncode != 0 or stated is None:
-        raise UnavailableError(f"{found} does not run: {(done.stderr or done.stdout).strip()[:200]}")
+        raise UnavailableError(f"{program} does not run: {(done.stderr or done.stdout).strip()[:200]}")
     if int(stated.group(1)) < _JAVA_MINIMUM:
-        raise UnavailableError(f"{found} is Java {stated.group(1)} (Java {_JAVA_MINIMUM} is needed)")
-    return found
+        raise UnavailableError(f"{program} is Java {stated.group(1)} (Java {_JAVA_MINIMUM} is needed)")
+    return program
 
 
 def fetch(pom: Path = POM, name: str = "dynamodb-local") -> Path:

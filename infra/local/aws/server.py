@@ -80,12 +80,17 @@ class ObjectAges:
             raise ValueError("objects get older by a positive time, ten years at most")
         with self._lock:
             self.older += by
-            for one in _versions():
-                one.last_modified -= by
+            for version in _versions():
+                version.last_modified -= by
 
 
 def _versions() -> Iterable[Any]:
-    buckets = (one for backend in s3_backends.values() for part in backend.values() for one in part.buckets.values())
+    buckets = (
+        key_object
+        for backend in s3_backends.values()
+        for part in backend.values()
+        for key_object in part.buckets.values()
+    )
     return [version for bucket in buckets for _, versions in bucket.keys.iterlists() for version in versions]
 
 

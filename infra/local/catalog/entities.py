@@ -89,8 +89,8 @@ class CatalogEntities:
         models: dict[str, type[CatalogEntity]] = {NAMESPACE: CatalogNamespace, TABLE: CatalogEntry, VIEW: CatalogView}
         for kind, model in models.items():
             for key in records.keys((kind,)):
-                found = records.get(key, model)
-                if found is not None and found.id == entity_id:
+                record = records.get(key, model)
+                if record is not None and record.id == entity_id:
                     namespace, name = _name_of(key)
                     return ((*namespace, name), None) if kind == NAMESPACE else (namespace, name)
         return None
@@ -125,10 +125,10 @@ class CatalogEntities:
         self, records: Records, namespace: Namespace, removals: list[str], updates: Mapping[str, str]
     ) -> list[str]:
         """Return the removals that were not set."""
-        found = _require_namespace(records, namespace)
-        kept = {name: value for name, value in found.properties.items() if name not in removals}
-        records.put(_of_namespace(namespace), found.model_copy(update={"properties": {**kept, **updates}}))
-        return [name for name in removals if name not in found.properties]
+        stored = _require_namespace(records, namespace)
+        kept = {name: value for name, value in stored.properties.items() if name not in removals}
+        records.put(_of_namespace(namespace), stored.model_copy(update={"properties": {**kept, **updates}}))
+        return [name for name in removals if name not in stored.properties]
 
     @atomic
     def drop_namespace(self, records: Records, namespace: Namespace) -> None:
@@ -176,9 +176,9 @@ class CatalogEntities:
 
     @atomic
     def rename(self, records: Records, source: TableKey, destination: TableKey, kind: str = TABLE) -> None:
-        found = _check_rename(records, source, destination, kind)
+        entry = _check_rename(records, source, destination, kind)
         records.remove(in_namespace(kind, *source))
-        records.put(in_namespace(kind, *destination), found)
+        records.put(in_namespace(kind, *destination), entry)
 
     @atomic
     def check_rename(self, records: Records, source: TableKey, destination: TableKey, kind: str = TABLE) -> None:
@@ -208,16 +208,16 @@ class CatalogEntities:
     @atomic
     def swap_view(self, records: Records, name: TableKey, old: str, new: str) -> None:
         """Replace the view's metadata file if it still is `old`; raise 409 CommitFailedException otherwise."""
-        found = _require_view(records, name)
-        if found.metadata_location != old:
+        view = _require_view(records, name)
+        if view.metadata_location != old:
             raise commit_failed(f"The view changed during the commit: {dotted(*name)}")
-        records.put(in_namespace(VIEW, *name), found.model_copy(update={"metadata_location": new}))
+        records.put(in_namespace(VIEW, *name), view.model_copy(update={"metadata_location": new}))
 
 
 def _check_rename(records: Records, source: TableKey, destination: TableKey, kind: str) -> CatalogEntry | CatalogView:
-    found = _require(records, source, kind)
+    entry = _require(records, source, kind)
     _require_place(records, destination)
-    return found
+    return entry
 
 
 def _require(records: Records, name: TableKey, kind: str) -> CatalogEntry | CatalogView:
@@ -241,22 +241,22 @@ def _find_namespace(records: Records, namespace: Namespace) -> CatalogNamespace 
 
 
 def _require_namespace(records: Records, namespace: Namespace) -> CatalogNamespace:
-    found = _find_namespace(records, namespace)
-    if found is None:
+    entity = _find_namespace(records, namespace)
+    if entity is None:
         raise no_such_namespace(dotted(namespace))
-    return found
+    return entity
 
 
 def _require_view(records: Records, name: TableKey) -> CatalogView:
-    found = records.get(in_namespace(VIEW, *name), CatalogView)
-    if found is None:
+    view = records.get(in_namespace(VIEW, *name), CatalogView)
+    if view is None:
         raise no_such_view(dotted(*name))
-    return found
+    return view
 
 
 def _require_table(records: Records, name: TableKey) -> CatalogEntry:
     # Also if the namespace does not exist: Spark queries `ns.table.files` so and expects NoSuchTableException.
-    found = records.get(in_namespace(TABLE, *name), CatalogEntry)
-    if found is None:
+    table = records.get(in_namespace(TABLE, *name), CatalogEntry)
+    if table is None:
         raise no_such_table(dotted(*name))
-    return found
+    return table

@@ -218,7 +218,7 @@ class TableLayout:
             return
         namespace, own = name
         beside = [location for table, location in self._entities.locations(namespace) if table != own]
-        beside += [self.of_namespace(one) for one in self._entities.list_namespaces(namespace) if one[-1] != own]
+        beside += [self.of_namespace(child) for child in self._entities.list_namespaces(namespace) if child[-1] != own]
         for location in locations:
             for other in beside:
                 if is_below(location, other) or is_below(other, location):
@@ -233,7 +233,7 @@ def _named_by(metadata: Mapping[str, Any]) -> set[str]:
     """Return the files that the metadata names directly and that Polaris checks."""
     named = [snapshot.get("manifest-list") for snapshot in metadata.get("snapshots") or ()]
     for kind in ("statistics", "partition-statistics"):
-        named += [one.get("statistics-path") for one in metadata.get(kind) or ()]
+        named += [part.get("statistics-path") for part in metadata.get(kind) or ()]
     return {path for path in named if path}
 
 

@@ -78,8 +78,8 @@ class _EntityRecords:
         self._entities = entities
 
     def get(self, key: Key, model: type[M]) -> M | None:
-        found = self._entities.fetch(IndexKey.of(*key), model)
-        return None if found is None else found.value
+        entity = self._entities.fetch(IndexKey.of(*key), model)
+        return None if entity is None else entity.value
 
     def keys(self, prefix: Key) -> list[Key]:
         return [key.elements() for key, _ in self._entities.items(IndexKey.of(*prefix))]

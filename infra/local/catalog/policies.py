@@ -130,13 +130,13 @@ class PolicyStore:
     @atomic
     def named(self, records: Records, policy_id: int) -> PolicyKey | None:
         """Return the name of an id, None for one that was dropped."""
-        return next((one.key for one in _below(records, (POLICY,)) if one.id == policy_id), None)
+        return next((policy.key for policy in _below(records, (POLICY,)) if policy.id == policy_id), None)
 
     @atomic
     def names(self, records: Records, namespace: Namespace, type_: str | None) -> list[str]:
         """Return the names of a namespace's policies; like Polaris, of every type if it does not know `type_`."""
-        found = _below(records, in_namespace(POLICY, namespace))
-        return [one.key[1] for one in found if type_ not in POLICY_TYPES or one.type == type_]
+        policies = _below(records, in_namespace(POLICY, namespace))
+        return [policy.key[1] for policy in policies if type_ not in POLICY_TYPES or policy.type == type_]
 
     @atomic
     def create(
@@ -164,15 +164,15 @@ class PolicyStore:
     def _update(
         self, records: Records, key: PolicyKey, version: object, description: str | None, content: object
     ) -> LocalPolicy:
-        found = _require(records, key)
-        if version != found.version:
-            reason = f"Policy version mismatch. Given version is {version}, current version is {found.version}"
+        policy = _require(records, key)
+        if version != policy.version:
+            reason = f"Policy version mismatch. Given version is {version}, current version is {policy.version}"
             raise RestError(409, "PolicyVersionMismatchException", reason)
-        if (description, content) == (found.description, found.content):
-            return found
-        check_content(found.type, content)
-        new = {"description": description, "content": str(content), "version": found.version + 1}
-        changed = found.model_copy(update=new)
+        if (description, content) == (policy.description, policy.content):
+            return policy
+        check_content(policy.type, content)
+        new = {"description": description, "content": str(content), "version": policy.version + 1}
+        changed = policy.model_copy(update=new)
         records.put(in_namespace(POLICY, *key), changed)
         return changed
 
@@ -236,20 +236,20 @@ def _place(target: int, type_: str) -> Key:
 
 
 def _attached(records: Records, place: Key) -> PolicyKey | None:
-    found = records.get(place, PolicyAttachment)
-    return None if found is None else found.policy
+    attachment = records.get(place, PolicyAttachment)
+    return None if attachment is None else attachment.policy
 
 
 def _below(records: Records, prefix: Key) -> Iterator[LocalPolicy]:
-    found = (records.get(key, LocalPolicy) for key in records.keys(prefix))
-    return (one for one in found if one is not None)
+    policies = (records.get(key, LocalPolicy) for key in records.keys(prefix))
+    return (policy for policy in policies if policy is not None)
 
 
 def _require(records: Records, key: PolicyKey | None) -> LocalPolicy:
-    found = None if key is None else records.get(in_namespace(POLICY, *key), LocalPolicy)
-    if found is None:
+    policy = None if key is None else records.get(in_namespace(POLICY, *key), LocalPolicy)
+    if policy is None:
         raise RestError(404, "NoSuchPolicyException", f"Policy does not exist: {dotted(*(key or ((), '')))}")
-    return found
+    return policy
 
 
 SEPARATOR: Final = "\x1f"

@@ -50,7 +50,9 @@ def tables_command(ctx: typer.Context, stack: StackOption = None, as_json: JsonO
             states[str(table)] = sample.state_of(catalog, sample.Bucket(running), recipe.name)
     kept = [name for name in states if name not in written]
     if as_json:
-        print_json({"written": written, "kept": kept, "tables": {name: asdict(one) for name, one in states.items()}})
+        print_json(
+            {"written": written, "kept": kept, "tables": {name: asdict(state) for name, state in states.items()}}
+        )
         return
     Console(highlight=False).print(_states_table(states, written))
     sys.stdout.write(f"Purge one: delegation submit {(written or kept)[0]} --wait\n")
@@ -88,17 +90,17 @@ def plant_orphans_command(
         raise typer.BadParameter(f"{identifier} has no snapshot yet", param_hint="CATALOG.NAMESPACE.TABLE")
     older = ages.add(by)
     if as_json:
-        files = [{"uri": one.uri, "bytes": one.size} for one in planted]
+        files = [{"uri": file.uri, "bytes": file.size} for file in planted]
         print_json({"table": str(identifier), "files": files, "older_seconds": older.total_seconds()})
         return
     _show(identifier, planted, age)
 
 
 def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: str) -> None:
-    size = size_text(sum(one.size for one in planted))
+    size = size_text(sum(file.size for file in planted))
     sys.stdout.write(f"{counted(len(planted), 'file')}, {size}, of a job that ended before its commit:\n")
-    for one in planted:
-        sys.stdout.write(f"  {one.uri}\n")
+    for file in planted:
+        sys.stdout.write(f"  {file.uri}\n")
     sys.stdout.write(f"They are {age} old by the times of their store, and all other objects there are older too.\n")
     sys.stdout.write(f"Find them: delegation orphans scan {identifier} --wait\n")
 
@@ -110,9 +112,9 @@ def _states_table(states: "dict[str, SampleState]", written: Sequence[str]) -> T
     for title in ("rows", "snapshots", "objects"):
         table.add_column(title, justify="right")
     table.add_column("rows' checksum")
-    for name, one in states.items():
+    for name, state in states.items():
         what = "written" if name in written else "is there already"
-        table.add_row(name, what, f"{one.rows:,}", f"{one.snapshots}", f"{one.objects:,}", one.checksum)
+        table.add_row(name, what, f"{state.rows:,}", f"{state.snapshots}", f"{state.objects:,}", state.checksum)
     return table
 
 

@@ -28,7 +28,7 @@ def problems_of_life(name: str, history: Sequence[TaskRecord]) -> list[str]:
         for number, view in enumerate(history)
         if view.status == "RETRY_SCHEDULED" and view.error_code == ReferencesNotKnown.code
     }
-    skipped = {one for number in waits for one in (number - 1, number)}
+    skipped = {version for number in waits for version in (number - 1, number)}
     statuses = tuple(view.status for number, view in enumerate(history) if number not in skipped)
     if statuses == LIFE:
         return []
@@ -65,16 +65,18 @@ class Purged:
 
     def problems(self) -> list[str]:
         """Return a line for every result that differs from what is expected."""
-        found = problems_of_life(self.name, self.history)
+        problems = problems_of_life(self.name, self.history)
         if self.last.engine != self.expected_engine:
-            found.append(f"{self.name}: was purged by the {self.last.engine} engine instead of {self.expected_engine}")
+            problems.append(
+                f"{self.name}: was purged by the {self.last.engine} engine instead of {self.expected_engine}"
+            )
         if self.files_before == 0:
-            found.append(f"{self.name}: had no objects to begin with")
+            problems.append(f"{self.name}: had no objects to begin with")
         if self.objects_left:
-            found.append(f"{self.name}: {self.objects_left} objects are left")
+            problems.append(f"{self.name}: {self.objects_left} objects are left")
         if self.last.files_deleted != self.files_before:
-            found.append(f"{self.name}: {self.last.files_deleted} files reported deleted of {self.files_before}")
-        return found
+            problems.append(f"{self.name}: {self.last.files_deleted} files reported deleted of {self.files_before}")
+        return problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,26 +124,28 @@ class ExpiredTable:
 
     def problems(self) -> list[str]:
         """Return a line for every unexpected result; the newest snapshot and the tagged one stay."""
-        found = problems_of_life(self.name, self.history)
+        problems = problems_of_life(self.name, self.history)
         if self.snapshots_left != SNAPSHOTS_LEFT or self.snapshots_before <= SNAPSHOTS_LEFT:
-            found.append(
+            problems.append(
                 f"{self.name}: {self.snapshots_left} of {self.snapshots_before} are left instead of {SNAPSHOTS_LEFT}"
             )
         if self.last.files_deleted != self.lost or not self.lost:
-            found.append(f"{self.name}: {self.last.files_deleted} files reported deleted of {self.lost} that are gone")
+            problems.append(
+                f"{self.name}: {self.last.files_deleted} files reported deleted of {self.lost} that are gone"
+            )
         if self.last.bytes_deleted != self.bytes_lost:
-            found.append(
+            problems.append(
                 f"{self.name}: {self.last.bytes_deleted} bytes reported deleted of {self.bytes_lost} that are gone"
             )
         if (asked := policy_of(self.last)) != self.policy:
-            found.append(
+            problems.append(
                 f"{self.name}: {asked or 'a request'} asked for its expiry instead of {self.policy or 'a request'}"
             )
         if self.added != 1:
-            found.append(f"{self.name}: the expiry wrote {self.added} objects instead of one metadata file")
+            problems.append(f"{self.name}: the expiry wrote {self.added} objects instead of one metadata file")
         if not self.rows_same:
-            found.append(f"{self.name}: its rows, or those of its tag, have changed")
-        return found
+            problems.append(f"{self.name}: its rows, or those of its tag, have changed")
+        return problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +174,15 @@ class Report:
 
     def problems(self) -> list[str]:
         """Return a line for every unexpected result; the demo has succeeded if there is none."""
-        found = [problem for table in self.tables for problem in table.problems()] + self.expired.problems()
+        problems = [problem for table in self.tables for problem in table.problems()] + self.expired.problems()
         if not self.sibling_rows_same:
-            found.append(f"{self.sibling}: its rows have changed")
+            problems.append(f"{self.sibling}: its rows have changed")
         if not self.sibling_objects_same:
-            found.append(f"{self.sibling}: its objects have changed")
+            problems.append(f"{self.sibling}: its objects have changed")
         stay = sorted((self.sibling, self.expired.name))
         if list(self.catalog) != stay:
-            found.append(f"the catalog lists {', '.join(self.catalog) or 'nothing'} instead of {' and '.join(stay)}")
-        return found
+            problems.append(f"the catalog lists {', '.join(self.catalog) or 'nothing'} instead of {' and '.join(stay)}")
+        return problems
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(self.document(), indent=2) + "\n", encoding="utf-8")

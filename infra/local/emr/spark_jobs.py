@@ -75,8 +75,8 @@ def unpack(archive: Path, target: Path) -> None:
 def parsed(setting: str) -> tuple[tuple[str, str], ...]:
     """Return the URIs of `spark.archives` (separated by commas) with the names of their directories."""
     named = []
-    for one in filter(None, setting.split(",")):
-        uri, _, alias = one.partition("#")
+    for assignment in filter(None, setting.split(",")):
+        uri, _, alias = assignment.partition("#")
         named.append((uri, alias or Path(urlsplit(uri).path).name))
     return tuple(named)
 

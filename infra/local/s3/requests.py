@@ -120,8 +120,8 @@ class S3Request:
     def access_key_id(self) -> str | None:
         """The key of a signed header (versions 4 and 2) or a presigned URL; None for an anonymous request."""
         authorization = self.headers.get("authorization", "")
-        if found := _CREDENTIAL.search(authorization):
-            return found.group(1)
+        if match := _CREDENTIAL.search(authorization):
+            return match.group(1)
         if authorization.startswith("AWS "):
             return authorization.removeprefix("AWS ").partition(":")[0]
         credential = self.query.get("X-Amz-Credential") or self.query.get("AWSAccessKeyId")

@@ -281,8 +281,8 @@ class AccessControl:
             if Privilege.SERVICE_MANAGE_ACCESS in enough and SERVICE_ADMIN in who.roles:
                 return True
             roles = set().union(*(self.used.of(role) for role in who.roles))
-            found = (grant for role in roles for grant in self.grants(role))
-            return any(grant.securable in where and grant.privilege in enough for grant in found)
+            held = (grant for role in roles for grant in self.grants(role))
+            return any(grant.securable in where and grant.privilege in enough for grant in held)
 
     def allows(self, who: CatalogCaller, operation: str, path: Sequence[int], other: Sequence[int] = ()) -> bool:
         """Return whether `who` may do Polaris' `operation` to the end of `path`, and to `other` where it has two."""
