@@ -29,8 +29,7 @@ from infra.operations.alarms import (
     Missing,
     lease_age,
 )
-from infra.operations.boards import BoardNames
-from infra.operations.queries import QUERIES
+from infra.operations.boards import QUERIES, BoardNames
 
 _AT_LEAST: Final = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 _AT_MOST: Final = cloudwatch.ComparisonOperator.LESS_THAN_OR_EQUAL_TO_THRESHOLD

@@ -18,9 +18,9 @@ from delegation.polaris.requests import DEFAULT_SCOPE
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws, ObjectAges
+from infra.local.catalog.access import ROOT_PRINCIPAL, LocalPrincipal
 from infra.local.catalog.layout import PURGE_VIEWS
 from infra.local.catalog.persisted import PersistedState
-from infra.local.catalog.principals.access import ROOT_PRINCIPAL, LocalPrincipal
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.state import CatalogState, MemoryState
 from infra.local.errors import CannotStartError, UnavailableError

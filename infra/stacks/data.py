@@ -4,8 +4,7 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from delegation.idempotency.settings import KeySettings
-from infra.constructs.security.encryption import EncryptionKey, callback_keys, polaris_secret
-from infra.constructs.security.grants import DataGrants
+from infra.constructs.security.grants import DataGrants, EncryptionKey, callback_keys, polaris_secret
 from infra.constructs.stores import Buckets, GatewayTables, TaskTables
 from infra.settings import Settings
 

@@ -6,8 +6,7 @@ from constructs import Construct
 from delegation.removal.orphans.requests import roles_of
 from infra.constructs.logs import LogKeeping
 from infra.constructs.network.domains import PrivateNetwork
-from infra.constructs.network.endpoints import ApiEndpoint, AwsServiceEndpoints, interfaces
-from infra.constructs.network.vpc import SecurityGroups, ServiceVpc
+from infra.constructs.network.vpc import ApiEndpoint, AwsServiceEndpoints, SecurityGroups, ServiceVpc, interfaces
 from infra.environment.functions import FUNCTIONS, deployed_functions
 from infra.settings import Settings
 

@@ -31,8 +31,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from infra.local.aws.dynamodb import DynamoDbLocal
-from infra.local.processes.loopback import LoopbackServer
-from infra.local.processes.programs import LOOPBACK
+from infra.local.processes.programs import LOOPBACK, LoopbackServer
 from tests.integration.local.stack_process import StackProcess
 
 _TABLE = {

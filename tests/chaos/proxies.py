@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 from werkzeug.wrappers import Request, Response
 
-from infra.local.processes.loopback import WsgiServer
-from infra.local.processes.programs import LOOPBACK
+from infra.local.processes.programs import LOOPBACK, WsgiServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

@@ -24,9 +24,9 @@ from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION
 from infra.local.backends import AwsKeys, client
+from infra.local.catalog.access import LocalPrincipal
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
-from infra.local.catalog.principals.access import LocalPrincipal
-from infra.local.catalog.principals.privileges import OWNER, SERVICE
+from infra.local.catalog.privileges import OWNER, SERVICE
 from infra.local.catalog.server import BASE_PATH, LocalCatalog
 from infra.local.lambdas.functions import LocalFunction
 from infra.local.options import StackOptions

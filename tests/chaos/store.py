@@ -18,7 +18,7 @@ from werkzeug.wrappers import Request, Response
 from infra.local.aws.moto_app import MotoProcess, application
 from infra.local.aws.server import ACCOUNT
 from infra.local.errors import CannotStartError
-from infra.local.processes.loopback import WsgiServer
+from infra.local.processes.programs import WsgiServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -13,7 +13,7 @@ from delegation.gateway.keys.service import CatalogMutations, Patience, policy_f
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream, error_answer
 from delegation.idempotency.mutations import Mutations
 from delegation.idempotency.reservations import MemoryReservationStore
-from infra.local.processes.loopback import WsgiServer
+from infra.local.processes.programs import WsgiServer
 from tests.integration.local.catalog_world import Stack
 from tests.unit.gateway.keys.stand_in import LIFETIME, TIMEOUT
 

@@ -14,7 +14,7 @@ from delegation.cli.connection import Stack
 from delegation.polaris.requests import DEFAULT_SCOPE
 from infra.local.aws.server import REGION
 from infra.local.backends import WAREHOUSE_BUCKET, AwsKeys, Endpoints
-from infra.local.catalog.principals.access import ROOT_PRINCIPAL
+from infra.local.catalog.access import ROOT_PRINCIPAL
 from infra.local.catalog.server import LocalCatalog
 from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import LocalSparkJobs

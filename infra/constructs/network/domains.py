@@ -18,8 +18,7 @@ from aws_cdk import aws_wafv2 as waf
 from constructs import Construct
 
 from infra.constructs.monitoring import FrontNames
-from infra.constructs.network.endpoints import ApiEndpoint
-from infra.constructs.network.vpc import HTTPS, SecurityGroups, ServiceVpc
+from infra.constructs.network.vpc import HTTPS, ApiEndpoint, SecurityGroups, ServiceVpc
 from infra.constructs.stores import BALANCER_PREFIX, CONNECTION_PREFIX
 from infra.environment.resources import resource_name
 from infra.gateway_answers import ANSWERS

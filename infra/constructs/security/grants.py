@@ -1,15 +1,175 @@
-"""Policy statements on the data stack's resources, for the roles of the functions and of the Spark job."""
+"""The customer managed key, the secrets that the operator fills, and policy statements on data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from aws_cdk import Aws
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_secretsmanager as secretsmanager
+from constructs import Construct
 
-from infra.constructs.security.encryption import use_through
+from infra.constructs.logs import KEPT
+from infra.constructs.security.nag import acknowledge
 from infra.constructs.stores import ADMISSION_INDEX, CORRELATION_INDEX, DUE_INDEX, RECEIVED_INDEX, TARGET_INDEX
+from infra.network_settings import CustomerKeyUse, NetworkSettings
+
+_ADMINISTRATION: Final = tuple(
+    f"kms:{action}"
+    for action in (
+        "CancelKeyDeletion",
+        "CreateAlias",
+        "CreateGrant",
+        "DeleteAlias",
+        "DescribeKey",
+        "DisableKey",
+        "DisableKeyRotation",
+        "EnableKey",
+        "EnableKeyRotation",
+        "GetKeyPolicy",
+        "GetKeyRotationStatus",
+        "ListAliases",
+        "ListGrants",
+        "ListKeyPolicies",
+        "ListKeyRotations",
+        "ListResourceTags",
+        "PutKeyPolicy",
+        "RetireGrant",
+        "RevokeGrant",
+        "RotateKeyOnDemand",
+        "ScheduleKeyDeletion",
+        "TagResource",
+        "UntagResource",
+        "UpdateAlias",
+        "UpdateKeyDescription",
+    )
+)
+_USE: Final = (
+    "kms:Encrypt",
+    "kms:Decrypt",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+)
+
+
+class EncryptionKey(Construct):
+    """One key for tables, plans and the secret, rotated yearly, or the existing key of the settings.
+
+    An existing key has its own policy, which must allow IAM policies of the account to use it, and what
+    `service_statements` returns. The policy of a created key lets IAM policies of the account allow the listed actions
+    instead of the usual `kms:*`; no principal can get any other action. In a key policy the resource `*` means this
+    key.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, settings: NetworkSettings) -> None:
+        super().__init__(scope, construct_id)
+        if settings.kms_key_arn is not None:
+            self.key: kms.IKey = kms.Key.from_key_arn(self, "Existing", settings.kms_key_arn)
+            return
+        self.key = kms.Key(
+            self,
+            "Key",
+            description="Polaris Delegation Service: tasks, plans and the catalog principal's secret",
+            enable_key_rotation=True,
+            removal_policy=KEPT,
+            policy=iam.PolicyDocument(
+                statements=[
+                    iam.PolicyStatement(
+                        sid="AccountUsesAndAdministersByIam",
+                        principals=[iam.AccountRootPrincipal()],
+                        actions=[*_ADMINISTRATION, *_USE],
+                        resources=["*"],
+                    ),
+                    *service_statements(settings),
+                ]
+            ),
+        )
+
+
+def service_statements(settings: NetworkSettings) -> list[iam.PolicyStatement]:
+    """Return what the key policy allows AWS services that use the key in their own name.
+
+    CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs"; Amazon SNS developer guide, "Key management".
+    """
+    statements: list[iam.PolicyStatement] = []
+    if settings.has_customer_key_for(CustomerKeyUse.LOGS):
+        groups = f"arn:{Aws.PARTITION}:logs:{Aws.REGION}:{Aws.ACCOUNT_ID}:log-group:*"
+        statements.append(
+            iam.PolicyStatement(
+                sid="LogsOfThisAccount",
+                principals=[iam.ServicePrincipal(f"logs.{Aws.REGION}.amazonaws.com")],
+                actions=[*_USE, "kms:DescribeKey"],
+                resources=["*"],
+                conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+            )
+        )
+    if settings.has_customer_key_for(CustomerKeyUse.TOPICS):
+        statements.append(
+            iam.PolicyStatement(
+                sid="AlarmsOfThisAccount",
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                resources=["*"],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        )
+    return statements
+
+
+def use_through(key: kms.IKey, service: str, *actions: str) -> iam.PolicyStatement:
+    """Allow use of the key, but only through one AWS service that acts for the caller."""
+    return iam.PolicyStatement(
+        actions=[f"kms:{action}" for action in actions],
+        resources=[key.key_arn],
+        conditions={"StringEquals": {"kms:ViaService": f"{service}.{Aws.REGION}.amazonaws.com"}},
+    )
+
+
+class EmptySecret(Construct):
+    """A secret that the operator fills after it is deployed, so that no template contains a value."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, name: str, description: str, not_rotated: str, key: kms.IKey
+    ) -> None:
+        """`name` is the construct id of the secret itself; `not_rotated` states why it has no rotation of its own."""
+        super().__init__(scope, construct_id)
+        self.secret = secretsmanager.CfnSecret(self, name, description=description, kms_key_id=key.key_arn)
+        self.secret.apply_removal_policy(KEPT)
+        acknowledge(self.secret, SMG4=not_rotated)
+
+    @property
+    def arn(self) -> str:
+        """The secret's ARN, the only part of it in variables and templates."""
+        return self.secret.ref
+
+
+def polaris_secret(scope: Construct, *, key: kms.IKey) -> EmptySecret:
+    """Return the secret for `{"client_id", "client_secret"}` of the service's principal in Polaris."""
+    return EmptySecret(
+        scope,
+        "Polaris",
+        name="Principal",
+        description="Polaris principal of the delegation service: {client_id, client_secret}",
+        not_rotated="At first it is empty; delegation:polaris-secret-rotation-days rotates it from the service stack.",
+        key=key,
+    )
+
+
+def callback_keys(scope: Construct, *, key: kms.IKey) -> EmptySecret:
+    """Return the secret for `{"NAME": ["key"]}` of callbacks, with two keys while one is replaced."""
+    return EmptySecret(
+        scope,
+        "Callbacks",
+        name="Keys",
+        description="Keys that sign the callbacks of the delegation service, by the names of the callbacks",
+        not_rotated="A key is shared with a receiver, so only the operator can replace it, on both sides.",
+        key=key,
+    )
+
 
 _WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""

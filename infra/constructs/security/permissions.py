@@ -7,8 +7,7 @@ from typing import Final
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 
-from infra.constructs.security.encryption import use_through
-from infra.constructs.security.grants import DataGrants, allow
+from infra.constructs.security.grants import DataGrants, allow, use_through
 from infra.constructs.spark import SparkApplication
 from infra.constructs.stores import CALLERS_TOMBSTONES, DUE_TOMBSTONES, NEWEST_TOMBSTONES
 from infra.environment.functions import EVERY_FUNCTION, GATEWAY, PROBE, ROTATION

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from infra.local.catalog.access import CATALOG_ID, ROOT_ID
 from infra.local.catalog.errors import (
     RestError,
     already_exists,
@@ -12,7 +13,6 @@ from infra.local.catalog.errors import (
     no_such_table,
     no_such_view,
 )
-from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID
 from infra.local.catalog.state import CatalogState, Key, Records, atomic
 from polaris_persistence.objects.objects import PersistedModel
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from infra.local.catalog.access import Entity
 from infra.local.catalog.entities import CatalogEntities, Namespace, TableKey, dotted
 from infra.local.catalog.errors import RestError, bad_request, invalid_argument
-from infra.local.catalog.principals.access import Entity
 
 BASE_LOCATION = "default-base-location"
 ALLOW_OVERLAP = "polaris.config.allow.overlapping.table.location"

@@ -9,6 +9,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
+from infra.local.catalog.access import CATALOG_ID, ROOT_ID, AccessControl, CatalogCaller, Entities, Entity
 from infra.local.catalog.entities import CatalogEntities
 from infra.local.catalog.errors import (
     RestError,
@@ -24,8 +25,7 @@ from infra.local.catalog.errors import (
 )
 from infra.local.catalog.layout import Warehouse
 from infra.local.catalog.policies import PolicyStore
-from infra.local.catalog.principals.access import CATALOG_ID, ROOT_ID, AccessControl, CatalogCaller, Entities, Entity
-from infra.local.catalog.principals.privileges import GRANTABLE, Privilege
+from infra.local.catalog.privileges import GRANTABLE, Privilege
 
 _ROOT = (ROOT_ID,)
 _CATALOG = (ROOT_ID, CATALOG_ID)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from werkzeug.wrappers import Request, Response
 
+from infra.local.catalog.access import AccessControl, CatalogCaller
 from infra.local.catalog.entities import POLICY, CatalogEntities, CatalogEntity, Namespace, dotted, in_namespace
 from infra.local.catalog.errors import (
     RestError,
@@ -22,7 +23,6 @@ from infra.local.catalog.errors import (
     method_not_allowed,
     no_such_route,
 )
-from infra.local.catalog.principals.access import AccessControl, CatalogCaller
 from infra.local.catalog.state import CatalogState, Key, Records, atomic
 from polaris_persistence.objects.objects import PersistedModel
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from werkzeug.wrappers import Request, Response
 
 from delegation.gateway.forwarding import duration_text
+from infra.local.catalog.access import AccessControl, CatalogCaller
 from infra.local.catalog.entities import CatalogEntities, Namespace, dotted
 from infra.local.catalog.errors import (
     RestError,
@@ -26,9 +27,7 @@ from infra.local.catalog.errors import (
 )
 from infra.local.catalog.layout import BASE_LOCATION, LOCATION, Warehouse, check_names
 from infra.local.catalog.policies import ENDPOINTS as POLICY_ENDPOINTS
-from infra.local.catalog.principals.access import AccessControl, CatalogCaller
-from infra.local.catalog.tables import LocalTables
-from infra.local.catalog.views import LocalViews
+from infra.local.catalog.tables import LocalTables, LocalViews
 
 
 class TableKeys:

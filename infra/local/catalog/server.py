@@ -11,19 +11,17 @@ from pydantic import SecretStr
 from werkzeug.wrappers import Request, Response
 
 from delegation.timestamps import utc_now
+from infra.local.catalog.access import CATALOG_ID, AccessControl, Entity, LocalPrincipal, TokenBroker
 from infra.local.catalog.entities import CatalogEntities
 from infra.local.catalog.errors import RestError, bad_request, json_answer, no_such_route, outcome_unknown
 from infra.local.catalog.layout import Warehouse
 from infra.local.catalog.management import ManagementApi
 from infra.local.catalog.metadata import CredentialVendor, MetadataFiles
 from infra.local.catalog.policies import PolicyRoutes, PolicyStore
-from infra.local.catalog.principals.access import CATALOG_ID, AccessControl, Entity, LocalPrincipal
-from infra.local.catalog.principals.tokens import TokenBroker
 from infra.local.catalog.routes import CatalogRoutes, TableKeys
 from infra.local.catalog.state import CatalogState, MemoryState
-from infra.local.catalog.tables import LocalTables
-from infra.local.catalog.views import LocalViews
-from infra.local.processes.loopback import WsgiServer
+from infra.local.catalog.tables import LocalTables, LocalViews
+from infra.local.processes.programs import WsgiServer
 from infra.local.s3.requests import VendedKeys
 from polaris_persistence.errors import CommitOutcomeUnknown, CommitUnknown
 

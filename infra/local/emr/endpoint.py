@@ -20,7 +20,7 @@ from infra.local.emr.spark_jobs import (
     LocalSparkJobs,
 )
 from infra.local.errors import LocalStackError
-from infra.local.processes.loopback import WsgiServer
+from infra.local.processes.programs import WsgiServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

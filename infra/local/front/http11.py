@@ -20,7 +20,7 @@ import h11
 from infra.local.errors import LocalStackError
 from infra.local.front import apigateway
 from infra.local.front.apigateway import TOO_LARGE, ApiRequest, Response
-from infra.local.processes.loopback import ConnectionsServer, LoopbackServer
+from infra.local.processes.programs import ConnectionsServer, LoopbackServer
 
 # API Gateway developer guide, "Quotas": payload size.
 REQUEST_LIMIT_BYTES = 10 * 1024 * 1024

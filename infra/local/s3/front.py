@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from delegation.timestamps import utc_now
-from infra.local.processes.loopback import ConnectionsServer, LoopbackServer
+from infra.local.processes.programs import ConnectionsServer, LoopbackServer
 from infra.local.s3.requests import (
     ACCESS_DENIED,
     MALFORMED,

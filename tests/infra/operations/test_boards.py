@@ -11,7 +11,7 @@ import pytest
 from delegation.metrics import METRICS, NAMESPACE
 from infra.operations import boards, metrics_page, render
 from infra.operations.alarms import lease_age
-from infra.operations.queries import QUERIES
+from infra.operations.boards import QUERIES
 
 NAMES = render.sample_names()
 BOARDS = {"users": boards.users(NAMES), "resources": boards.resources(NAMES)}

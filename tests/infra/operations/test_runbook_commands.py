@@ -9,7 +9,7 @@ import yaml
 
 from delegation.metrics import METRICS, NAMESPACE
 from infra.operations import boards, render
-from infra.operations.queries import QUERIES
+from infra.operations.boards import QUERIES
 from tests.deployment.options import WrongCommand, require_aws, require_delegation, require_options
 from tests.infra.operations.runbook import FOLDER, PAGES, WATCHED, blocks, outside_blocks, pasted, quoted, text_of
 from tests.paths import ROOT

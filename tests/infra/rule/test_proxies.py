@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.local.processes.loopback import LoopbackServer
-from infra.local.processes.programs import LOOPBACK, TetheredProcess, answers, free_port
+from infra.local.processes.programs import LOOPBACK, LoopbackServer, TetheredProcess, answers, free_port
 from infra.rule.conditions import LISTENER_RULES
 from tests.infra.rule.samples import SAMPLES, RuleSample
 from tests.infra.rule.spellings import KEY, SpelledGateway, spelled

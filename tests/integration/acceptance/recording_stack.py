@@ -11,9 +11,9 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from delegation.cli.main import ENTRY_POINTS, build
+from infra.local.catalog.access import TokenBroker
 from infra.local.catalog.metadata import CredentialVendor
-from infra.local.catalog.principals.tokens import TokenBroker
-from infra.local.front.issuer import TokenIssuer
+from infra.local.identities import TokenIssuer
 
 VENDED = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 

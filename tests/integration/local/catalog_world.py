@@ -21,11 +21,11 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.storage.credentials import S3Credential
 from infra.local.aws.moto_app import application
-from infra.local.catalog.principals.access import LocalPrincipal
-from infra.local.catalog.principals.privileges import OWNER, READER, SERVICE
+from infra.local.catalog.access import LocalPrincipal
+from infra.local.catalog.privileges import OWNER, READER, SERVICE
 from infra.local.catalog.server import LocalCatalog
 from infra.local.catalog.state import CatalogState
-from infra.local.processes.loopback import WsgiServer
+from infra.local.processes.programs import WsgiServer
 from infra.local.s3.front import S3Front
 from infra.local.s3.requests import VendedKeys
 

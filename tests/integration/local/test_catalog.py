@@ -19,8 +19,8 @@ from pyiceberg.types import StringType
 from delegation.identifiers import TableIdentifier
 from delegation.polaris import answers
 from infra.local.aws.moto_app import application
-from infra.local.catalog.principals.privileges import Privilege
-from infra.local.processes.loopback import WsgiServer
+from infra.local.catalog.privileges import Privilege
+from infra.local.processes.programs import WsgiServer
 from infra.local.s3.front import S3Front
 from infra.local.s3.requests import VendedKeys
 from tests.integration.local.catalog_world import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.privileges import Privilege
 from infra.local.errors import PolarisUnusable
 from infra.local.given_polaris import GivenPolaris, GivenPrincipal, check_polaris
 from tests.integration.local.catalog_world import REALM, SCOPE, Stack, connect, emptied, objects, running

@@ -17,7 +17,7 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.operations import vended_store
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
-from infra.local.catalog.principals.privileges import SERVICE, Privilege
+from infra.local.catalog.privileges import SERVICE, Privilege
 from tests.integration.local.test_catalog import (
     BUCKET,
     ORDERS,

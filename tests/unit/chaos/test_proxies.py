@@ -7,7 +7,7 @@ import httpx
 import pytest
 from werkzeug.wrappers import Request, Response
 
-from infra.local.processes.loopback import WsgiServer
+from infra.local.processes.programs import WsgiServer
 from tests.chaos.proxies import SLOW_DOWN, THROUGHPUT_EXCEEDED, Relay, ThrottlingProxy
 
 

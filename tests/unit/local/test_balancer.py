@@ -13,8 +13,7 @@ import pytest
 from infra.local.front import http11
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.lambdas.functions import Invocation, PayloadTooLargeError, TooManyRequestsError
-from infra.local.processes.loopback import LoopbackServer
-from infra.local.processes.programs import LOOPBACK
+from infra.local.processes.programs import LOOPBACK, LoopbackServer
 from tests.infra.rule.samples import BASE, KEY, SAMPLES, TABLE, RuleSample
 
 

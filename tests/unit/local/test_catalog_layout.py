@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from infra.local.catalog.errors import RestError
 from infra.local.catalog.layout import check_names, is_below, used_by
-from infra.local.catalog.principals.privileges import OPERATIONS, SERVICE, Privilege, including
+from infra.local.catalog.privileges import OPERATIONS, SERVICE, Privilege, including
 from tests.effort import examples
 
 PARTS = st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=4)

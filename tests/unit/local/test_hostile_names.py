@@ -25,11 +25,11 @@ from delegation.polaris.policies import PolicyClient, PolicyIdentifier, PolicyTa
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource, PolarisPaths
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.timestamps import utc_now
+from infra.local.catalog import access
+from infra.local.catalog.access import LocalPrincipal
 from infra.local.catalog.entities import CatalogEntry
 from infra.local.catalog.layout import PURGE_VIEWS
-from infra.local.catalog.principals import tokens
-from infra.local.catalog.principals.access import LocalPrincipal
-from infra.local.catalog.principals.privileges import OWNER
+from infra.local.catalog.privileges import OWNER
 from infra.local.catalog.server import LocalCatalog
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
 from infra.local.s3.requests import VendedKeys
@@ -55,7 +55,7 @@ class Named:
 
     def __init__(self, name: str = "lake", names: tuple[str, ...] = HOSTILE) -> None:
         self.name, self.names, self.s3 = name, names, MemoryS3()
-        with mock.patch.object(tokens.rsa, "generate_private_key", return_value=stand_in._broker_key()):
+        with mock.patch.object(access.rsa, "generate_private_key", return_value=stand_in._broker_key()):
             self.catalog = LocalCatalog(
                 name=name, location="s3://lake/t", s3=cast("Any", self.s3), sts=cast("Any", MemorySts()),
                 keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", root=SecretStr("root"),

@@ -6,7 +6,7 @@ import jwt
 import pytest
 from pydantic import SecretStr
 
-from infra.local.front.issuer import OAuth2Client, TokenIssuer
+from infra.local.identities import OAuth2Client, TokenIssuer
 
 FORM = {"grant_type": "client_credentials", "client_id": "polaris", "client_secret": "pssst", "scope": "execute_tasks"}
 

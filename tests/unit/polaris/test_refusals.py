@@ -8,7 +8,7 @@ from delegation.polaris import answers
 from delegation.polaris.answers import error_of
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
-from infra.local.catalog.principals.privileges import OPERATIONS
+from infra.local.catalog.privileges import OPERATIONS
 from tests.kit.clocks import Clock
 from tests.unit.polaris.scripted import Server, error
 

@@ -26,7 +26,7 @@ from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import Transport
 from delegation.storage.memory import Killed
 from delegation.timestamps import utc_now
-from infra.local.catalog.principals.access import LocalPrincipal
+from infra.local.catalog.access import LocalPrincipal
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.requests import VendedKeys
 from tests.aws import mock_aws

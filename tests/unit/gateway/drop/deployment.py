@@ -40,7 +40,7 @@ from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.timestamps import utc_now
 from delegation.wiring.types import TYPES
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.privileges import Privilege
 from tests.kit.dynamodb import MemoryTombstoneStore
 from tests.kit.lakes.lake import FAST
 from tests.kit.tasks.builders import Clock

@@ -12,7 +12,7 @@ from delegation.gateway.forwarding import GatewayCaller
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, answer_of
 from delegation.gateway.routing import OwnTombstones, route_of
 from delegation.storage.memory import Faults, Killed
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.privileges import Privilege
 from polaris_common.errors import DelegationError
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 

@@ -13,7 +13,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Lease
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.privileges import Privilege
 from tests.kit.errors import coded
 from tests.unit.gateway.drop.world import HIDDEN
 

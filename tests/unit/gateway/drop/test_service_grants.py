@@ -12,7 +12,7 @@ from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.idempotency.reservations import MemoryReservationStore
 from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.privileges import Privilege
 from tests.unit.gateway.drop.test_keys import RENAME, with_keys
 from tests.unit.gateway.drop.test_owners import Owner
 from tests.unit.gateway.drop.test_upkeep import left_behind

@@ -15,8 +15,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import ClientCredentials
 from delegation.storage.memory import MemoryObjectStore
-from infra.local.catalog.principals.access import LocalPrincipal
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.access import LocalPrincipal
+from infra.local.catalog.privileges import Privilege
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.requests import VendedKeys
 from tests.kit.lakes.lake import Lake, rows

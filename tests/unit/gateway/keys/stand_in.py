@@ -27,10 +27,10 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest, Upstream
 from delegation.idempotency.mutations import Mutations
 from delegation.idempotency.reservations import MemoryReservationStore, Reservation, ReservationStore
 from delegation.storage.memory import Killed
+from infra.local.catalog import access
+from infra.local.catalog.access import LocalPrincipal
 from infra.local.catalog.layout import PURGE_VIEWS
-from infra.local.catalog.principals import tokens
-from infra.local.catalog.principals.access import LocalPrincipal
-from infra.local.catalog.principals.privileges import OWNER, READER
+from infra.local.catalog.privileges import OWNER, READER
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.requests import VendedKeys
 from tests.kit.clocks import Clock
@@ -156,7 +156,7 @@ class KeyedCatalog:
             LocalPrincipal(name, f"{name}-id", SecretStr(f"{name}-secret"), READER if name == "reader" else OWNER)
             for name in ("owner", "other", "reader")
         ]
-        with mock.patch.object(tokens.rsa, "generate_private_key", return_value=_broker_key()):
+        with mock.patch.object(access.rsa, "generate_private_key", return_value=_broker_key()):
             self.catalog = LocalCatalog(
                 name="lake", location="s3://lake/tables", s3=cast("Any", self.s3), sts=cast("Any", self.sts),
                 keys=VendedKeys(), s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=principals,

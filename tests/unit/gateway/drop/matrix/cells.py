@@ -24,7 +24,7 @@ from delegation.idempotency.mutations import Mutations
 from delegation.idempotency.reservations import MemoryReservationStore, RecordOutcomeUnknown, RecordsUnavailable
 from delegation.storage.memory import Faults, Killed
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.privileges import Privilege
 from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import nonce
 from tests.unit.gateway.drop.deployment import Answered, Counted, Deployment

@@ -23,7 +23,7 @@ from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.timestamps import utc_now
-from infra.local.catalog.principals.privileges import Privilege
+from infra.local.catalog.privileges import Privilege
 from tests.contract.polaris.world import TLS, Polaris, PolarisView
 from tests.kit.lakes.lake import Lake, rows
 from tests.unit.gateway.drop.deployment import CatalogPlace, Counted, Deployment

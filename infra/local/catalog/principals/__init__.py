@@ -1,1 +1,0 @@
-"""Who may do what in the catalog: principals, roles, privileges, grants and tokens."""
