@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from delegation.cli.misuse import WordGroup
+from delegation.cli.errors import WordGroup
 from delegation.configuration import DEFAULT_STACK
 
 if TYPE_CHECKING:

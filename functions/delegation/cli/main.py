@@ -21,16 +21,14 @@ from delegation.cli import OWN_ROOTS
 from delegation.cli.errors import (
     FAILED,
     CommandError,
+    WordGroup,
     command_interrupted,
     command_unavailable,
     exit_status_of,
-    refused_by_machine,
-)
-from delegation.cli.misuse import (
-    WordGroup,
     list_whole_sentences,
     print_aborted,
     print_misuse,
+    refused_by_machine,
     remove_consent,
     suggest_nothing,
     wants_json,

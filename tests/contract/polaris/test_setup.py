@@ -7,7 +7,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.cli.catalog.polaris_setup import WantedAccess, gives, steps_to, wanted_grants
+from delegation.cli.catalog.polaris import WantedAccess, gives, steps_to, wanted_grants
 from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport

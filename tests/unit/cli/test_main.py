@@ -92,7 +92,6 @@ except SystemExit:
 def test_help_imports_no_command():
     done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
     loaded = {"delegation", "delegation.cli", "delegation.cli.errors", "delegation.cli.main"}
-    loaded |= {"delegation.cli.misuse"}
     assert set(ast.literal_eval(done.stdout.splitlines()[-1])) == loaded
 
 

@@ -1,33 +1,218 @@
-"""`delegation polaris …`: what an operator does in Polaris for the service."""
+"""`delegation polaris …`: what the service and drops through the gateway need in Polaris, and what adds it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from pydantic import SecretStr
 from rich.text import Text
 
 from delegation.cli.calls import Call, argument, command, defaulted, group, optional, switch
-from delegation.cli.catalog.polaris_setup import (
-    SetupStep,
-    WantedAccess,
-    service_grants,
-    steps_to,
-    steps_to_drop_views,
-    tombstone_steps,
-    wanted_grants,
-)
 from delegation.cli.connection import Connection, polaris_as, polaris_tokens
 from delegation.cli.deployment.files import write_secret
 from delegation.cli.errors import CommandError
 from delegation.cli.output import Output
 from delegation.configuration import FieldProblem, SettingsInvalid
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.management import PolarisManagement, management_url
+from delegation.polaris.management import PolarisGrant, PolarisManagement, management_url
 from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials
 from delegation.polaris.transport import Transport
+
+INDEX_PRIVILEGES: Final = ("NAMESPACE_LIST", "TABLE_LIST", "TABLE_READ_PROPERTIES", "TABLE_READ_DATA")
+"""What the reference index needs on the whole catalog (docs/architecture/trust.md, Privileges)."""
+UPKEEP_PRIVILEGES: Final = ("NAMESPACE_READ_PROPERTIES", "VIEW_LIST", "VIEW_READ_PROPERTIES")
+"""What upkeep needs there besides: the policies and locations of namespaces, and where views are.
+
+Its commits need TABLE_WRITE_PROPERTIES, which PURGE_PRIVILEGE includes.
+"""
+PURGE_PRIVILEGE: Final = "TABLE_WRITE_DATA"
+"""What a purge needs where the tables are; it includes reading and listing them."""
+_EVERYTHING: Final = frozenset({"CATALOG_MANAGE_CONTENT"})
+_READS: Final = frozenset(
+    {"TABLE_WRITE_PROPERTIES", "TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA", "TABLE_WRITE_DATA"}
+)
+_NAMESPACE_READS: Final = frozenset(
+    {"NAMESPACE_WRITE_PROPERTIES", "NAMESPACE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}
+)
+_VIEW_READS: Final = frozenset({"VIEW_WRITE_PROPERTIES", "VIEW_FULL_METADATA", "CATALOG_MANAGE_METADATA"})
+_INCLUDED_IN: Final[Mapping[str, frozenset[str]]] = {
+    "NAMESPACE_LIST": _NAMESPACE_READS | {"NAMESPACE_CREATE", "NAMESPACE_READ_PROPERTIES"},
+    "NAMESPACE_READ_PROPERTIES": _NAMESPACE_READS,
+    "VIEW_LIST": _VIEW_READS | {"VIEW_CREATE", "VIEW_READ_PROPERTIES"},
+    "VIEW_READ_PROPERTIES": _VIEW_READS,
+    "TABLE_LIST": _READS | {"TABLE_CREATE", "TABLE_READ_DATA", "TABLE_READ_PROPERTIES"},
+    "TABLE_READ_PROPERTIES": _READS | {"TABLE_READ_DATA"},
+    "TABLE_READ_DATA": frozenset({"TABLE_WRITE_DATA"}),
+    "TABLE_CREATE": frozenset({"TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}),
+    "TABLE_DROP": frozenset({"TABLE_FULL_METADATA", "CATALOG_MANAGE_METADATA"}),
+}
+"""A privilege and those that include it (Apache Polaris 1.7, PolarisAuthorizerImpl, SUPER_PRIVILEGES)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedAccess:
+    """The principal of the service with its two roles, and the grants of the catalog's role."""
+
+    catalog: str
+    principal: str
+    principal_role: str
+    catalog_role: str
+    grants: tuple[PolarisGrant, ...]
+
+
+class SetupKind(StrEnum):
+    PRINCIPAL = "create-principal"
+    SECRET = "reset-secret"  # noqa: S105 - a name
+    PRINCIPAL_ROLE = "create-principal-role"
+    ASSIGN = "assign-principal-role"
+    CATALOG_ROLE = "create-catalog-role"
+    USE = "assign-catalog-role"
+    GRANT = "grant"
+    NAMESPACE = "create-namespace"
+    CALLERS_ROLE = "create-callers-role"
+    CALLERS_GRANT = "grant-to-callers"
+    CALLERS_USE = "assign-callers-role"
+    VIEWS = "let-views-be-dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class SetupStep:
+    """One change in Polaris; `run` makes it and returns the credentials that it made, if any."""
+
+    kind: SetupKind
+    text: str
+    run: Callable[[], ClientCredentials | None]
+
+
+def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -> tuple[PolarisGrant, ...]:
+    """Return the grants for purging in namespaces, or everywhere; `whole_index` adds reading the whole catalog."""
+    places = list(namespaces) or [()]
+    privileges = (*INDEX_PRIVILEGES, *UPKEEP_PRIVILEGES) if whole_index else ()
+    index = [PolarisGrant(privilege) for privilege in privileges]
+    return (*index, *(PolarisGrant(PURGE_PRIVILEGE, place) for place in places))
+
+
+def gives(granted: PolarisGrant, needed: PolarisGrant) -> bool:
+    """Return whether a grant gives what is needed: it counts for all namespaces below, and for included privileges."""
+    places = granted.namespace == needed.namespace[: len(granted.namespace)]
+    including = _INCLUDED_IN.get(needed.privilege, frozenset()) | _EVERYTHING | {needed.privilege}
+    return places and granted.privilege in including
+
+
+def steps_to(polaris: PolarisManagement, wanted: WantedAccess, *, new_secret: bool = False) -> list[SetupStep]:
+    """Return what is to be changed, in an order in which each step finds what it needs; nothing is taken away."""
+    catalog, principal, role, own = wanted.catalog, wanted.principal, wanted.principal_role, wanted.catalog_role
+    kind = SetupKind
+    exists = polaris.client_id_of(principal) is not None
+    granted = polaris.grants_of(catalog, own)
+    new = partial(polaris.create_principal, principal)
+    again = partial(polaris.reset_secret, principal)
+    made = partial(polaris.create_principal_role, role)
+    given = partial(polaris.assign_principal_role, principal, role)
+    steps = [
+        (not exists, SetupStep(kind.PRINCIPAL, f"create the principal {principal}", new)),
+        (exists and new_secret, SetupStep(kind.SECRET, f"give the principal {principal} a new secret", again)),
+        (
+            not polaris.has_principal_role(role),
+            SetupStep(kind.PRINCIPAL_ROLE, f"create the principal role {role}", made),
+        ),
+        (
+            role not in polaris.principal_roles_of(principal),
+            SetupStep(kind.ASSIGN, f"give the principal {principal} the role {role}", given),
+        ),
+        (not polaris.has_catalog_role(catalog, own), _role_step(kind.CATALOG_ROLE, polaris, catalog, own)),
+        (own not in polaris.catalog_roles_of(role, catalog), _use_step(kind.USE, polaris, role, catalog, own)),
+        # Exactly the documented grants, even where another one gives them: that one may be meant for something else.
+        *((grant not in granted, _grant_step(kind.GRANT, polaris, catalog, own, grant)) for grant in wanted.grants),
+    ]
+    return [step for is_missing, step in steps if is_missing]
+
+
+def _role_step(kind: SetupKind, polaris: PolarisManagement, catalog: str, role: str) -> SetupStep:
+    return SetupStep(
+        kind, f"create the role {role} of catalog {catalog}", partial(polaris.create_catalog_role, catalog, role)
+    )
+
+
+def _use_step(kind: SetupKind, polaris: PolarisManagement, principal_role: str, catalog: str, role: str) -> SetupStep:
+    text = f"give the role {principal_role} the role {role} of catalog {catalog}"
+    return SetupStep(kind, text, partial(polaris.assign_catalog_role, principal_role, catalog, role))
+
+
+def _grant_step(kind: SetupKind, polaris: PolarisManagement, catalog: str, role: str, grant: PolarisGrant) -> SetupStep:
+    return SetupStep(kind, f"grant {grant} to {role}", partial(polaris.grant, catalog, role, grant))
+
+
+SERVICE_PRIVILEGES: Final = ("TABLE_WRITE_DATA", "TABLE_DROP")
+"""What the service needs on the tombstone namespace: to purge a table there, and to drop or rename it afterwards."""
+RENAME_INTO: Final = "TABLE_CREATE"
+"""What a rename needs on the namespace of the new name: there of callers, where tables are restored of the service."""
+
+
+def service_grants(namespace: tuple[str, ...], purged: Iterable[tuple[str, ...]]) -> tuple[PolarisGrant, ...]:
+    """Return the service's grants for tombstones of tables in `purged`, where RENAME_INTO lets it restore them."""
+    places = list(purged) or [()]
+    on_tombstones = [PolarisGrant(privilege, namespace) for privilege in SERVICE_PRIVILEGES]
+    return (*on_tombstones, *(PolarisGrant(RENAME_INTO, place) for place in places))
+
+
+def tombstone_steps(
+    polaris: PolarisManagement,
+    client: PolarisClient,
+    catalog: str,
+    namespace: tuple[str, ...],
+    *,
+    callers: Sequence[str],
+    role: str,
+) -> tuple[list[SetupStep], list[SetupStep]]:
+    """Return the steps before the service's grants (the namespace), and those after (a role for the callers)."""
+    paths = [namespace[: number + 1] for number in range(len(namespace))]
+    before = [
+        SetupStep(
+            SetupKind.NAMESPACE,
+            f"create the namespace {'.'.join(path)} of catalog {catalog}",
+            partial(client.create_namespace, catalog, path),
+        )
+        for path in paths
+        if not client.has_namespace(catalog, path)
+    ]
+    if unknown := [each for each in callers if not polaris.has_principal_role(each)]:
+        raise CommandError(
+            f"Polaris has no principal role {', '.join(unknown)}; nothing was changed",
+            "Name with --callers a role that the principals who drop tables have, or create it in Polaris first.",
+            code="UNKNOWN_PRINCIPAL_ROLE",
+        )
+    after = []
+    grant = PolarisGrant(RENAME_INTO, namespace)
+    if callers and not polaris.has_catalog_role(catalog, role):
+        after.append(_role_step(SetupKind.CALLERS_ROLE, polaris, catalog, role))
+    if callers and grant not in polaris.grants_of(catalog, role):
+        after.append(_grant_step(SetupKind.CALLERS_GRANT, polaris, catalog, role, grant))
+    lacking = [caller for caller in callers if role not in polaris.catalog_roles_of(caller, catalog)]
+    return before, after + [_use_step(SetupKind.CALLERS_USE, polaris, caller, catalog, role) for caller in lacking]
+
+
+PURGES_VIEWS: Final = "polaris.config.purge-view-metadata-on-drop"
+MAY_PURGE: Final = "polaris.config.drop-with-purge.enabled"
+
+
+def are_droppable(properties: Mapping[str, str]) -> bool:
+    """Whether a catalog with these properties lets views be dropped; the first is on by default, the second off."""
+    return properties.get(PURGES_VIEWS, "true").lower() == "false" or properties.get(MAY_PURGE, "").lower() == "true"
+
+
+def steps_to_drop_views(polaris: PolarisManagement, catalog: str) -> list[SetupStep]:
+    """Return the step that lets views be dropped, none if they can be; their metadata files then stay."""
+    if are_droppable(polaris.properties_of(catalog)):
+        return []
+    change = partial(polaris.set_property, catalog, PURGES_VIEWS, "false")
+    return [SetupStep(SetupKind.VIEWS, f"set {PURGES_VIEWS} = false for catalog {catalog}", change)]
+
 
 app = group("polaris")
 

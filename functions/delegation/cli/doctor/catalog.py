@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from delegation.cli.catalog.polaris_setup import PURGES_VIEWS, RENAME_INTO, are_droppable, gives
+from delegation.cli.catalog.polaris import PURGES_VIEWS, RENAME_INTO, are_droppable, gives
 from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed
 from delegation.polaris.answers import (
     NoSuchCatalog,

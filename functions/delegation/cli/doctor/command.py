@@ -9,8 +9,15 @@ import typer
 from pydantic import SecretStr
 
 from delegation.cli.calls import Call, command, defaulted, optional, switch
-from delegation.cli.catalog.polaris import as_administrator, connect_management, parse_namespace, polaris_url, realm_of
-from delegation.cli.catalog.polaris_setup import service_grants, wanted_grants
+from delegation.cli.catalog.polaris import (
+    as_administrator,
+    connect_management,
+    parse_namespace,
+    polaris_url,
+    realm_of,
+    service_grants,
+    wanted_grants,
+)
 from delegation.cli.connection import Connection, emulated_identity, find_task_table, polaris_as
 from delegation.cli.doctor.catalog import (
     GRANTS,

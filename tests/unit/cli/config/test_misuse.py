@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from delegation.cli.errors import HARMLESS, suggestion
 from delegation.cli.main import build
-from delegation.cli.misuse import HARMLESS, suggestion
 from tests.paths import ROOT
 from tests.unit.client.service import TASK_ID
 

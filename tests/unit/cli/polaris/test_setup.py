@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegation.cli.catalog.polaris_setup import gives, wanted_grants
+from delegation.cli.catalog.polaris import gives, wanted_grants
 from delegation.cli.connection import Connection
 from delegation.polaris.management import PolarisGrant, management_url
 from tests.unit.cli.conftest import lines

@@ -6,8 +6,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from delegation.cli.catalog.polaris import connect_management
-from delegation.cli.catalog.polaris_setup import UPKEEP_PRIVILEGES, WantedAccess, steps_to, wanted_grants
+from delegation.cli.catalog.polaris import UPKEEP_PRIVILEGES, WantedAccess, connect_management, steps_to, wanted_grants
 from delegation.cli.connection import Connection, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.polaris.policies import PolicyClient, PolicyTarget
