@@ -10,13 +10,14 @@ that every file of that record is back.
 """
 
 import gzip
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 from delegation.iceberg.paths import FileType
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.chunks import Chunk, Phase, Stored, Total, records_of, store_lines
+from delegation.removal.chunks import COMPRESSION, Chunk, Phase, Stored, Total, records_of
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import ReducedIndex, ReplacedPlan, load_index_as
 from delegation.removal.orphans.context import OrphanOptions
@@ -159,28 +160,30 @@ class CandidateWriter:
         stored = len(self._rows) >= self._chunk_paths
         while len(self._rows) >= self._chunk_paths:
             rows, self._rows = self._rows[: self._chunk_paths], self._rows[self._chunk_paths :]
-            self._store_lines(rows)
+            self._store_chunk(rows)
         return stored
 
     def flush(self) -> None:
         """Store what was collected; call it once more at the end."""
         rows, self._rows = self._rows, []
         if rows:
-            self._store_lines(rows)
+            self._store_chunk(rows)
 
     def part(self) -> tuple[ListedPart, ...]:
         """Return the chunks that were stored, nothing without any."""
         return (ListedPart(plan_id=self._plan_id, chunks=tuple(self.chunks)),) if self.chunks else ()
 
-    def _store_lines(self, rows: Sequence[Candidate]) -> None:
+    def _store_chunk(self, rows: Sequence[Candidate]) -> None:
+        data = gzip.compress("".join(map(_line, rows)).encode(), compresslevel=COMPRESSION, mtime=0)
         name = f"{Phase.DATA}-{self._name}{self._first + len(self.chunks):05d}.jsonl.gz"
+        self._store.put(f"{self._plan_id}/{name}", data)
         self.chunks.append(
             Chunk(
                 name=name,
                 kind=Phase.DATA,
                 count=len(rows),
                 bytes=sum(one.size for one in rows),
-                sha256=store_lines(self._store, f"{self._plan_id}/{name}", "".join(map(_line, rows))),
+                sha256=hashlib.sha256(data).hexdigest(),
                 first=rows[0].path,
                 last=rows[-1].path,
             )
