@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta
@@ -211,6 +212,35 @@ def test_the_persistences_tests_run_again_when_one_of_their_inputs_changed(tmp_p
     second = digest()
     assert second is not None
     assert not persistence.passed_before(known, second)
+
+
+@pytest.mark.parametrize(("known", "tests", "prints"), [(0, 0, False), (1, 0, True), (1, 1, False)])
+def test_ci_leaves_the_persistences_tests_out_only_if_they_are_known_to_pass(
+    tmp_path: Path, known: int, tests: int, prints: bool
+) -> None:
+    """`prints`: it prints the record, once the tests passed with these among them."""
+    (tmp_path / "bin").mkdir()
+    stand_in = tmp_path / "bin" / "make"
+    stand_in.write_text(
+        f"""#!/bin/sh
+echo "$* [$PYTEST_ADDOPTS]" >> "{tmp_path}/asked"
+case "$*" in
+*--persistence*) exit {known} ;;
+*test) exit {tests} ;;
+esac
+""",
+        encoding="utf-8",
+    )
+    stand_in.chmod(0o755)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    search = {**os.environ, "PATH": f"{stand_in.parent}{os.pathsep}{os.environ['PATH']}", "PYTEST_ADDOPTS": ""}
+    done = subprocess.run([tmp_path / ".ci" / "run"], env=search, capture_output=True, text=True, check=False)
+    asked = (tmp_path / "asked").read_text(encoding="utf-8")
+    left_out = "--ignore=tests/persistence" if known == 0 else ""
+    assert f"--no-print-directory test [{left_out}]\n" in asked
+    assert ("ARGS=--passed" in asked) is prints
+    assert (done.returncode == 0) is (tests == 0)
 
 
 def test_the_record_of_the_persistences_tests_is_kept(tmp_path: Path) -> None:
