@@ -34,7 +34,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
 from delegation.references.areas import fold, overlap
-from delegation.references.lost import (
+from delegation.references.model import (
     KEPT_FOR,
     MOST_LOST_AREAS,
     MOST_OF_CATALOG,

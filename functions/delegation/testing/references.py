@@ -16,8 +16,7 @@ from delegation.references.blocking import (
     Subject,
 )
 from delegation.references.errors import PassLost
-from delegation.references.lost import LostRefs
-from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.model import CatalogPass, LostRefs, TableEntry
 from delegation.references.store import ReferenceStore, blocking_of, freed
 
 NOW: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -21,7 +21,7 @@ from delegation.notifications.queue import announce, parse
 from delegation.orchestration.sweep import sweep, unfinished
 from delegation.references import blocking
 from delegation.references.blocking import Blocking, Exemption, HeldPurge, LocatedTable, Subject
-from delegation.references.lost import LostRefs
+from delegation.references.model import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import TASK_TYPE

@@ -11,8 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisUnexpectedAnswer
 from delegation.references.blocking import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.errors import ReferencesError
-from delegation.references.lost import LostRefs
-from delegation.references.model import PassNeeded, TableEntry
+from delegation.references.model import LostRefs, PassNeeded, TableEntry
 from delegation.references.store import ReferenceStore
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto

@@ -18,10 +18,9 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.details import table_traits
 from delegation.removal.expiry.task_type import TASK_TYPE, UPKEEP
 from delegation.tasks.life.lanes import Caps, Lane, Queued, Running, Traits, admitted
-from delegation.upkeep.execution.asked import AskedExpiryRule
-from delegation.upkeep.execution.needs import need_of
+from delegation.upkeep.execution.asked import AskedExpiryRule, ExpiryRule
+from delegation.upkeep.execution.expiries import need_of
 from delegation.upkeep.health.model import FreedBytes, TableHealth
-from delegation.upkeep.rules.expiry import ExpiryRule
 from delegation.upkeep.schedule import MICROS, RUNS_AT_ONCE, Budget, PolicyTerms, UpkeepNeed, UpkeepRun, choose
 
 BEGIN: Final = datetime(2026, 11, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 
 from delegation.removal.expiry.requests import OPTIONS
 from delegation.removal.expiry.retention import decide
-from delegation.upkeep.rules.expiry import ExpiryRule, expiry_of
+from delegation.upkeep.execution.asked import ExpiryRule, expiry_of
 from delegation.upkeep.rules.limits import DAY_MS, FOREVER_MS, MOST, UpkeepLimits
 from delegation.upkeep.rules.model import PolicyType
 from delegation.upkeep.rules.resolve import resolve

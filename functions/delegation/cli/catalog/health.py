@@ -15,7 +15,7 @@ from delegation.cli.deployment.costs import BUNDLED, document_of, place_of
 from delegation.cli.errors import CommandError
 from delegation.cli.screens import LabelledLines, Rows, between_text, plain, size_text
 from delegation.identifiers import TableIdentifier, split_name
-from delegation.references.lost import LostRefs
+from delegation.references.model import LostRefs
 from delegation.removal.choice import Prices
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.health.model import LastRun, PastRun, TableHealth

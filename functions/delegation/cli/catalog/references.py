@@ -20,8 +20,7 @@ from delegation.cli.screens import Whole, plain
 from delegation.cli.tasks.direct import service_of
 from delegation.identifiers import split_name
 from delegation.references.blocking import LONGEST_REASON, Blocking, Exemption, Subject
-from delegation.references.lost import LostRefs, restore_statement
-from delegation.references.model import UNANSWERED_PASSES, CatalogPass
+from delegation.references.model import UNANSWERED_PASSES, CatalogPass, LostRefs, restore_statement
 from delegation.references.store import ReferenceStore, blocking_of
 from delegation.timestamps import isoformat, utc_now
 from polaris_common.errors import counted

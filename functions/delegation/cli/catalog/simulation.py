@@ -15,7 +15,7 @@ from delegation.items import each_item, reason_of
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
 from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
-from delegation.upkeep.execution.needs import can_be_decided, is_outdated, need_of, with_need
+from delegation.upkeep.execution.expiries import can_be_decided, is_outdated, need_of, with_need
 from delegation.upkeep.execution.passes import runs_of
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.reading import document_of

@@ -1,10 +1,13 @@
-"""Expiries by policy: what tables need, and the start of a run."""
+"""Expiries by policy: what a rule makes of a table's health, the start of a run, and what is read when its task has
+ended."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final
 
+from delegation.errors import GuardRefused
+from delegation.iceberg.errors import IcebergError
 from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
@@ -12,26 +15,191 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.requests import TableExpiry
-from delegation.removal.expiry.task_type import TASK_TYPE
+from delegation.removal.expiry.retention import POLICY_WITHDRAWN, expired
+from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
 from delegation.removal.requests import TableWork
-from delegation.tasks.life.model import Task
-from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, TableRule, rule_of
+from delegation.tasks.errors import MalformedRecord
+from delegation.tasks.life.model import Status, Task
+from delegation.upkeep.errors import TooManyManifests, UpkeepError
+from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, ExpiryRule, TableRule, rule_of
 from delegation.upkeep.execution.kinds import KeptTables, KindLook, PolicyKind, in_turn
-from delegation.upkeep.execution.needs import (
-    can_be_decided,
-    ended,
-    is_outdated,
-    longest_waiting,
-    need_of,
-    to_submit,
-    with_need,
-    without_rule,
+from delegation.upkeep.health.model import (
+    REVIEW_EVERY,
+    FreedBytes,
+    LastRun,
+    OwnPolicies,
+    ReadState,
+    TableHealth,
+    review_at,
 )
-from delegation.upkeep.health.model import LastRun, OwnPolicies, TableHealth
-from delegation.upkeep.health.reading import document_of
+from delegation.upkeep.health.reading import document_of, freed_bytes
 from delegation.upkeep.rules.model import PolicyType
-from delegation.upkeep.schedule import Choice, UpkeepNeed
+from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed
 from delegation.wire.requests import TableState
+
+_GIB: Final = 1024**3
+_STORED_MICROS: Final = 23_000
+"""A GB-month of S3 Standard in us-east-1, in millionths of a dollar (Amazon S3 pricing); orders needs, bills nobody."""
+_RUN_MICROS: Final = 600
+"""The state machine and the function of one short run."""
+_READ_MICROS: Final = 1
+_FILES_PER_MICRO: Final = 100
+_FIRST_PAUSE: Final = timedelta(hours=1)
+_LONGEST_PAUSE: Final = timedelta(days=7)
+_TYPICAL_FILE: Final = 32 * 1024 * 1024
+"""Bytes of a file of a table whose current snapshot has none to estimate by."""
+
+
+def can_be_decided(health: TableHealth) -> bool:
+    """Return whether a table's stored history is current; its manifests are not needed."""
+    return health.problem is None or health.problem.startswith(f"{TooManyManifests.code}:")
+
+
+def is_outdated(health: TableHealth, asked: AskedExpiryRule | None, now: datetime) -> bool:
+    """Return whether a table's need is of another rule, or has changed with time."""
+    if asked is None:
+        return bool(health.rule) or health.since is not None
+    return health.rule != asked.version or (health.again_at is not None and health.again_at <= now)
+
+
+def without_rule(health: TableHealth) -> TableHealth:
+    return replace(health, expirable=None, freed=FreedBytes(), rule="", since=None, again_at=None)
+
+
+def with_need(
+    health: TableHealth, document: Mapping[str, Any], state: ReadState, asked: AskedExpiryRule, now: datetime
+) -> TableHealth:
+    """Return the health with what the rule expires now, and when that will be more. If the history cannot be decided,
+    nothing expires until the table's next change."""
+    try:
+        gone = _expirable(asked.rule, document, now)
+        parents = {one["snapshot-id"]: one.get("parent-snapshot-id") for one in document.get("snapshots") or ()}
+        freed = freed_bytes(parents, gone, state.changes)
+        again = review_at(document, lambda one, moment: _expirable(asked.rule, one, moment), now, found=bool(gone))
+    except (GuardRefused, IcebergError):
+        return replace(without_rule(health), rule=asked.version, again_at=now + REVIEW_EVERY)
+    since = (health.since or now) if gone else None
+    return replace(health, expirable=len(gone), freed=freed, rule=asked.version, since=since, again_at=again)
+
+
+def _expirable(rule: ExpiryRule, document: Mapping[str, Any], now: datetime) -> Collection[int]:
+    now_ms = int(now.astimezone(UTC).timestamp() * 1000)
+    return expired(document, rule.retention(now_ms), now_ms=now_ms).snapshot_ids
+
+
+def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
+    """Return what a table needs, None if nothing or if its last run ended after it was read."""
+    if not health.expirable or health.rule != asked.version or not can_be_decided(health):
+        return None
+    last = health.runs.get(TASK_TYPE)
+    failures = 0 if last is None else last.failures
+    ended = None if last is None else last.ended
+    aside = health.asides.get(TASK_TYPE)
+    times = [] if aside is None else [aside.next_try]
+    if ended is not None and failures:
+        times.append(ended + pause_after(failures))
+    return UpkeepNeed(
+        table=health.identifier,
+        task_type=TASK_TYPE,
+        policy=asked.policy,
+        score=_freed(health) * _STORED_MICROS // _GIB + health.expirable,
+        cost=cost_of(health),
+        since=health.since or health.as_of,
+        not_before=max(times, default=None),
+    )
+
+
+def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
+    """Return the table that has needed a run for longest and has none in progress, None without one. It uses what
+    former passes stored, so it is known however this pass ends. A table that is protected or cannot be read does not
+    wait."""
+    waiting = [
+        one
+        for one in healths
+        if one.expirable and one.since is not None and not _runs(one) and can_be_decided(one) and not one.protection
+    ]
+    return min(waiting, key=lambda one: (one.since, str(one.identifier)), default=None)
+
+
+def _runs(health: TableHealth) -> bool:
+    run = health.runs.get(TASK_TYPE)
+    return run is not None and run.ended is None
+
+
+def cost_of(health: TableHealth) -> Amount:
+    """Return an expiry's expected use: an upper estimate where the files are known."""
+    snapshots, size = health.expirable or 0, _freed(health)
+    typical = health.bytes // health.files if health.bytes and health.files else _TYPICAL_FILE
+    # Beside the data of a snapshot its list and about one manifest go.
+    files = -(-size // max(typical, 1)) + 2 * snapshots
+    reads = snapshots + health.manifests
+    return Amount(files, size, _RUN_MICROS + reads * _READ_MICROS + files // _FILES_PER_MICRO)
+
+
+def pause_after(failures: int) -> timedelta:
+    """Return how long a table is left alone after so many failures in a row."""
+    return min(_FIRST_PAUSE * (1 << min(max(failures, 1) - 1, 10)), _LONGEST_PAUSE)
+
+
+def _freed(health: TableHealth) -> int:
+    return health.freed.lower if health.freed.upper is None else health.freed.upper
+
+
+STOPPED: Final = "STOPPED"
+"""The outcome of a run whose policy was withdrawn."""
+
+
+def to_submit(expiry: TableExpiry, stored: Task | None) -> TableExpiry | None:
+    """Return the expiry to submit; None while another one of the table is in progress. One that failed after its commit
+    is resumed unchanged: only its plan knows the files to delete. Raises UpkeepError (EXPIRY_UNFINISHED) for a
+    caller's."""
+    if stored is None or expiry.obstacle(stored) is None:
+        return expiry
+    if not stored.is_terminal:
+        return None
+    former = TableExpiry.readable(stored)
+    if former is not None and former.policy is not None and expiry.resumes(stored):
+        return former
+    raise UpkeepError(
+        f"a caller's expiry of {expiry.identifier} failed after its commit ({stored.error_code}): retry it with "
+        f"`delegation tasks retry {stored.task_id}`; until it ends, no policy expires snapshots of the table",
+        code="EXPIRY_UNFINISHED",
+    )
+
+
+def ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> TableHealth:
+    """Return the health after a run whose task has ended."""
+    succeeded = task.status is Status.SUCCESS
+    used, codes, snapshots = _details(task)
+    outcome = (task.error_code or str(task.status)) if not succeeded else str(task.status)
+    if succeeded and POLICY_WITHDRAWN in codes:
+        outcome = STOPPED
+    after = replace(
+        run,
+        ended=max(task.last_status_change_ts, run.began),
+        outcome=outcome,
+        used=used,
+        failures=0 if succeeded else run.failures + 1,
+    )
+    noted = health.with_run(after, snapshots=snapshots)
+    if outcome == STOPPED:
+        # What asks for it now is computed anew.
+        return replace(noted, rule="", expirable=None)
+    if succeeded and task.task_type == TASK_TYPE:
+        # Until the next look at the table, which has changed, nothing is known to be left.
+        again = now + REVIEW_EVERY
+        return replace(noted, expirable=0, freed=FreedBytes(), since=None, again_at=again)
+    return noted
+
+
+def _details(task: Task) -> tuple[Amount, frozenset[str], int | None]:
+    try:
+        details = ExpiryDetails.of(task)
+    except MalformedRecord:
+        return NOTHING, frozenset(), None
+    codes = frozenset(one.code for one in details.findings)
+    return Amount(details.files_deleted, details.bytes_deleted), codes, details.snapshots_expired
+
 
 MOST_LOADS: Final = 100
 """Tables that are loaded in one pass because their history is too large to be kept."""

@@ -20,8 +20,8 @@ from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.upkeep.execution.asked import REMOVAL, AskedRemoval, TableRule, removal_of
+from delegation.upkeep.execution.expiries import pause_after
 from delegation.upkeep.execution.kinds import KeptTables, KindLook, PolicyKind, in_turn
-from delegation.upkeep.execution.needs import pause_after
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.rules.model import PolicyType
 from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed

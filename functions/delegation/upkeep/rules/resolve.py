@@ -1,15 +1,35 @@
-"""Returns a table's rules by policies, table properties, Iceberg's properties and the operator's limits. Pure. Without
-an enabled policy nothing is done. A table property can only be stricter, and the operator's limits bound everything. An
-unreadable value turns the rule off: what is not deleted today can be deleted tomorrow."""
+"""What each policy type can set, and a table's rules by policies, table properties, Iceberg's properties and the
+operator's limits. Pure.
 
-from collections.abc import Mapping, Sequence
+A setting states how it is read, which of two values is stricter, and its default. Sources: the JSON schemas of Polaris'
+policy types for keys; Apache Iceberg 1.11, TableProperties, for properties and their defaults, and RewriteDataFiles and
+DeleteOrphanFiles for the other defaults. Without an enabled policy nothing is done. A table property can only be
+stricter, and the operator's limits bound everything. An unreadable value turns the rule off: what is not deleted today
+can be deleted tomorrow.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.paths import POLICY, TYPED, unknown_properties
-from delegation.upkeep.rules.limits import DRY_RUN_ONLY, UpkeepLimits
+from delegation.upkeep.rules.limits import (
+    DAY_MS,
+    DRY_RUN_ONLY,
+    FOREVER_MS,
+    LEAST_ORPHAN_AGE,
+    UpkeepLimits,
+    age_in_days,
+    age_in_ms,
+    age_text,
+    count_in_property,
+    size_in_property,
+    whole,
+    word,
+)
 from delegation.upkeep.rules.model import (
     FindingCode,
     OriginKind,
@@ -23,8 +43,127 @@ from delegation.upkeep.rules.model import (
     ValueOrigin,
     content_of,
 )
-from delegation.upkeep.rules.settings import SETTINGS, RuleSetting
 from polaris_common.errors import counted, printable
+
+KEEP: Final = "min_snapshot_to_keep"
+SNAPSHOT_AGE: Final = "max_snapshot_age_days"
+REF_AGE: Final = "max_ref_age_days"
+ORPHAN_AGE: Final = "max_orphan_file_age_in_days"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSetting:
+    """One value of a type's rule. `read` parses a policy's or table property's value and raises ValueError. `stricter`
+    returns the stricter of two, which deletes less; None if no value is stricter, and then no table property sets it.
+    `iceberg` is the property of its default, `limit` the operator's property, and `limit_of` its value."""
+
+    key: str
+    read: Callable[[object], Any]
+    default: Any
+    stricter: Callable[[Any, Any], Any] | None = max
+    iceberg: str | None = None
+    read_iceberg: Callable[[str], Any] | None = None
+    limit: Callable[[UpkeepLimits], str] | None = None
+    limit_of: Callable[[UpkeepLimits], Any] | None = None
+    text: Callable[[Any], str] = lambda value: "none" if value is None else f"{value:,}"
+
+
+def _stricter_mode(first: str, second: str) -> str:
+    return "error" if "error" in {first, second} else first
+
+
+def _locations(value: object) -> tuple[str, ...]:
+    match value:
+        case tuple():
+            return value
+        case _:
+            raise ValueError("is not a list of locations")
+
+
+SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
+    PolicyType.SNAPSHOT_EXPIRY: (
+        RuleSetting(
+            key=KEEP,
+            read=whole(1),
+            default=1,
+            iceberg="history.expire.min-snapshots-to-keep",
+            read_iceberg=count_in_property,
+            limit=lambda operator: operator.least_snapshots_by,
+            limit_of=lambda operator: operator.least_snapshots,
+        ),
+        RuleSetting(
+            key=SNAPSHOT_AGE,
+            read=age_in_days,
+            default=5 * DAY_MS,
+            iceberg="history.expire.max-snapshot-age-ms",
+            read_iceberg=age_in_ms,
+            limit=lambda operator: operator.least_age_by,
+            limit_of=lambda operator: operator.least_age_ms,
+            text=age_text,
+        ),
+        RuleSetting(
+            key=REF_AGE,
+            read=age_in_days,
+            default=FOREVER_MS,
+            iceberg="history.expire.max-ref-age-ms",
+            read_iceberg=age_in_ms,
+            limit=lambda operator: operator.least_age_by,
+            limit_of=lambda operator: operator.least_age_ms,
+            text=age_text,
+        ),
+    ),
+    PolicyType.ORPHAN_FILE_REMOVAL: (
+        RuleSetting(
+            key=ORPHAN_AGE,
+            read=age_in_days,
+            default=3 * DAY_MS,
+            limit=lambda _operator: LEAST_ORPHAN_AGE,
+            limit_of=lambda operator: operator.least_orphan_age_ms,
+            text=age_text,
+        ),
+        RuleSetting(
+            key="prefix_mismatch_mode",
+            # Iceberg's third mode, DELETE, takes a file of another scheme or authority for an orphan.
+            read=word("error", "ignore"),
+            default="error",
+            stricter=_stricter_mode,
+            text=str,
+        ),
+        RuleSetting(
+            key="locations",
+            read=_locations,
+            default=(),
+            stricter=None,
+            text=lambda value: ", ".join(value) or "the table's own",
+        ),
+    ),
+    PolicyType.METADATA_COMPACTION: (RuleSetting(key="spec_id", read=whole(0), default=None, stricter=None),),
+    PolicyType.DATA_COMPACTION: (
+        RuleSetting(
+            key="target_file_size_bytes",
+            read=whole(1, FOREVER_MS),
+            default=512 * 1024 * 1024,
+            stricter=None,
+            iceberg="write.target-file-size-bytes",
+            read_iceberg=size_in_property,
+        ),
+        RuleSetting(
+            key="compaction_strategy",
+            read=word("bin-pack", "sort"),
+            default="bin-pack",
+            stricter=None,
+            text=str,
+        ),
+        RuleSetting(
+            key="max-concurrent-file-group-rewrites",
+            read=whole(1),
+            default=5,
+            stricter=min,
+        ),
+    ),
+}
+"""The order is that in which values are shown."""
+
 
 ENABLE: Final = "enable"
 _SHOWN: Final = 5

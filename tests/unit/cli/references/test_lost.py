@@ -7,7 +7,7 @@ import pytest
 
 from delegation.cli.connection import Connection
 from delegation.identifiers import TableIdentifier
-from delegation.references.lost import LostRefs
+from delegation.references.model import LostRefs
 from delegation.timestamps import utc_now
 from tests.kit.dynamodb import MemoryReferenceStore
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.storage.base import ObjectStoreUnavailable
-from delegation.upkeep.execution.needs import can_be_decided
+from delegation.upkeep.execution.expiries import can_be_decided
 from delegation.upkeep.health.model import ReadState, review_at
 from delegation.upkeep.health.reading import DIGEST_BYTES, TARGET_SIZE, ExpiryByRule, HealthLimits, digest, read_health
 from tests.unit.upkeep.health.tables import CountingStore, WrittenTable, every
