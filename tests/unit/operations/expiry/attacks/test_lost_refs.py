@@ -10,10 +10,10 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.references.blocking import _damaged_lost
 from delegation.references.model import KEPT_FOR, MOST_OF_TABLE, LostRefs, restore_statement
 from delegation.removal.unlisted import LostRefsKeeper
 from delegation.tasks.life.model import Status, Task
+from polaris_common.dynamodb import to_item
 from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.worlds.expiring import ExpiringWorld
 from tests.kit.worlds.indexed import IndexedWorld
@@ -137,8 +137,8 @@ def test_a_damaged_record_protects_by_its_copy_or_holds_work_back(world: Expirin
     _, metadata_file = lose_a_tag(world)
     use_no_more(world)
     lost = held(world)
-    item = {"sk": lost.key, **{name: getattr(lost, name) for name in kept.split()}}
-    world.index.put_lost_refs(_damaged_lost("cat", item))
+    item = {"pk": "lost-refs:cat", "sk": lost.key, **{name: getattr(lost, name) for name in kept.split()}}
+    world.index._items.calls.client.put_item(Item=to_item(item))
     assert held(world).record == lost.key
 
     task = world.expire("t", **{"retain-last": "1"})
