@@ -113,7 +113,7 @@ def _records(plans: PlanStore, work: Work) -> Sequence[TableFile]:
 def _recorded(marks: Marks, work: Work, outcome: Outcome) -> Tally:
     if outcome.delete_markers:
         marks.mark_versioned()
-    absent = _absent(marks, work.chunk, outcome)
+    absent = note_absent(marks, work.chunk, outcome)
     size = outcome.bytes + outcome.absent_bytes - absent.bytes
     tally = Tally(files=outcome.files, bytes=size, delete_markers=outcome.delete_markers, absent=absent.files)
     return marked(marks, work.chunk, outcome.failures, tally)
@@ -153,7 +153,7 @@ def delete_chunks(
             yield work, record(Marks(plans, work.index.plan_id, work.voided), work, outcome)
 
 
-def _absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:
+def note_absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:
     """Return which files of the chunk the purge did not find, and record that with the chunk's first result.
 
     What a later run over the same chunk does not find was deleted by the one before it. A run that was interrupted

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
-from delegation.removal.deletes import PlanGuard, Tally, Work, delete_chunks, marked
+from delegation.removal.deletes import PlanGuard, Tally, Work, delete_chunks, marked, note_absent
 from delegation.removal.index import ReplacedPlan
 from delegation.removal.marks import Absent, Marks, counting
 from delegation.removal.orphans.context import OrphanContext, OrphanResult
@@ -132,8 +132,7 @@ def _record(plans: PlanStore, store: ConditionalStore, marks: Marks, work: Work,
     plan_id, chunk, looked_only = work.index.plan_id, work.chunk, store.forget(work.chunk.name)
     if outcome.delete_markers:
         marks.mark_versioned()
-    if outcome.absent and marks.absent_of(chunk) is None and not marks.has_result(chunk):
-        marks.mark_absent(chunk, Absent(outcome.absent, outcome.absent_bytes))
+    note_absent(marks, chunk, outcome)
     for code, folder in _STAY.items():
         stay = sorted(one.path for one in outcome.failures if one.code == code)
         if stay:
