@@ -357,7 +357,7 @@ def test_a_listing_has_all_that_may_be_an_orphan_and_the_stores_time(remove: Rem
 
         references = SimpleNamespace(renew=renew, ensure_known=lambda: None, summary=world.passes.summary)
         object.__setattr__(ctx, "references", references)
-        object.__setattr__(ctx, "listed", reported.append)
+        object.__setattr__(ctx.attempt, "note", lambda **noted: reported.append(noted.get("files_listed", 0)))
 
     remove(world, table, prepare)
 
