@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -10,8 +11,9 @@ from delegation.polaris.answers import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.errors import RefLost, RefsUnknown
+from delegation.removal.expiry.reduction import NeededFiles
 from delegation.removal.expiry.retention import Retention
-from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.expiry.run import ExpiryRun, expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
 from tests.kit.explorer import Explorer, Story, WrongOutcome
@@ -58,6 +60,8 @@ class Stage(Story):
             self.event()
 
     def check(self) -> None:
+        if lost := set(self.world.lake.pointers.values()) - self.world.lake.uris():
+            raise WrongOutcome(f"tables have no metadata file: {sorted(lost)}")
         if missing := {name: files for name, files in self.world.lake.readable().items() if files}:
             raise WrongOutcome(f"tables miss files: {missing}")
 
@@ -237,9 +241,21 @@ def attempt(stage: Stage, asked: Retention) -> ExpiryContext:
     return ctx
 
 
-EXPLORER = Explorer(__name__, Stage)
+EXPLORER = Explorer(
+    __name__,
+    Stage,
+    mutations={
+        "others": lambda: patch.object(NeededFiles, "add_others", lambda *_: None),
+        "subtraction": lambda: patch.object(ExpiryRun, "_subtract", lambda *_: None),
+    },
+)
 
 
 @pytest.mark.parametrize("first", range(0, 150, 25))
 def test_in_any_order_nothing_that_anyone_can_read_is_deleted(first: int) -> None:
     EXPLORER.total(range(first, first + 25))
+
+
+@pytest.mark.parametrize("mutation", EXPLORER.mutations)
+def test_the_orders_notice_that_a_safeguard_is_missing(mutation: str) -> None:
+    assert EXPLORER.first_bad(mutation, range(10)) is not None
