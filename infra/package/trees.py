@@ -89,7 +89,8 @@ def add_sources(package: Path) -> None:
     for root in ROOTS:
         shutil.copytree(ROOT / "functions" / root, package / root, ignore=_SOURCES_ONLY)
     for name in NOT_DEPLOYED:
-        shutil.rmtree(package / "delegation" / name)
+        left_out = package / "delegation" / name
+        shutil.rmtree(left_out) if left_out.is_dir() else left_out.unlink()
     description.build(package)
 
 
