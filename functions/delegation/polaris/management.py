@@ -13,11 +13,10 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import httpx
-from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import SecretStr
 
 from delegation.identifiers import encoded
@@ -38,6 +37,9 @@ from delegation.polaris.answers import (
 from delegation.polaris.requests import ClientCredentials, TokenSource, accepting_json, subject_of
 from delegation.polaris.settings import PENDING, credentials_of
 from delegation.polaris.transport import Transport
+
+if TYPE_CHECKING:
+    from botocore.exceptions import BotoCoreError, ClientError
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -386,6 +388,8 @@ class SecretRotation:
         return found
 
     def _value(self, secret_id: str, **which: str) -> str | None:
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - commands do without
+
         try:
             answer = self._secrets_manager.get_secret_value(SecretId=secret_id, **which)
         except ClientError as error:
@@ -405,6 +409,8 @@ class SecretRotation:
         self._call("update_secret_version_stage", SecretId=secret_id, VersionStage=label, RemoveFromVersionId=version)
 
     def _call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
         try:
             answer: Mapping[str, Any] = getattr(self._secrets_manager, operation)(**arguments)
         except (ClientError, BotoCoreError) as error:
@@ -416,7 +422,9 @@ def _with(label: str, stages: Mapping[str, frozenset[str]]) -> str | None:
     return next((version for version, labels in stages.items() if label in labels), None)
 
 
-def _failed(operation: str, error: ClientError | BotoCoreError) -> PolarisUnavailable | PolarisMisconfigured:
+def _failed(operation: str, error: "ClientError | BotoCoreError") -> PolarisUnavailable | PolarisMisconfigured:
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+
     if isinstance(error, BotoCoreError):
         return PolarisUnavailable(f"Secrets Manager did not answer {operation}: {type(error).__name__}")
     code = error.response["Error"]["Code"]

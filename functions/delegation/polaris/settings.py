@@ -3,7 +3,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import Field, SecretStr
 
 from delegation.environment import EnvironmentSettings
@@ -79,6 +78,8 @@ class _NoSuchVersion(PolarisMisconfigured):
 
 
 def _read(secrets_manager: SecretsManager, **which: str) -> str | None:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - commands do without
+
     try:
         text: str | None = secrets_manager.get_secret_value(**which).get("SecretString")
     except ClientError as error:

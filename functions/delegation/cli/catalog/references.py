@@ -7,7 +7,7 @@ it exempts nothing.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
@@ -19,11 +19,13 @@ from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.cli.screens import Whole, plain
 from delegation.cli.tasks.direct import service_of
 from delegation.identifiers import split_name
-from delegation.references.blocking import LONGEST_REASON, Blocking, Exemption, Subject
 from delegation.references.model import UNANSWERED_PASSES, CatalogPass, LostRefs, restore_statement
-from delegation.references.store import ReferenceStore, blocking_of
 from delegation.timestamps import isoformat, utc_now
 from polaris_common.errors import counted
+
+if TYPE_CHECKING:  # boto3, which most commands do without
+    from delegation.references.blocking import Blocking, Exemption, Subject
+    from delegation.references.store import ReferenceStore
 
 app = group("references")
 MOST_SHOWN = 50
@@ -34,8 +36,8 @@ _LONGEST_PROBLEM = 400
 class BlockingRow:
     """Something that cannot be read, and the exemption that holds for it."""
 
-    blocking: Blocking
-    exemption: Exemption | None
+    blocking: "Blocking"
+    exemption: "Exemption | None"
 
     def document(self) -> dict[str, Any]:
         blocking, exemption = self.blocking, self.exemption
@@ -55,7 +57,7 @@ class BlockingRow:
         }
 
 
-def exemption_document(exemption: Exemption) -> dict[str, Any]:
+def exemption_document(exemption: "Exemption") -> dict[str, Any]:
     return {
         "what": name_of(exemption.subject),
         "kind": kind_of(exemption.subject),
@@ -69,19 +71,19 @@ def exemption_document(exemption: Exemption) -> dict[str, Any]:
     }
 
 
-def kind_of(subject: Subject) -> str:
+def kind_of(subject: "Subject") -> str:
     if subject.name is not None:
         return "table"
     return "namespace" if subject.namespace else "catalog"
 
 
-def name_of(subject: Subject) -> str:
+def name_of(subject: "Subject") -> str:
     """Return a subject's name as the commands read it: a part with a dot is between backquotes."""
     parts = (subject.catalog, *subject.namespace, *([] if subject.name is None else [subject.name]))
     return ".".join(f"`{part}`" if "." in part else part for part in parts)
 
 
-def exempt_words(subject: Subject) -> str:
+def exempt_words(subject: "Subject") -> str:
     """Return the command that exempts a subject; a shell reads backquotes only between quotes."""
     name = plain(name_of(subject))
     quoted = f"'{name}'" if set(name) & set("` '\"$&;()<>|*?") else name
@@ -141,7 +143,7 @@ def _age(age: Any) -> str:
     return f"{minutes // 60} hours" if minutes < 48 * 60 else f"{minutes // 1440} days"
 
 
-def exempted_screens(exemption: Exemption, released: int | None) -> Iterator[str]:
+def exempted_screens(exemption: "Exemption", released: int | None) -> Iterator[str]:
     name = plain(name_of(exemption.subject))
     files = exemption.unread
     change = "it changes" if files is None else f"more than {counted(len(files), 'file')} of it cannot be read"
@@ -240,6 +242,8 @@ def _refs(lost: LostRefs) -> str:
 
 
 def _table(lost: LostRefs) -> str:
+    from delegation.references.blocking import Subject  # noqa: PLC0415 - loads boto3
+
     return name_of(Subject.of(lost.identifier))
 
 
@@ -260,8 +264,10 @@ def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "Th
     call.output.result(found_in([row.document() for row in rows], catalog, waiting, state), screens)
 
 
-def shown(store: ReferenceStore, catalog: str) -> Sequence[BlockingRow]:
+def shown(store: "ReferenceStore", catalog: str) -> Sequence[BlockingRow]:
     """Return what cannot be read, what holds back every purge and lasts longest first."""
+    from delegation.references.store import blocking_of  # noqa: PLC0415 - loads boto3
+
     now = utc_now()
     exemptions = {exemption.subject: exemption for exemption in store.exemptions(catalog)}
     rows = []
@@ -288,6 +294,9 @@ def exempt_command(
     An exemption ends when the table can be read, when more of it becomes unreadable, or after 30 days. If the
     unreadable files are unknown, it ends at the next commit.
     """
+    from delegation.references.blocking import LONGEST_REASON, Exemption, Subject  # noqa: PLC0415 - loads boto3
+    from delegation.references.store import blocking_of  # noqa: PLC0415
+
     subject = parse_subject(name, of_list=of_list)
     if not why.strip() or len(why) > LONGEST_REASON:
         raise typer.BadParameter(f"give a reason of at most {LONGEST_REASON} characters", param_hint="--why")
@@ -316,8 +325,10 @@ def exempt_command(
     call.output.result(document, exempted_screens(exemption, released))
 
 
-def parse_subject(text: str, *, of_list: bool) -> Subject:
+def parse_subject(text: str, *, of_list: bool) -> "Subject":
     """Parse the name of a table, or with `of_list` of a namespace or catalog; raises BadParameter."""
+    from delegation.references.blocking import Subject  # noqa: PLC0415 - loads boto3
+
     parts = split_name(text)
     if of_list and parts:
         return Subject(parts[0], tuple(parts[1:]))
@@ -327,7 +338,7 @@ def parse_subject(text: str, *, of_list: bool) -> Subject:
     return Subject(parts[0], tuple(parts[1:-1]), parts[-1])
 
 
-def released_by(connection: Connection, store: ReferenceStore, catalog: str, tasks_table: str | None) -> int | None:
+def released_by(connection: Connection, store: "ReferenceStore", catalog: str, tasks_table: str | None) -> int | None:
     """Let the purges run that waited for it; return how many, None if the task table is not known."""
     try:
         tasks = service_of(connection.task_store(tasks_table), clock=utc_now)
