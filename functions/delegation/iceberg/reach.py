@@ -10,11 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from delegation.iceberg.avro.manifests import ManifestFile, mismatch_of, read_manifest_list, read_paths
-from delegation.iceberg.errors import (
-    EncryptedMetadataFile,
-    ManifestMismatchError,
-    ManifestMissing,
-)
+from delegation.iceberg.errors import EncryptedMetadataFile, ManifestMismatchError, ManifestMissing
 from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import CANONICAL, LEFT, RANK, FileType, Row, Spelling, TableFile
 from delegation.storage.base import ObjectNotFound, ReadableStore

@@ -8,12 +8,7 @@ from typing import Any, ClassVar
 
 from delegation.polaris.model import LoadedTable
 from delegation.references.store import ReferenceStore
-from delegation.removal.behaviors import (
-    Outcome,
-    UpkeepBehavior,
-    published_segment,
-    refuse_purged,
-)
+from delegation.removal.behaviors import Outcome, UpkeepBehavior, published_segment, refuse_purged
 from delegation.removal.details import changed, counts_of
 from delegation.removal.expiry.context import Commits, ExpiryContext, ExpiryOptions, ExpiryResult, ExpirySettings
 from delegation.removal.expiry.errors import ADVICE, check_table

@@ -26,13 +26,7 @@ from delegation.removal.executors import (
     written,
 )
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
-from delegation.removal.expiry.planning import (
-    ANY_SPELLING,
-    ExpirySurvey,
-    Retained,
-    unless_missing,
-    with_others_read,
-)
+from delegation.removal.expiry.planning import ANY_SPELLING, ExpirySurvey, Retained, unless_missing, with_others_read
 from delegation.removal.expiry.reduction import (
     FORMER,
     REACHABLE_NOW,

@@ -9,13 +9,7 @@ from typing import Any, ClassVar, Final, NoReturn, Protocol
 from delegation.errors import RunHandedOver, RunPaused
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment
-from delegation.removal.behaviors import (
-    Outcome,
-    ReferenceSearch,
-    UpkeepBehavior,
-    published_segment,
-    refuse_purged,
-)
+from delegation.removal.behaviors import Outcome, ReferenceSearch, UpkeepBehavior, published_segment, refuse_purged
 from delegation.removal.choice import HandedToSpark
 from delegation.removal.details import changed, counts_of
 from delegation.removal.model import ReferenceCheck, TableSource
