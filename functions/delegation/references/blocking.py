@@ -319,10 +319,10 @@ def _subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
     """Return the subject of an item. Raises ValueError if the key is another subject's."""
-    found = _subject(catalog, item)
-    if _hash(found) != item["sk"]:
+    subject = _subject(catalog, item)
+    if _hash(subject) != item["sk"]:
         raise ValueError("sk is not the key of the namespace and the name")
-    return found
+    return subject
 
 
 def _known_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
@@ -350,16 +350,16 @@ def _text(item: Mapping[str, Any], name: str) -> str:
 
 
 def _texts(item: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found = item[name]
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+    texts = item[name]
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"{name} is not a list of texts")
-    return tuple(found)
+    return tuple(texts)
 
 
-def _area(found: Any) -> str:
-    if not isinstance(found, str) or not (found == EVERYWHERE or found.startswith(("s3://", "file:///"))):
+def _area(stored: Any) -> str:
+    if not isinstance(stored, str) or not (stored == EVERYWHERE or stored.startswith(("s3://", "file:///"))):
         raise ValueError("area is not a canonical location")
-    return found
+    return stored
 
 
 def _damaged_located(catalog: str, item: Mapping[str, Any], problem: str) -> LocatedTable:
@@ -371,7 +371,7 @@ def _damaged_located(catalog: str, item: Mapping[str, Any], problem: str) -> Loc
 
 
 def _lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
-    found = LostRefs(
+    lost = LostRefs(
         identifier=TableIdentifier(catalog, _texts(item, "namespace"), _text(item, "name")),
         table_uuid=_text(item, "table_uuid"),
         metadata_file=_text(item, "metadata_file"),
@@ -383,9 +383,9 @@ def _lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
         until=stored_time(item["until"]),
         areas=tuple(map(_area, _texts(item, "areas"))) if "areas" in item else None,
     )
-    if found.key != item["sk"]:
+    if lost.key != item["sk"]:
         raise ValueError("sk is not the key of the table and its metadata file")
-    return found
+    return lost
 
 
 def _damaged_lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:

@@ -67,13 +67,13 @@ class ReferenceStore(BlockingStore):
 
     def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
         """Return the tables whose entries have a uuid, several for clones. Reads every entry of the catalog."""
-        found = self._query(
+        items = self._query(
             f"catalog:{catalog}",
             "table:",
             ProjectionExpression="pk, sk, namespace, #name, table_uuid, areas",
             ExpressionAttributeNames={"#name": "name"},
         )
-        clones = (self._named(catalog, item) for item in found if item.get("table_uuid") == table_uuid)
+        clones = (self._named(catalog, item) for item in items if item.get("table_uuid") == table_uuid)
         return frozenset(identifier for identifier in clones if identifier is not None)
 
     def put(self, entry: TableEntry) -> None:
@@ -130,13 +130,13 @@ class ReferenceStore(BlockingStore):
 
     def overlapping(self, catalog: str, areas: Sequence[str]) -> frozenset[TableIdentifier]:
         """Return the tables with an area at, below or above one of these, and all with EVERYWHERE."""
-        found = {self._required_name(catalog, item) for item in self._at(catalog, EVERYWHERE)}
-        for area in {one for asked in areas for one in fold([asked])}:
+        tables = {self._required_name(catalog, item) for item in self._at(catalog, EVERYWHERE)}
+        for area in {folded for asked in areas for folded in fold([asked])}:
             bucket, key = split(area)
             below = self._query(f"area:{catalog}:{bucket}", key)
             beside = (item for wider in around(area)[1:] for item in self._at(catalog, wider))
-            found.update(self._required_name(catalog, item) for item in chain(below, beside))
-        return frozenset(found)
+            tables.update(self._required_name(catalog, item) for item in chain(below, beside))
+        return frozenset(tables)
 
     def _named(self, catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None:
         """Return the table of an item; a damaged name is found by its hash in the keys of other items."""
@@ -242,8 +242,8 @@ def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None
 
 
 def _revision(item: Mapping[str, Any]) -> int:
-    found = item.get("revision")
-    return int(found) if isinstance(found, Decimal) and found >= 1 and found == int(found) else _DAMAGED
+    stored = item.get("revision")
+    return int(stored) if isinstance(stored, Decimal) and stored >= 1 and stored == int(stored) else _DAMAGED
 
 
 def _attributes(entry: TableEntry) -> dict[str, Any]:
@@ -289,8 +289,8 @@ def _entry_of(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntr
 
 def _texts(item: Mapping[str, Any], name: str) -> set[str]:
     """Return a stored list of texts; an area's item that a damaged list does not name stays, and protects."""
-    found = item.get(name)
-    return {one for one in found if isinstance(one, str)} if isinstance(found, list) else set()
+    texts = item.get(name)
+    return {text for text in texts if isinstance(text, str)} if isinstance(texts, list) else set()
 
 
 def _whole_entry(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntry:
@@ -381,10 +381,11 @@ def freed(store: ReferenceStore, catalog: str, now: datetime) -> list[HeldPurge]
     held = store.held(catalog)
     if not held:
         return []
-    exemptions = {one.subject: one for one in store.exemptions(catalog)}
+    exemptions = {exemption.subject: exemption for exemption in store.exemptions(catalog)}
     blocking = {
-        one.subject
-        for one in blocking_of(store, catalog)
-        if not one.is_doubted and (one.subject not in exemptions or not exemptions[one.subject].covers(one, now))
+        unreadable.subject
+        for unreadable in blocking_of(store, catalog)
+        if not unreadable.is_doubted
+        and (unreadable.subject not in exemptions or not exemptions[unreadable.subject].covers(unreadable, now))
     }
-    return [one for one in held if one.subject not in blocking]
+    return [purge for purge in held if purge.subject not in blocking]

@@ -111,17 +111,17 @@ class TombstoneStore:
     def due(self, now: datetime, limit: int) -> TombstonePage:
         """Return records whose `check_at` has come, earliest first; recent writes may be missing."""
         values = {":open": _OPEN, ":now": isoformat(now)}
-        found, unreadable, more = list[Tombstone](), 0, dict[str, Any]()
+        records, unreadable, more = list[Tombstone](), 0, dict[str, Any]()
         # Records that cannot be read stay due for ever, and take the place of none that can.
-        while len(found) < limit:
+        while len(records) < limit:
             condition = "checked_in = :open AND check_at <= :now"
             answer = self._query(values, condition, limit, IndexName=DUE_INDEX, **more)
             page = _page(answer["Items"])
-            found, unreadable = [*found, *page.tombstones], unreadable + page.unreadable
+            records, unreadable = [*records, *page.tombstones], unreadable + page.unreadable
             if "LastEvaluatedKey" not in answer:
                 break
             more = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-        return TombstonePage(tuple(found[:limit]), None, unreadable)
+        return TombstonePage(tuple(records[:limit]), None, unreadable)
 
     def _query(
         self, values: Mapping[str, str], condition: str, limit: int, *, backwards: bool = False, **more: Any
@@ -143,14 +143,14 @@ class TombstoneStore:
 
 def _page(items: Sequence[Mapping[str, Any]], cursor: str | None = None) -> TombstonePage:
     """Return the records that can be read; one that cannot hides no other."""
-    found, unreadable = [], 0
+    records, unreadable = [], 0
     for item in items:
         try:
-            found.append(tombstone_of(from_item(item)))
+            records.append(tombstone_of(from_item(item)))
         except MalformedTombstone as error:
             unreadable += 1
             logger.warning("a tombstone cannot be read: %s", error, extra={"action": "list tombstones"})
-    return TombstonePage(tuple(found), cursor, unreadable)
+    return TombstonePage(tuple(records), cursor, unreadable)
 
 
 def tombstone_item(record: Tombstone) -> dict[str, Any]:

@@ -134,9 +134,9 @@ def health_item(health: TableHealth) -> dict[str, Any]:
         **{name: value for name, value in optional.items() if value is not None},
         **({"properties": dict(health.properties)} if health.properties else {}),
         **own,
-        **({"runs": [_run_item(one) for one in health.runs.values()]} if health.runs else {}),
+        **({"runs": [_run_item(run) for run in health.runs.values()]} if health.runs else {}),
         **({"past": packed_past(health.past)} if health.past else {}),
-        **({"asides": {key: _aside_item(one) for key, one in health.asides.items()}} if health.asides else {}),
+        **({"asides": {key: _aside_item(aside) for key, aside in health.asides.items()}} if health.asides else {}),
     }
 
 
@@ -176,7 +176,7 @@ def _read_health(catalog: str, item: Mapping[str, Any]) -> TableHealth:
         problem=item.get("problem"),
         runs={run.task_type: run for run in map(_run_of, item.get("runs", ()))},
         past=past_of_rows(_inflated(item["past"].value)["runs"]) if "past" in item else (),
-        asides={key: _aside_of(one) for key, one in item.get("asides", {}).items()},
+        asides={key: _aside_of(aside) for key, aside in item.get("asides", {}).items()},
         sweep_since=_moment(item, "sweep_since"),
         revision=int(item["revision"]),
     )
@@ -192,7 +192,9 @@ def _aside_of(item: Sequence[Any]) -> SetAside:
 
 
 def _own_item(own: OwnPolicies) -> dict[str, Any]:
-    listed = [[one.type, list(one.namespace), one.name, one.version, one.content] for one in own.policies]
+    listed = [
+        [policy.type, list(policy.namespace), policy.name, policy.version, policy.content] for policy in own.policies
+    ]
     return {"as_of": isoformat(own.as_of), "policies": listed}
 
 
@@ -241,7 +243,7 @@ def _run_of(item: Mapping[str, Any]) -> LastRun:
 def _state_item(state: ReadState) -> dict[str, Any]:
     manifests = [[digest.hex(), *astuple(sizes)[:_FORMER]] for digest, sizes in state.manifests.items()]
     later = [astuple(sizes)[_FORMER:] for sizes in state.manifests.values()]
-    changes = [[one, *astuple(change)] for one, change in state.changes.items()]
+    changes = [[snapshot, *astuple(change)] for snapshot, change in state.changes.items()]
     text = json.dumps({"manifests": manifests, "changes": changes}, separators=(",", ":"))
     return {
         "format": FORMAT,
@@ -255,9 +257,9 @@ def _state_item(state: ReadState) -> dict[str, Any]:
 
 
 def _state_of(item: Mapping[str, Any]) -> ReadState:
-    found = _inflated(item["read"].value)
+    read = _inflated(item["read"].value)
     # Manifests that a former release read are read again, once the table changes: their sizes lack some numbers.
-    manifests = found["manifests"] if "sizes" in item else []
+    manifests = read["manifests"] if "sizes" in item else []
     later = _inflated(item["sizes"].value) if "sizes" in item else []
     return ReadState(
         item["table_uuid"],
@@ -266,7 +268,7 @@ def _state_of(item: Mapping[str, Any]) -> ReadState:
             bytes.fromhex(digest): ManifestSizes(*sizes, *more)
             for (digest, *sizes), more in zip(manifests, later, strict=True)
         },
-        {one: SnapshotChange(*change) for one, *change in found["changes"]},
+        {snapshot: SnapshotChange(*change) for snapshot, *change in read["changes"]},
         _inflated(item["history"].value) if "history" in item else None,
         item.get("metadata_location", ""),
     )
