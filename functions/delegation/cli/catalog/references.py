@@ -17,7 +17,6 @@ from delegation.cli.calls import Call, argument, command, group, option, switch
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskTableUnknown
 from delegation.cli.screens import Whole, plain
-from delegation.cli.tasks.direct import service_of
 from delegation.identifiers import split_name
 from delegation.references.model import UNANSWERED_PASSES, CatalogPass, LostRefs, restore_statement
 from delegation.timestamps import isoformat, utc_now
@@ -340,6 +339,8 @@ def parse_subject(text: str, *, of_list: bool) -> "Subject":
 
 def released_by(connection: Connection, store: "ReferenceStore", catalog: str, tasks_table: str | None) -> int | None:
     """Let the purges run that waited for it; return how many, None if the task table is not known."""
+    from delegation.cli.tasks.direct import service_of  # noqa: PLC0415 - needs the extra `service`
+
     try:
         tasks = service_of(connection.task_store(tasks_table), clock=utc_now)
     except TaskTableUnknown:
