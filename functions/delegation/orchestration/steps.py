@@ -86,7 +86,7 @@ def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
 
 class Steps:
     """The steps over the task service; `behaviors` and `jobs` only where a step needs them. This deployment runs
-    `task_types` (`life.task_type`); others are left to a newer one."""
+    `task_types` (`life.declared`); others are left to a newer one."""
 
     def __init__(
         self,

@@ -115,7 +115,7 @@ MOST_JOBS_REFUSED: Final = 200
 _LONGEST_TEXT: Final = 20_000
 """Characters of an error: more than is shown, and a result with it fits an item."""
 _JOB: Final = "spark"
-"""The engine whose attempts have the memory and the time of a job (`work.parts.hooks`)."""
+"""The engine whose attempts have the memory and the time of a job (`work.hooks`)."""
 _PARKED: Final = "error:"
 """Begins a pending result that is an error; a JSON result never begins with it."""
 
