@@ -17,7 +17,7 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.paths import TableFile
 from delegation.removal.chunks import ChunkWriter, Phase, paths_of, read_chunk
-from delegation.removal.executors import Gathered, Spread
+from delegation.removal.executors import ReceivedRuns, Spread
 from delegation.removal.index import Sorter
 from delegation.storage.base import BatchResult
 from delegation.storage.credentials import S3Settings
@@ -155,7 +155,7 @@ def _shuffled() -> Work:
     def work() -> None:
         spread = Spread(4)
         runs = [*spread.add(ROWS, 0), *spread.flush()]
-        gathered = Gathered(runs)
+        gathered = ReceivedRuns(runs)
         for part in gathered.parts:
             for _rows in gathered.rows(part, 0):
                 pass

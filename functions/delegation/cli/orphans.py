@@ -15,7 +15,7 @@ from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_unknown
 from delegation.cli.output import Output
 from delegation.cli.restore import PLAN_NAME, PlanBucketOption, plans_of, restore_command
-from delegation.cli.screens import LabelledLines, Whole, plain, size_text, summary_text
+from delegation.cli.screens import LabelledLines, WrappedText, plain, size_text, summary_text
 from delegation.cli.submit import TableArgument, call_request, parse_table, refused, send
 from delegation.client.client import DelegationClient
 from delegation.client.errors import NotFound, NotPermitted
@@ -97,10 +97,10 @@ def _screens(index: OrphanIndex, files: list[Candidate]) -> Iterator[RenderableT
     yield f"Plan {index.plan_id} of {plain(index.identifier)}"
     yield LabelledLines(_about(index), indent=2)
     for file in files:
-        yield Whole(f"{time_text(file.modified)[:19]}Z  {size_text(file.size):>10}  {plain(file.path)}", indent=2)
+        yield WrappedText(f"{time_text(file.modified)[:19]}Z  {size_text(file.size):>10}  {plain(file.path)}", indent=2)
     if index.files_planned > len(files):
         more = counted(index.files_planned - len(files), "more file")
-        yield Whole(f"{more}; --limit {index.files_planned} lists all", indent=2)
+        yield WrappedText(f"{more}; --limit {index.files_planned} lists all", indent=2)
     if files or index.foreign_tables:
         more = " (--including UUID adds a foreign table)" if index.foreign_tables else ""
         yield f"Approve it: delegation orphans approve {index.plan_id}{more}"

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from delegation.cli.errors import command_interrupted, task_did_not_succeed, task_not_done
-from delegation.cli.screens import Rows, TaskWatch, Whole, plain, size_text, status_text, summary_text
+from delegation.cli.screens import Rows, TaskWatch, WrappedText, plain, size_text, status_text, summary_text
 from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import Change, TaskPage, lines, table
 from delegation.client.client import DelegationClient
@@ -97,7 +97,7 @@ class Output:
         for given in () if self.as_json else screens:
             made = given() if callable(given) else given
             for screen in made if isinstance(made, Iterator) else (made,):
-                self._out.print(Whole(screen) if isinstance(screen, str) else screen, crop=False)
+                self._out.print(WrappedText(screen) if isinstance(screen, str) else screen, crop=False)
 
     def say(self, text: str | Text, *, dim: bool = False) -> None:
         """Print a line that the terminal wraps, nothing as JSON."""
@@ -119,7 +119,7 @@ class Output:
         )
         self.say(f"Follow it: delegation tasks watch {task_id}", dim=True)
         if not dry_run:
-            self.show(Whole(Text(_ENTRY_STAYS, "dim")))
+            self.show(WrappedText(Text(_ENTRY_STAYS, "dim")))
 
     def outcome(self, outcome: TaskSuccessResponse, *, key: str) -> None:
         result = outcome.execution_result
@@ -133,7 +133,7 @@ class Output:
             Text.assemble(("SUCCESS", "green"), summary, task_id, f" (idempotency key {key})."),
         )
         if result and result.files_deleted:
-            self.show(Whole(Text(_ENTRY_STAYS, "dim")))
+            self.show(WrappedText(Text(_ENTRY_STAYS, "dim")))
 
     def task(self, view: TaskRecord) -> None:
         self.result(view.model_dump(mode="json"), lambda: task_screen(view))
@@ -242,7 +242,7 @@ class Output:
         text = Text.assemble(("Error: ", "bold red"), str(error))
         # A terminal would break words; the next step is one line, so that its commands can be copied.
         if self._err.is_terminal:
-            self._err.print(Whole(text), crop=False)
+            self._err.print(WrappedText(text), crop=False)
         else:
             self._err.print(text, soft_wrap=True)
         self._err.print(Text.assemble(("Next: ", "bold"), step), soft_wrap=True)

@@ -16,7 +16,7 @@ from delegation.cli.calls import Call, argument, command, option, optional, swit
 from delegation.cli.connection import Connection
 from delegation.cli.errors import INTERRUPTED, PARTLY_DONE, CommandError
 from delegation.cli.output import Output
-from delegation.cli.screens import LabelledLines, Whole, plain, size_text
+from delegation.cli.screens import LabelledLines, WrappedText, plain, size_text
 from delegation.client.errors import NotFound
 from delegation.errors import GuardRefused
 from delegation.removal.orphans.quarantine import FileState, Restoration, RestoreRun, has_records
@@ -299,9 +299,9 @@ def _screens(
     if rows:
         yield LabelledLines(rows, indent=2)
     for path, state in restoration.left[:10]:
-        yield Whole(f"{plain(path)}  {state.replace('_', ' ')}", indent=4)
+        yield WrappedText(f"{plain(path)}  {state.replace('_', ' ')}", indent=4)
     for what, reason in restoration.failed[:10]:
-        yield Whole(f"{plain(what)}: {reason}", indent=4)
+        yield WrappedText(f"{plain(what)}: {reason}", indent=4)
     if back.files and not dry_run:
         yield (
             "No table needs these files, so the next removal finds them again: commit them to a table, or set the "

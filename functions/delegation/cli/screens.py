@@ -54,7 +54,7 @@ def fitting(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
     return widths
 
 
-class Whole:
+class WrappedText:
     """A text that is wrapped between words; lines with a word longer than the terminal are printed as they are."""
 
     def __init__(self, text: Cell, *, indent: int = 0) -> None:

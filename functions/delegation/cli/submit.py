@@ -11,7 +11,7 @@ import typer
 from delegation.cli.calls import Call, KeyOption, WaitOption, argument, command, defaulted, flag_of, optional, switch
 from delegation.cli.errors import bad_table_metadata
 from delegation.cli.output import Output, watch
-from delegation.cli.screens import Whole
+from delegation.cli.screens import WrappedText
 from delegation.client.client import DelegationClient, new_key
 from delegation.client.errors import TASK_EXISTS, Conflict
 from delegation.client.executor import DRY_RUN
@@ -167,7 +167,7 @@ def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, s
                 raise
             if not running.is_terminal:
                 text = f"Task {task_id} purges {clone}, a clone of {table}; this purge is sent when it has ended."
-                output.show(Whole(text))
+                output.show(WrappedText(text))
                 running = client.wait(task_id)
             ended.add((task_id, running.version))
 

@@ -59,7 +59,7 @@ class Answered(Generic[P, T]):
         return self._operation if client is None else _method(self._operation, client, client.run)
 
 
-class Given(Generic[P, V]):
+class IteratedMethod(Generic[P, V]):
     """A method that performs an operation and iterates over the values that it gives."""
 
     def __init__(self, operation: Callable[Concatenate[Operations, P], Giving[V]]) -> None:
@@ -92,9 +92,9 @@ class Methods:
     execute = Answered(Operations.execute)
     submit = Answered(Operations.submit)
     get = Answered(Operations.get)
-    versions = Given(Operations.versions)
-    list = Given(Operations.list)
-    list_pages = Given(Operations.list_pages)
+    versions = IteratedMethod(Operations.versions)
+    list = IteratedMethod(Operations.list)
+    list_pages = IteratedMethod(Operations.list_pages)
     list_page = Answered(Operations.list_page)
     receipt = Answered(Operations.receipt)
     estimate = Answered(Operations.estimate)
@@ -102,7 +102,7 @@ class Methods:
     cancel = Answered(Operations.cancel)
     retry = Answered(Operations.retry)
     approve = Answered(Operations.approve)
-    tombstones = Given(Operations.tombstones)
+    tombstones = IteratedMethod(Operations.tombstones)
     tombstone_page = Answered(Operations.tombstone_page)
     tombstone = Answered(Operations.tombstone)
     restore_tombstone = Answered(Operations.restore_tombstone)
@@ -114,7 +114,7 @@ class Methods:
     resume = Answered(Operations.resume)
     config = Answered(Operations.config)
     wait = Answered(Operations.wait)
-    follow = Given(Operations.follow)
+    follow = IteratedMethod(Operations.follow)
 
 
 TIMEOUT: Final = httpx.Timeout(35.0, connect=5.0)

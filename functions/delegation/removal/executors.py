@@ -149,7 +149,7 @@ class Spread:
         self._held = 0
 
 
-class Gathered:
+class ReceivedRuns:
     """The runs that a task received, by part and mark; one list of each run is unpacked at a time."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
@@ -343,11 +343,11 @@ class SpreadSources:
 class WriteParts:
     """Maps the runs of one or more parts to one result for each; `write` returns it, and is pickled with the job."""
 
-    write: Callable[[Gathered, int], Result]
+    write: Callable[[ReceivedRuns, int], Result]
 
     def __call__(self, runs: Iterable[Run]) -> Iterator[Result]:
         prepare_worker()
-        gathered = Gathered(runs)
+        gathered = ReceivedRuns(runs)
         for part in gathered.parts:
             failed = next(gathered.paths(part, ERROR), None)
             if failed is not None:

@@ -246,7 +246,7 @@ _LOOK_EVERY: Final = 5.0
 """Seconds between two looks whether another process has made the pass that a job waits for."""
 
 
-class AskedAnew(Stored):
+class PassRequest(Stored):
     """Whether a new pass over the references is asked for, which the operation waits for.
 
     A former release left the rest to another engine with `known_at`, and that asks anew.
@@ -274,8 +274,8 @@ class AskedReferences:
     def __init__(
         self,
         ctx: RemovalContext,
-        read: Callable[[], AskedAnew | None],
-        write: Callable[[AskedAnew], object],
+        read: Callable[[], PassRequest | None],
+        write: Callable[[PassRequest], object],
         *,
         look: Callable[[], object] = lambda: None,
     ) -> None:
@@ -306,7 +306,7 @@ class AskedReferences:
             return
         if self._ctx.awaits_references or not (before and before.waits):
             references.renew()
-            self._write(AskedAnew(asked=True))
+            self._write(PassRequest(asked=True))
         if self._ctx.awaits_references:
             await_references(references, self._ctx.attempt, self._ctx.sleep)
 
@@ -323,7 +323,7 @@ class AskedReferences:
 
     def answered(self) -> None:
         """Note that the attempt deletes with the answer, or leaves it to another one that does."""
-        self._write(AskedAnew(asked=False))
+        self._write(PassRequest(asked=False))
 
 
 def await_references(references: ReferenceCheck, attempt: Attempt, sleep: Callable[[float], None]) -> None:

@@ -125,7 +125,7 @@ class ReferencingTables:
                 is_near = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
                 if is_near or table.area == UNKNOWN_AREA:
                     yield _at_other_format(table)
-            found = Yielded()
+            found = SeenTables()
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
                 yield from self._overlapping(catalog, roots, found, missing, exempt)
@@ -141,7 +141,7 @@ class ReferencingTables:
         self,
         catalog: str,
         roots: Roots | None,
-        found: "Yielded",
+        found: "SeenTables",
         missing: set[str],
         exempt: "Exempt",
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
@@ -183,7 +183,7 @@ class ReferencingTables:
         for identifier in unread.keys() - found.uuids.keys():
             found.uuids[identifier] = unread[identifier].table_uuid
 
-    def _clones(self, entry: TableEntry, found: "Yielded", compared: set[str]) -> frozenset[TableIdentifier]:
+    def _clones(self, entry: TableEntry, found: "SeenTables", compared: set[str]) -> frozenset[TableIdentifier]:
         """Return the clones of an entry's table, wherever their areas are, if one may have what its name had.
 
         Tables with one uuid can change names after they were loaded, and no name shows another table then. `compared`
@@ -304,7 +304,7 @@ class ReferencingTables:
         return set(self.index.overlapping(catalog, roots.uris))
 
 
-class Yielded:
+class SeenTables:
     """The tables of one catalog that were yielded: their uuids by name, and which states of tables they have."""
 
     def __init__(self) -> None:

@@ -23,8 +23,8 @@ from delegation.removal.chunks import Chunk, read_chunk
 from delegation.removal.context import RemovalContext
 from delegation.removal.executors import (
     ExecutorResources,
-    Gathered,
     ManifestToRead,
+    ReceivedRuns,
     Result,
     Run,
     SpreadSources,
@@ -172,7 +172,7 @@ class WritePlan:
     guard: PathGuard
     foreign: frozenset[str]
 
-    def __call__(self, runs: Gathered, part: int) -> Result:
+    def __call__(self, runs: ReceivedRuns, part: int) -> Result:
         guard = self.guard.fresh()
         damaged = (row for rows in runs.rows(part, DAMAGED) for row in rows)
         guard.damaged.update((path, VERDICTS[rank]) for path, rank, _ in damaged)

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.contenders.purge import PACKAGES, TUNED, Figures, held, memory_of, s3_properties, spark_settings
-from tests.bench.contenders.purge import Given as PurgeGiven
+from tests.bench.contenders.purge import ContenderTable as PurgeGiven
 
 CATALOG = "bench"
 _SQLITE = "org.xerial:sqlite-jdbc:3.49.1.0"
 
 
 @dataclass(frozen=True)
-class Given:
+class ContenderTable:
     url: str
     metadata_location: str
     memory: str
@@ -42,7 +42,7 @@ class Ours:
     planned: list[float]
 
 
-def _ours(given: Given) -> Ours:
+def _ours(given: ContenderTable) -> Ours:
     from delegation.identifiers import TableIdentifier
     from delegation.polaris.model import LoadedTable
     from delegation.removal.attempt import MemoryAttempt, PlanSegment
@@ -123,7 +123,7 @@ def _measured(run: Ours, expire: Callable[[], Any]) -> Figures:
     }
 
 
-def ours(given: Given) -> Figures:
+def ours(given: ContenderTable) -> Figures:
     """Expire with the inline engine, bound to one core; the plan is written to the same store."""
     from delegation.removal.expiry.run import expire_snapshots
 
@@ -132,7 +132,7 @@ def ours(given: Given) -> Figures:
     return _measured(run, lambda: expire_snapshots(run.context))
 
 
-def ours_on_spark(given: Given) -> Figures:
+def ours_on_spark(given: ContenderTable) -> Figures:
     """Expire with the Spark engine; `cpu` and `peak_mb` are of the driver's Python alone."""
     from pyspark.sql import SparkSession
 
@@ -147,7 +147,7 @@ def ours_on_spark(given: Given) -> Figures:
 
 
 @contextmanager
-def registered(given: PurgeGiven | Given, properties: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+def registered(given: PurgeGiven | ContenderTable, properties: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
     """Yield a Spark session, and Iceberg's Table registered in its catalog."""
     from pyspark.sql import SparkSession
 
@@ -179,7 +179,7 @@ def registered(given: PurgeGiven | Given, properties: Mapping[str, str]) -> Iter
         yield session, java.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, name)
 
 
-def action(given: Given, properties: Mapping[str, str]) -> Figures:
+def action(given: ContenderTable, properties: Mapping[str, str]) -> Figures:
     """Expire with Iceberg's action on Spark."""
     with registered(given, properties) as (session, table):
         actions = session._jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
@@ -190,7 +190,7 @@ def action(given: Given, properties: Mapping[str, str]) -> Figures:
         return {"files": sum(counts), "seconds": seconds} | held(session.sparkContext)
 
 
-CONTENDERS: dict[str, Callable[[Given], Figures]] = {
+CONTENDERS: dict[str, Callable[[ContenderTable], Figures]] = {
     "ours": ours,
     "ours on Spark": ours_on_spark,
     "action": lambda given: action(given, {}),
@@ -205,5 +205,7 @@ if __name__ == "__main__":
     options.add_argument("--memory", default="4g")
     options.add_argument("--kept-since", type=int, required=True)
     parsed = options.parse_args()
-    found = CONTENDERS[parsed.name](Given(parsed.url, parsed.metadata_location, parsed.memory, parsed.kept_since))
+    found = CONTENDERS[parsed.name](
+        ContenderTable(parsed.url, parsed.metadata_location, parsed.memory, parsed.kept_since)
+    )
     sys.stdout.write(json.dumps(found) + "\n")

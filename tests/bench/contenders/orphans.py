@@ -16,12 +16,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.bench.contenders.expiry import CATALOG, registered
-from tests.bench.contenders.purge import TUNED, Figures, Given, held, memory_of
+from tests.bench.contenders.purge import TUNED, ContenderTable, Figures, held, memory_of
 
 AGE = timedelta(days=1)
 
 
-def ours(given: Given) -> Figures:
+def ours(given: ContenderTable) -> Figures:
     """Remove with the service's engine, bound to one core; listings and the plan are written to the same store."""
     from delegation.identifiers import TableIdentifier
     from delegation.removal.attempt import MemoryAttempt
@@ -74,7 +74,7 @@ def ours(given: Given) -> Figures:
     }
 
 
-def action(given: Given, properties: Mapping[str, str]) -> Figures:
+def action(given: ContenderTable, properties: Mapping[str, str]) -> Figures:
     """Remove with Iceberg's action on Spark, which lists through the table's FileIO."""
     with registered(given, properties) as (session, table):
         actions = session._jvm.org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
@@ -85,7 +85,7 @@ def action(given: Given, properties: Mapping[str, str]) -> Figures:
         return {"files": files, "seconds": time.monotonic() - started} | held(session.sparkContext)
 
 
-CONTENDERS: dict[str, Callable[[Given], Figures]] = {
+CONTENDERS: dict[str, Callable[[ContenderTable], Figures]] = {
     "ours": ours,
     "action": lambda given: action(given, {}),
     "action tuned": lambda given: action(given, TUNED),
@@ -98,5 +98,5 @@ if __name__ == "__main__":
     options.add_argument("metadata_location")
     options.add_argument("--memory", default="4g")
     parsed = options.parse_args()
-    found = CONTENDERS[parsed.name](Given(parsed.url, parsed.metadata_location, parsed.memory, dry_run=False))
+    found = CONTENDERS[parsed.name](ContenderTable(parsed.url, parsed.metadata_location, parsed.memory, dry_run=False))
     sys.stdout.write(json.dumps(found) + "\n")

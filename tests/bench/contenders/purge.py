@@ -23,14 +23,14 @@ Figures = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Given:
+class ContenderTable:
     url: str
     metadata_location: str
     memory: str
     dry_run: bool
 
 
-def inline(given: Given) -> Figures:
+def inline(given: ContenderTable) -> Figures:
     """Purge with the inline engine, bound to one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     run = _ours(given)
@@ -46,7 +46,7 @@ def inline(given: Given) -> Figures:
     }
 
 
-def ours(given: Given) -> Figures:
+def ours(given: ContenderTable) -> Figures:
     """Purge with the Spark engine, then measure the memory of the driver and its JVM."""
     spark = _context(given)
     from delegation.removal.attempt import MemoryAttempt
@@ -94,7 +94,7 @@ def memory_of(name: str) -> float:
     return int(status[status.index(f"{name}:") + 1]) / 1024
 
 
-def action(given: Given, properties: dict[str, str]) -> Figures:
+def action(given: ContenderTable, properties: dict[str, str]) -> Figures:
     """Purge with Iceberg's action, which makes no plan."""
     session = _session(given, ",".join(f"org.apache.iceberg:{one}" for one in PACKAGES))
     java = session._jvm
@@ -121,7 +121,7 @@ def s3_properties(url: str) -> dict[str, str]:
     }
 
 
-def boto3_loop(given: Given) -> Figures:
+def boto3_loop(given: ContenderTable) -> Figures:
     """Purge with a simple script: fastavro for the manifests, then delete_objects with 1,000 keys in a loop."""
     import boto3
     import fastavro
@@ -149,7 +149,7 @@ def boto3_loop(given: Given) -> Figures:
     return {"files": len(paths), "seconds": time.monotonic() - started}
 
 
-def pyiceberg(given: Given) -> Figures:
+def pyiceberg(given: ContenderTable) -> Figures:
     """Purge with pyiceberg's purge_table, which deletes file by file."""
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -161,7 +161,7 @@ def pyiceberg(given: Given) -> Figures:
     return {"files": 0, "seconds": time.monotonic() - started}
 
 
-def _ours(given: Given) -> Any:
+def _ours(given: ContenderTable) -> Any:
     from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
     from delegation.removal.purge.requests import PurgeOptions
     from delegation.storage.credentials import S3Settings
@@ -177,7 +177,7 @@ def spark_settings(memory: str) -> dict[str, str]:
     return {"spark.master": "local[2]", "spark.driver.memory": memory, "spark.driver.host": "127.0.0.1"} | fixed
 
 
-def _context(given: Given) -> Any:
+def _context(given: ContenderTable) -> Any:
     """Start Spark as a job of the service does, with those of its settings that concern one machine."""
     from pyspark import SparkConf, SparkContext
 
@@ -187,7 +187,7 @@ def _context(given: Given) -> Any:
     return SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
 
 
-def _session(given: Given, packages: str) -> Any:
+def _session(given: ContenderTable, packages: str) -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.config("spark.jars.packages", packages)
@@ -197,7 +197,7 @@ def _session(given: Given, packages: str) -> Any:
 
 
 TUNED = {"s3.delete.batch-size": "1000", "s3.delete.num-threads": "16"}
-CONTENDERS: dict[str, Callable[[Given], Figures]] = {
+CONTENDERS: dict[str, Callable[[ContenderTable], Figures]] = {
     "inline": inline,
     "ours": ours,
     "action": lambda given: action(given, {}),
@@ -214,5 +214,5 @@ if __name__ == "__main__":
     options.add_argument("--memory", default="4g")
     options.add_argument("--dry-run", action="store_true")
     parsed = options.parse_args()
-    found = CONTENDERS[parsed.name](Given(parsed.url, parsed.metadata_location, parsed.memory, parsed.dry_run))
+    found = CONTENDERS[parsed.name](ContenderTable(parsed.url, parsed.metadata_location, parsed.memory, parsed.dry_run))
     sys.stdout.write(json.dumps(found) + "\n")

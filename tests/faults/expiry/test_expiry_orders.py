@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from delegation.removal.expiry import run
-from delegation.removal.expiry.commit import TableLooks
+from delegation.removal.expiry.commit import TableLoads
 from delegation.removal.expiry.reduction import NeededFiles
 from delegation.removal.expiry.run import ExpiryRun
 from tests.effort import THOROUGH
@@ -57,7 +57,7 @@ def _takes_nothing_out(_run: ExpiryRun, _needed: object) -> None:
         (NeededFiles, "add_others", lambda *_: None, clone),
         (NeededFiles, "add_others", lambda *_: None, add_files),
         (ExpiryRun, "_subtract", _takes_nothing_out, bring_file_back),
-        (TableLooks, "permit_deleting", lambda *_: True, detach_policy),
+        (TableLoads, "permit_deleting", lambda *_: True, detach_policy),
     ],
 )
 def test_without_a_safeguard_the_plays_find_what_is_deleted(

@@ -8,20 +8,20 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from delegation.cli.deployment.deploying import Harm, dangers_of
+from delegation.cli.deployment.deploying import Risk, dangers_of
 from tests.infra.deploying.templates import FORMER, FORMER_APPLICATION, SETTINGS, imports_in, skeleton, synthesized
 from tests.paths import DOCS
 
 PAGE: Final = DOCS / "deployment.md"
 BEGIN, END = "<!-- template diffs -->\n", "<!-- end of template diffs -->\n"
-LETTERS: Final[Mapping[Harm, str]] = {
-    Harm.REPLACED: "D",
-    Harm.REMOVED: "R",
-    Harm.NETWORK_REPLACED: "N",
-    Harm.EXPORT_IN_USE: "E",
-    Harm.APPLICATION_MUST_STOP: "S",
-    Harm.APPLICATION_LEFT: "A",
-    Harm.INDEXES_AT_ONCE: "I",
+LETTERS: Final[Mapping[Risk, str]] = {
+    Risk.REPLACED: "D",
+    Risk.REMOVED: "R",
+    Risk.NETWORK_REPLACED: "N",
+    Risk.EXPORT_IN_USE: "E",
+    Risk.APPLICATION_MUST_STOP: "S",
+    Risk.APPLICATION_LEFT: "A",
+    Risk.INDEXES_AT_ONCE: "I",
 }
 Skeletons = Mapping[str, Mapping[str, Any]]
 """The skeletons of the templates of each choice, by stack."""

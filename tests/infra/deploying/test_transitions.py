@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delegation.cli.deployment.deploying import Harm, dangers_of
+from delegation.cli.deployment.deploying import Risk, dangers_of
 from tests.infra.deploying import table
 from tests.infra.deploying.table import LETTERS, deployed_id
 from tests.infra.deploying.templates import (
@@ -21,10 +21,10 @@ from tests.infra.deploying.templates import (
     synthesized,
 )
 
-KEY = {(Harm.REMOVED, "AWS::KMS::Key"), (Harm.EXPORT_IN_USE, None)}
-APPLICATION = {(Harm.APPLICATION_LEFT, "AWS::EMRServerless::Application")}
-SUBNETS = {(Harm.NETWORK_REPLACED, "AWS::EC2::Subnet")}
-REFUSED: Mapping[tuple[str, str], set[tuple[Harm, str | None]]] = {
+KEY = {(Risk.REMOVED, "AWS::KMS::Key"), (Risk.EXPORT_IN_USE, None)}
+APPLICATION = {(Risk.APPLICATION_LEFT, "AWS::EMRServerless::Application")}
+SUBNETS = {(Risk.NETWORK_REPLACED, "AWS::EC2::Subnet")}
+REFUSED: Mapping[tuple[str, str], set[tuple[Risk, str | None]]] = {
     ("as it is", "own key"): KEY,
     ("as it is", "regional"): {*KEY, *APPLICATION},
     ("as it is", "more Spark"): APPLICATION,
@@ -54,7 +54,7 @@ def templates(node: str) -> Callable[[str], Any]:
     return lambda name: {stack: skeleton(template) for stack, template in synthesized(name).items()}
 
 
-def refused(former: Any, new: Any) -> set[tuple[Harm, str | None]]:
+def refused(former: Any, new: Any) -> set[tuple[Risk, str | None]]:
     found = dangers_of(former, new, imports_in(former), deployed_id)
     kinds = {one.name: former[one.stack]["Resources"].get(one.name, {}).get("Type") for one in found}
     return {(one.harm, kinds[one.name]) for one in found}
@@ -110,7 +110,7 @@ def test_the_table_of_the_page_is_what_the_check_says(templates: Callable[[str],
 
 
 def test_every_harm_has_a_letter() -> None:
-    assert LETTERS.keys() == set(Harm)
+    assert LETTERS.keys() == set(Risk)
     assert len({*LETTERS.values()}) == len(LETTERS)
 
 

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from delegation.client import AsyncDelegationClient, DelegationClient
-from delegation.client.client import Answered, Given, Methods
+from delegation.client.client import Answered, IteratedMethod, Methods
 from delegation.client.operations import Operations
 
 OPERATIONS = {
@@ -16,7 +16,7 @@ OPERATIONS = {
 
 
 def test_every_operation_is_a_method() -> None:
-    methods = {name for name, one in vars(Methods).items() if isinstance(one, Answered | Given)}
+    methods = {name for name, one in vars(Methods).items() if isinstance(one, Answered | IteratedMethod)}
     assert methods == OPERATIONS.keys()
 
 

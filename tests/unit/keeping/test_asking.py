@@ -11,7 +11,7 @@ from delegation.references.errors import ReferencesNotKnown
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.choice import HandedToSpark
 from delegation.removal.errors import NeighbourChanged
-from delegation.removal.neighbours import AskedAnew, AskedReferences
+from delegation.removal.neighbours import AskedReferences, PassRequest
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -42,7 +42,7 @@ class Asker:
     moved: list[bool] = field(default_factory=list)
     passes: list[datetime] = field(default_factory=list)
     late: bool = False
-    note: AskedAnew | None = None
+    note: PassRequest | None = None
     found: Exception | None = None
     """What a look at other tables finds."""
 
@@ -122,7 +122,7 @@ def test_an_attempt_that_waits_for_the_pass_asks_for_no_other() -> None:
 
 
 def test_the_note_of_a_former_release_that_handed_over_counts_as_not_asked() -> None:
-    asker = Asker(note=AskedAnew(asked=True, known_at=START))
+    asker = Asker(note=PassRequest(asked=True, known_at=START))
     asker.spark_above = None
     asker.ask(11, after=1)
     assert asker.passes == [asker.now]

@@ -11,7 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.errors import PlanLost
 from delegation.removal.executors import (
-    Gathered,
+    ReceivedRuns,
     Result,
     SpreadSources,
     WriteParts,
@@ -64,7 +64,7 @@ def results(sources: Sequence[Sequence[int]], write: Any, parts: int = 3) -> lis
 def test_each_path_is_written_once_in_one_part_and_the_parts_are_added_up() -> None:
     plans = MemoryPlanStore()
 
-    def write(runs: Gathered, part: int) -> Result:
+    def write(runs: ReceivedRuns, part: int) -> Result:
         writer = part_writer(InMemory(plans), "plan", part, chunk_paths=10)
         kept = []
         for rows in runs.rows(part, MARK):
@@ -84,11 +84,11 @@ def test_each_path_is_written_once_in_one_part_and_the_parts_are_added_up() -> N
     assert found.kept == {"why": Finding(code="WHY", count=len(PATHS), sample=tuple(PATHS[:SAMPLE]))}
 
 
-def lost(_runs: Gathered, _part: int) -> Result:
+def lost(_runs: ReceivedRuns, _part: int) -> Result:
     raise PlanLost("plan/DATA-00000.jsonl.gz", "the object is missing")
 
 
-def nothing(_runs: Gathered, _part: int) -> Result:
+def nothing(_runs: ReceivedRuns, _part: int) -> Result:
     return {}
 
 

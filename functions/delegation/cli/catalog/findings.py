@@ -11,7 +11,7 @@ from typing import Any, Final
 from rich.console import RenderableType
 
 from delegation.cli.catalog.health import GIB, StoragePrices
-from delegation.cli.screens import Rows, Whole, between_text, plain, size_text
+from delegation.cli.screens import Rows, WrappedText, between_text, plain, size_text
 from delegation.identifiers import TableIdentifier
 from delegation.references.areas import EVERYWHERE
 from delegation.references.model import TableEntry
@@ -23,7 +23,7 @@ MOST_NAMED: Final = 5
 """Tables that are named of those which a table overlaps."""
 
 
-class Matter(StrEnum):
+class AuditKind(StrEnum):
     UNREACHABLE = "unreachable"
     """Orphan files by the last look at the table's location."""
     EXPIRABLE = "expirable"
@@ -80,7 +80,7 @@ class AuditedTable:
     look: OrphanLook | None = None
     problem: str | None = None
     overlaps: tuple[str, ...] | None = ()
-    found: Mapping[Matter, Extent] = field(default_factory=dict)
+    found: Mapping[AuditKind, Extent] = field(default_factory=dict)
 
 
 def audited(
@@ -107,21 +107,21 @@ def audited(
 
 def _found(
     health: TableHealth | None, look: OrphanLook | None, problem: str | None, *, is_overlapping: bool
-) -> dict[Matter, Extent]:
+) -> dict[AuditKind, Extent]:
     size = None if health is None else health.bytes
     extents = {}
     if look is not None and look.files:
-        extents[Matter.UNREACHABLE] = Extent.exact(look.files, look.size)
+        extents[AuditKind.UNREACHABLE] = Extent.exact(look.files, look.size)
     if health is not None and health.expirable:
-        extents[Matter.EXPIRABLE] = Extent(health.expirable, health.freed.lower, health.freed.upper)
+        extents[AuditKind.EXPIRABLE] = Extent(health.expirable, health.freed.lower, health.freed.upper)
     if health is not None and health.small_files:
-        extents[Matter.SMALL] = Extent.exact(health.small_files, health.small_bytes)
+        extents[AuditKind.SMALL] = Extent.exact(health.small_files, health.small_bytes)
     if health is not None and health.oversized_files:
-        extents[Matter.OVERSIZED] = Extent.exact(health.oversized_files, health.oversized_bytes)
+        extents[AuditKind.OVERSIZED] = Extent.exact(health.oversized_files, health.oversized_bytes)
     if problem is not None:
-        extents[Matter.UNREADABLE] = Extent.exact(1, size)
+        extents[AuditKind.UNREADABLE] = Extent.exact(1, size)
     if is_overlapping:
-        extents[Matter.OVERLAPPING] = Extent.exact(1, size)
+        extents[AuditKind.OVERLAPPING] = Extent.exact(1, size)
     return extents
 
 
@@ -162,25 +162,25 @@ def _add(some: list[str], more: Sequence[str]) -> None:
             some.append(name)
 
 
-def totals(tables: Iterable[AuditedTable]) -> dict[Matter, tuple[int, Extent]]:
+def totals(tables: Iterable[AuditedTable]) -> dict[AuditKind, tuple[int, Extent]]:
     """Return for each matter how many tables it is found in, and how much it is altogether."""
-    sums: dict[Matter, tuple[int, Extent]] = {}
+    sums: dict[AuditKind, tuple[int, Extent]] = {}
     for table in tables:
         for matter, extent in table.found.items():
             number, sum_ = sums.get(matter, (0, None))
             sums[matter] = (number + 1, extent if sum_ is None else sum_ + extent)
-    return {matter: sums[matter] for matter in Matter if matter in sums}
+    return {matter: sums[matter] for matter in AuditKind if matter in sums}
 
 
-_UNITS: Final[Mapping[Matter, str]] = {
-    Matter.UNREACHABLE: "file",
-    Matter.EXPIRABLE: "snapshot",
-    Matter.SMALL: "data file",
-    Matter.OVERSIZED: "data file",
-    Matter.UNREADABLE: "table",
-    Matter.OVERLAPPING: "table",
+_UNITS: Final[Mapping[AuditKind, str]] = {
+    AuditKind.UNREACHABLE: "file",
+    AuditKind.EXPIRABLE: "snapshot",
+    AuditKind.SMALL: "data file",
+    AuditKind.OVERSIZED: "data file",
+    AuditKind.UNREADABLE: "table",
+    AuditKind.OVERLAPPING: "table",
 }
-_SAVING: Final = (Matter.UNREACHABLE, Matter.EXPIRABLE)
+_SAVING: Final = (AuditKind.UNREACHABLE, AuditKind.EXPIRABLE)
 """What frees bytes if it is removed."""
 _COLUMNS: Final = (
     *("catalog", "namespace", "table", "finding", "count", "unit", "bytes_at_least", "bytes_at_most"),
@@ -298,7 +298,7 @@ class Audit:
             if extent.most or extent.least:
                 words.append(f"{_between(extent, size_text)}, {self._money(extent)} {self.prices.currency} a month")
             note = plain(_note(table, matter))
-            yield Whole("; ".join([*words, *([note] if note else [])]), indent=2)
+            yield WrappedText("; ".join([*words, *([note] if note else [])]), indent=2)
 
     def _notes(self, *, found: bool) -> Iterator[str]:
         text = f"{counted(len(self.tables), 'table')} of {plain(self.catalog)}{'' if found else ', nothing found'}; "
@@ -317,17 +317,17 @@ class Audit:
         return _between(extent, lambda size: f"{self.month(size) or 0.0:,.2f}")
 
 
-_BY_NOTE: Final = frozenset({Matter.UNREADABLE, Matter.OVERLAPPING})
+_BY_NOTE: Final = frozenset({AuditKind.UNREADABLE, AuditKind.OVERLAPPING})
 """Findings of the whole table, which are not counted in it."""
 
 
-def _note(table: AuditedTable, matter: Matter) -> str:
+def _note(table: AuditedTable, matter: AuditKind) -> str:
     match matter:
-        case Matter.UNREACHABLE if table.look is not None:
+        case AuditKind.UNREACHABLE if table.look is not None:
             return f"by the plan {table.look.plan_id}, listed {_minute(table.look.at)}"
-        case Matter.UNREADABLE:
+        case AuditKind.UNREADABLE:
             return table.problem or ""
-        case Matter.OVERLAPPING:
+        case AuditKind.OVERLAPPING:
             return "files may be anywhere" if table.overlaps is None else f"with {', '.join(table.overlaps)}"
     return ""
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from delegation.cli.calls import Call, IndexTableOption, argument, command, defaulted, group, option, optional, switch
 from delegation.cli.deployment.limits import InsteadOption, StageFileOption, known_limits
 from delegation.cli.errors import CommandError, partly_done
-from delegation.cli.screens import Rows, Whole
+from delegation.cli.screens import Rows, WrappedText
 from delegation.cli.submit import parse_namespace, parse_properties, parse_table
 from delegation.identifiers import TableIdentifier, split_name
 from delegation.items import each_item, reason_of
@@ -107,23 +107,23 @@ def rule_screens(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: 
     if not any(rule.policy or rule.findings for rule in rules):
         yield f"No policy applies to {name}: nothing is done."
     if unreadable is not None:
-        yield Whole(Text(printable(unreadable, _LONGEST_REASON), "yellow"))
-    yield Whole(Text(note, "dim"))
+        yield WrappedText(Text(printable(unreadable, _LONGEST_REASON), "yellow"))
+    yield WrappedText(Text(note, "dim"))
 
 
 def _rule(rule: UpkeepRule) -> Iterator[RenderableType]:
     if rule.policy is None and not rule.findings:
         return
-    yield Whole(Text.assemble((rule.type.short, "bold"), "  ", (rule.status.value, _STYLES[rule.status])))
+    yield WrappedText(Text.assemble((rule.type.short, "bold"), "  ", (rule.status.value, _STYLES[rule.status])))
     if rule.reason is not None:
-        yield Whole(f"  {rule.reason}")
+        yield WrappedText(f"  {rule.reason}")
     if rule.values:
         rows = Rows("value", "", "from")
         for key, value in rule.values.items():
             rows.add(f"  {key}", value.text, _origin(value))
         yield rows
     for finding in rule.findings:
-        yield Whole(Text(f"  {finding.code.value} {finding.subject}: {finding.text}", "yellow"))
+        yield WrappedText(Text(f"  {finding.code.value} {finding.subject}: {finding.text}", "yellow"))
 
 
 def _origin(value: RuleValue) -> str:

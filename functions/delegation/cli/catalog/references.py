@@ -16,7 +16,7 @@ from rich.text import Text
 from delegation.cli.calls import Call, argument, command, group, option, switch
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, TaskTableUnknown
-from delegation.cli.screens import Whole, plain
+from delegation.cli.screens import WrappedText, plain
 from delegation.identifiers import split_name
 from delegation.references.model import UNANSWERED_PASSES, CatalogPass, LostRefs, restore_statement
 from delegation.timestamps import isoformat, utc_now
@@ -96,7 +96,7 @@ def blocking_screens(
     if state.problem is not None and state.problem_since is not None:
         since = f"{_time(state.problem_since)} ({_age(now - state.problem_since)})"
         yield f"No pass over {plain(catalog)} has been completed since {since}:"
-        yield Whole(plain(state.problem), indent=2)
+        yield WrappedText(plain(state.problem), indent=2)
     elif not rows:
         yield f"Everything in {plain(catalog)} could be read; no purge is held back."
         return
@@ -104,8 +104,8 @@ def blocking_screens(
         heading = Text(plain(name_of(row.blocking.subject)), style="bold")
         if row.blocking.subject.name is None:
             heading.append(f" (the {kind_of(row.blocking.subject)} cannot be listed)", style="")
-        yield Whole(heading)
-        yield from (Whole(line, indent=2) for line in _lines(row, now))
+        yield WrappedText(heading)
+        yield from (WrappedText(line, indent=2) for line in _lines(row, now))
     if len(rows) > MOST_SHOWN:
         yield f"{len(rows) - MOST_SHOWN:,} more; --json lists all."
     if waiting:
@@ -218,14 +218,14 @@ def lost_screens(catalog: str, lost: Sequence[LostRefs]) -> Iterator[RenderableT
     if not lost:
         yield f"No expiry lost a branch or tag in {plain(catalog)} whose files are kept."
     for refs in lost:
-        yield Whole(Text(plain(_table(refs)), style="bold"))
+        yield WrappedText(Text(plain(_table(refs)), style="bold"))
         lines = (
             f"{_refs(refs)} lost {_day(refs.at)} by task {refs.task_id}; files are kept until {_day(refs.until)}",
             f"restore, in Spark: {plain(restore_statement(refs.identifier, refs.metadata_file))}",
             f"if that file is gone, put its copy back: {plain(refs.copy)} of the plan bucket",
             f"restored or not needed: delegation references dismiss {plain(refs.identifier.catalog)} {refs.key}",
         )
-        yield from (Whole(line, indent=2) for line in lines)
+        yield from (WrappedText(line, indent=2) for line in lines)
 
 
 def summary_of(lost: LostRefs) -> str:

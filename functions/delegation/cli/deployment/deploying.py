@@ -14,7 +14,7 @@ from rich.text import Text
 
 from delegation.cli.calls import Call, command, defaulted, optional
 from delegation.cli.errors import CommandError
-from delegation.cli.screens import Whole
+from delegation.cli.screens import WrappedText
 from polaris_common.errors import counted
 
 Template = Mapping[str, Any]
@@ -36,7 +36,7 @@ _APPLICATION: Final = "AWS::EMRServerless::Application"
 _RETAINED: Final = frozenset({"Retain", "RetainExceptOnCreate"})
 
 
-class Harm(StrEnum):
+class Risk(StrEnum):
     REPLACED = "REPLACED"
     REMOVED = "REMOVED"
     NETWORK_REPLACED = "NETWORK_REPLACED"
@@ -46,19 +46,19 @@ class Harm(StrEnum):
     INDEXES_AT_ONCE = "INDEXES_AT_ONCE"
 
 
-ADVICE: Final[Mapping[Harm, str]] = {
-    Harm.REPLACED: "Undo the setting that changes it: a new, empty resource would take its place.",
-    Harm.REMOVED: "Undo the setting that removes it. What is kept belongs to no stack by then, and a later deployment "
+ADVICE: Final[Mapping[Risk, str]] = {
+    Risk.REPLACED: "Undo the setting that changes it: a new, empty resource would take its place.",
+    Risk.REMOVED: "Undo the setting that removes it. What is kept belongs to no stack by then, and a later deployment "
     "begins with an empty one.",
-    Harm.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`: subnets that are used "
+    Risk.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`: subnets that are used "
     "cannot be replaced by others of overlapping ranges.",
-    Harm.EXPORT_IN_USE: "Deploy the stacks that import it first, alone: `cdk deploy --exclusively STACK`; delete one "
+    Risk.EXPORT_IN_USE: "Deploy the stacks that import it first, alone: `cdk deploy --exclusively STACK`; delete one "
     "that the settings no longer have.",
-    Harm.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
+    Risk.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
     "stop-application --application-id ID`, deploy, `delegation resume`.",
-    Harm.INDEXES_AT_ONCE: "Deploy the stack with one index more at a time: `-c delegation:task-indexes=N` for the task "
+    Risk.INDEXES_AT_ONCE: "Deploy the stack with one index more at a time: `-c delegation:task-indexes=N` for the task "
     "table, beginning with one more than it has; then without the setting.",
-    Harm.APPLICATION_LEFT: "Add its id to `delegation:emr-former-application-ids`: the functions then watch its jobs "
+    Risk.APPLICATION_LEFT: "Add its id to `delegation:emr-former-application-ids`: the functions then watch its jobs "
     "to their end. It is kept and costs nothing while idle; delete it when none is left.",
 }
 
@@ -67,7 +67,7 @@ ADVICE: Final[Mapping[Harm, str]] = {
 class Danger:
     """A change that must not be deployed: the stack, the resource or export, and what would happen to it."""
 
-    harm: Harm
+    harm: Risk
     stack: str
     name: str
     reason: str
@@ -109,19 +109,19 @@ def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Dan
         if other is None or other["Type"] != kind:
             if kind not in _NETWORK and kind != _APPLICATION:
                 kept = "kept without a stack" if resource.get("DeletionPolicy") in _RETAINED else "deleted"
-                yield Danger(Harm.REMOVED, stack, name, f"the {kind} would be {kept}")
+                yield Danger(Risk.REMOVED, stack, name, f"the {kind} would be {kept}")
             continue
         changed = _changed(resource, other)
         if kind == _APPLICATION:
             if changed - {"Tags"}:
                 text = f"{', '.join(sorted(changed))} can be changed only while the application is stopped"
-                yield Danger(Harm.APPLICATION_MUST_STOP, stack, name, text)
+                yield Danger(Risk.APPLICATION_MUST_STOP, stack, name, text)
         elif replacing := sorted(changed & CREATE_ONLY[kind]):
-            harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
+            harm = Risk.NETWORK_REPLACED if kind in _NETWORK else Risk.REPLACED
             yield Danger(harm, stack, name, f"the {kind} would be replaced, for its {', '.join(replacing)} changes")
         elif kind == _TABLE and len(indexes := sorted(_indexes(resource) ^ _indexes(other))) > 1:
             text = f"DynamoDB makes or removes one index at a time, and the update has {', '.join(indexes)}"
-            yield Danger(Harm.INDEXES_AT_ONCE, stack, name, text)
+            yield Danger(Risk.INDEXES_AT_ONCE, stack, name, text)
 
 
 def _of_applications(stack: str, before: Template, after: Template, identities: Identities) -> Iterator[Danger]:
@@ -131,7 +131,7 @@ def _of_applications(stack: str, before: Template, after: Template, identities: 
             identity = identities(stack, name)
             if identity not in known:
                 text = f"the application {identity or 'of this name'} is replaced by another, and its jobs may run"
-                yield Danger(Harm.APPLICATION_LEFT, stack, name, text)
+                yield Danger(Risk.APPLICATION_LEFT, stack, name, text)
 
 
 def _former_applications(template: Template) -> frozenset[str]:
@@ -161,7 +161,7 @@ def _of_exports(stack: str, before: Template, after: Template, imports: Imports)
         users = imports(name)
         if users:
             what = "change its value" if name in kept else "be removed"
-            yield Danger(Harm.EXPORT_IN_USE, stack, name, f"the export would {what}, and {', '.join(users)} imports it")
+            yield Danger(Risk.EXPORT_IN_USE, stack, name, f"the export would {what}, and {', '.join(users)} imports it")
 
 
 def _exports(template: Template) -> Iterator[tuple[str, str]]:
@@ -181,9 +181,9 @@ def dangers_of_change_set(stack: str, changes: Sequence[Mapping[str, Any]]) -> l
             continue
         name, action, replaced = resource["LogicalResourceId"], resource["Action"], resource.get("Replacement")
         if action == "Remove" and kind not in _NETWORK:
-            dangers.append(Danger(Harm.REMOVED, stack, name, f"the {kind} would be removed"))
+            dangers.append(Danger(Risk.REMOVED, stack, name, f"the {kind} would be removed"))
         elif action == "Modify" and replaced in {"True", "Conditional"}:
-            harm = Harm.NETWORK_REPLACED if kind in _NETWORK else Harm.REPLACED
+            harm = Risk.NETWORK_REPLACED if kind in _NETWORK else Risk.REPLACED
             word = "would" if replaced == "True" else "may"
             dangers.append(Danger(harm, stack, name, f"the {kind} {word} be replaced"))
     return dangers
@@ -283,8 +283,8 @@ def deploy_check_command(
         call.output.say("Nothing that holds data is replaced or removed.")
         return
     for danger in dangers:
-        call.output.show(Whole(Text.assemble(("✗ ", "bold red"), (f"{danger.stack} {danger.name}", "bold"))))
-        call.output.show(Whole(f"{danger.reason}. {danger.advice}", indent=2))
+        call.output.show(WrappedText(Text.assemble(("✗ ", "bold red"), (f"{danger.stack} {danger.name}", "bold"))))
+        call.output.show(WrappedText(f"{danger.reason}. {danger.advice}", indent=2))
     raise CommandError(
         f"{counted(len(dangers), 'change')} must not be deployed",
         "Do what is said beside each; nothing was deployed.",

@@ -14,7 +14,7 @@ from delegation.cli.screens import (
     Cell,
     LabelledLines,
     Rows,
-    Whole,
+    WrappedText,
     asker_text,
     duration_text,
     full_text,
@@ -117,7 +117,7 @@ def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[Rend
             yield line(subject, status, files)
             yield line(task_id, since, beside)
         else:
-            yield Whole(subject)
+            yield WrappedText(subject)
             yield line(task_id, status, files)
             yield line(Text(), since, beside)
         if beside is not note:
@@ -149,7 +149,7 @@ def _note(view: TaskRecord) -> Text:
 def task_screen(view: TaskRecord) -> RenderableType:
     fields = view.model_dump(mode="json")
     rest = [name for name in fields if name not in _DRAWN and not any(name in names for names in _GROUPS.values())]
-    parts: list[RenderableType] = [Whole(_headline(view)), *_counts_line(view)]
+    parts: list[RenderableType] = [WrappedText(_headline(view)), *_counts_line(view)]
     asked = [("properties", Text("\n".join(plain(f"{name} = {value}") for name, value in view.properties.items())))]
     for title, names in {**_GROUPS, "Other": tuple(rest)}.items():
         rows = list(_rows(view, fields, names)) + (asked if title == "Task" and view.properties else [])
@@ -265,7 +265,7 @@ def why_screen(why: Why) -> RenderableType:
     }
     styles = {"next": "bold", "do": "yellow"}
     fields = LabelledLines((name, Text(value, styles.get(name, ""))) for name, value in rows.items() if value)
-    return Group(Whole(Text(why.what, "bold")), Text(why.task_id, "dim"), fields)
+    return Group(WrappedText(Text(why.what, "bold")), Text(why.task_id, "dim"), fields)
 
 
 def history_table(versions: Sequence[TaskRecord], width: int = _WIDE) -> RenderableType:
@@ -293,7 +293,7 @@ def _narrow_history(versions: Sequence[TaskRecord], time_format: str) -> Iterato
         line.stylize(STYLES.get(view.status, ""), 9, 9 + len(view.status))
         yield unbroken(line)
         if note := outcome_text(view):
-            yield Whole(Text(note, "dim"), indent=9)
+            yield WrappedText(Text(note, "dim"), indent=9)
 
 
 def _version_cells(view: TaskRecord, after: TaskRecord | None, time_format: str) -> tuple[str, str, str, str]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from delegation.cli.calls import Call, argument, command, defaulted, group, optional, switch
 from delegation.cli.errors import CommandError
 from delegation.cli.output import watch
-from delegation.cli.screens import LabelledLines, Rows, Whole, local_text, plain, unbroken
+from delegation.cli.screens import LabelledLines, Rows, WrappedText, local_text, plain, unbroken
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
 from delegation.identifiers import split_name
@@ -146,7 +146,7 @@ def tombstone_screen(record: TombstoneRecord) -> RenderableType:
     head = Text.assemble("Tombstone ", (record.tombstone_id, "bold"), f" of {plain(record.table)}")
     state = Text.assemble(state_text(record.state), f": {_MEANINGS.get(record.state, 'see its task')}.")
     steps = [unbroken(Text(f"→ {step}", "dim")) for step in _steps(record)]
-    return Group(Whole(head), state, grid, *steps)
+    return Group(WrappedText(head), state, grid, *steps)
 
 
 def _steps(record: TombstoneRecord) -> list[str]:

@@ -51,7 +51,7 @@ from polaris_common.errors import DelegationError
 T = TypeVar("T")
 
 
-class TableLooks:
+class TableLoads:
     """The looks of one attempt; `ctx` has the retention permitted last, `withdrawn` states why nothing is any more."""
 
     def __init__(self, ctx: ExpiryContext) -> None:
@@ -195,7 +195,7 @@ class Unanswered:
 class CommitStep:
     """Removes from the table what its plan states."""
 
-    def __init__(self, looks: TableLooks, plan: ExpiryPlan) -> None:
+    def __init__(self, looks: TableLoads, plan: ExpiryPlan) -> None:
         self._looks = looks
         self._plan = plan
 

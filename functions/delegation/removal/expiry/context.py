@@ -18,7 +18,7 @@ from delegation.removal.expiry.retention import Expired, Permission, Retention
 from delegation.removal.index import ReducedIndex, ReplacedPlan
 from delegation.removal.marks import seconds_since_planned
 from delegation.removal.model import LENIENT_PATHS, PathOptions
-from delegation.removal.neighbours import AskedAnew
+from delegation.removal.neighbours import PassRequest
 from delegation.removal.unlisted import LostRefsKeeper
 from delegation.storage.base import ObjectNotFound, PlanStore
 
@@ -104,7 +104,7 @@ NOTES: Final[dict[type[Stored], str]] = {
     OwnCommit: "committed.json",
     SentCommits: "sent.json",
     ComparedRefs: "looked.json",
-    AskedAnew: "references.json",
+    PassRequest: "references.json",
 }
 _Note = TypeVar("_Note", bound=Stored)
 
@@ -116,7 +116,7 @@ class Notes:
         self._store = store
         self._plan_id = plan_id
 
-    def put(self, note: OwnCommit | SentCommits | ComparedRefs | AskedAnew) -> None:
+    def put(self, note: OwnCommit | SentCommits | ComparedRefs | PassRequest) -> None:
         """Store a note in place of the former one of its kind."""
         document = note.model_dump_json(indent=1)
         self._store.put(self._key(type(note)), f"{document}\n".encode())

@@ -108,7 +108,7 @@ def retained(ctx: ExpiryContext, metadata: ParsedMetadata, known: Collection[str
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
+class ExpiringFiles:
     """What goes with the expired snapshots, before the rest of the table is subtracted.
 
     Small files, and the manifests that no snapshot keeps; those that may be read are `readable`.
@@ -144,7 +144,7 @@ def unless_missing(note: Callable[[str], None]) -> Unreadable:
 
 def only_named_by(
     ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None, unreadable: Unreadable
-) -> Going:
+) -> ExpiringFiles:
     """Return the files of `metadata`, which has the expired snapshots alone, without the manifests that are `kept`.
 
     What the credentials do not cover is named and not read. Raises what `unreadable` does for a manifest list.
@@ -161,7 +161,7 @@ def only_named_by(
     own = {path: manifest for path, manifest in found.manifests.items() if path not in kept.manifests}
     named = (one for one in named_by_metadata(metadata, ANY_SPELLING) if one.path != root)
     manifests = (manifest_record(path, manifest) for path, manifest in own.items())
-    return Going([*named, *found.lists, *manifests], own, readable)
+    return ExpiringFiles([*named, *found.lists, *manifests], own, readable)
 
 
 def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:
@@ -243,7 +243,7 @@ class ExpirySurvey:
     guard: PathGuard
     foreign: frozenset[str]
     kept: Retained
-    going: Going
+    going: ExpiringFiles
     outdated: frozenset[str]
     small: list[TableFile]
     unread: UnreadNeighbours

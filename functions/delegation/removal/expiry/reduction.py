@@ -80,7 +80,7 @@ class OtherPlaces:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class RemainingPlan:
     """What is left of a plan, written as another one, and what is kept of it by the reason."""
 
     plan_id: str
@@ -108,7 +108,7 @@ class NeededRows(Protocol):
         """Add what other tables reach; raise NeighbourUnreadable, NeighbourChanged, at the latest in `subtracted`."""
         ...
 
-    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> RemainingPlan | None:
         """Write what is left of a plan's chunks; None if nothing of it is needed. Call it once, after all is added.
 
         `places` has more areas if more turned out to be unreadable. Raises ManifestMissing if the table has a newer
@@ -283,7 +283,7 @@ class SortedRows:
             rows = reach_of_neighbour(self._ctx, neighbour, unread, once)
             self._files.extend((path, SHARED_NOW, 0) for path, _, _ in with_others_read(rows))
 
-    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> RemainingPlan | None:
         ctx = self._ctx
         runs = [run for kind in (Phase.DATA, Phase.META) for run in sorted_runs(left, kind)]
         paths = merged_lists([paths_of(ctx.plans, plan_id, chunks) for plan_id, chunks in runs], list.sort)
@@ -296,7 +296,7 @@ class SortedRows:
             rows = merged_lists([_rows(ctx, of, chunks) for of, chunks in runs], sort_rows)
             found = write_rest(writer, _with_reasons(rows, kept))
             chunks, totals = writer.close()
-        return Rest(plan_id, chunks, totals, dict(found))
+        return RemainingPlan(plan_id, chunks, totals, dict(found))
 
     def _add_kept(self, batches: Iterable[list[str]], places: OtherPlaces, kept: Sorter) -> None:
         """Add to `kept` which of these sorted paths are needed, with the reason as their rank."""

@@ -18,7 +18,7 @@ from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep
 from delegation.removal.deletes import MOST_SEEN, Work
 from delegation.removal.errors import PlanLost
-from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLooks, check_no_ref_lost, gone_of
+from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLoads, check_no_ref_lost, gone_of
 from delegation.removal.expiry.context import (
     ComparedRefs,
     ExpiryContext,
@@ -36,7 +36,7 @@ from delegation.removal.expiry.planning import decided, make_plan, metadata_of, 
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.index import Finding, merge_findings
-from delegation.removal.neighbours import AskedAnew, AskedReferences, look_at_others
+from delegation.removal.neighbours import AskedReferences, PassRequest, look_at_others
 from delegation.removal.run import RemovalInLots, Reported
 from delegation.removal.unlisted import UnlistedTables
 from delegation.removal.unread import UnreadNeighbours
@@ -68,7 +68,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
 
         Another one may have what the table named then, and names again.
         """
-        self._looks = TableLooks(self._ctx)
+        self._looks = TableLoads(self._ctx)
         # What of the plan the table has no more.
         self.removed = Removal()
         # What was subtracted, or is among what later commits name.
@@ -181,7 +181,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         check_no_ref_lost(self._looks.ctx, table, removal, notes.get(OwnCommit), looked)
         if not gone <= looked:
             # Now that the snapshots are gone: a pass that began before it saw is not enough.
-            notes.put(AskedAnew(asked=False))
+            notes.put(PassRequest(asked=False))
             notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
 
     def _subtract_others(self, table: LoadedTable) -> bool:
@@ -203,7 +203,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         notes = self._plan.notes
         ctx, roots = self._looks.ctx, Roots((*index.roots, *index.taken))
         look = partial(look_at_others, ctx, roots, UnreadNeighbours(ctx).note)
-        asked = AskedReferences(ctx, partial(notes.get, AskedAnew), notes.put, look=look)
+        asked = AskedReferences(ctx, partial(notes.get, PassRequest), notes.put, look=look)
         # What a function could not plan it could not compare again either.
         is_large = index.engine == "spark"
         asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)), is_large=is_large)

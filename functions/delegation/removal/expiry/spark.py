@@ -17,7 +17,7 @@ from delegation.iceberg.reach import Tolerance
 from delegation.removal.chunks import Chunk, Total, read_chunk
 from delegation.removal.executors import (
     ExecutorResources,
-    Gathered,
+    ReceivedRuns,
     Result,
     WriteParts,
     WrittenParts,
@@ -33,7 +33,7 @@ from delegation.removal.expiry.reduction import (
     SHARED_NOW,
     NeededRows,
     OtherPlaces,
-    Rest,
+    RemainingPlan,
     write_rest,
 )
 from delegation.removal.expiry.run import ExpiryRun
@@ -97,7 +97,7 @@ class CountNeeded:
 
     places: OtherPlaces
 
-    def __call__(self, runs: Gathered, part: int) -> Result:
+    def __call__(self, runs: ReceivedRuns, part: int) -> Result:
         needed = sum(len(reasons) for _, reasons in _with_reasons(runs, part, self.places))
         return {"needed": needed, "unread": list(runs.paths(part, UNREAD))}
 
@@ -111,13 +111,13 @@ class WriteRest:
     chunk_paths: int
     places: OtherPlaces
 
-    def __call__(self, runs: Gathered, part: int) -> Result:
+    def __call__(self, runs: ReceivedRuns, part: int) -> Result:
         writer = part_writer(self.resources, self.plan_id, part, chunk_paths=self.chunk_paths)
         kept = write_rest(writer, _with_reasons(runs, part, self.places))
         return written(writer, kept)
 
 
-def _with_reasons(runs: Gathered, part: int, places: OtherPlaces) -> Iterator[tuple[list[Row], dict[str, int]]]:
+def _with_reasons(runs: ReceivedRuns, part: int, places: OtherPlaces) -> Iterator[tuple[list[Row], dict[str, int]]]:
     """Yield the rows of a plan's part with the paths that are kept; the reason that comes first counts."""
     for rows, own, shared in common_of_two(
         runs.rows(part, CANDIDATE), runs.paths(part, NEEDED), runs.paths(part, SHARED)
@@ -190,7 +190,7 @@ class SpreadRows:
         for neighbour in near:
             self._near.add(neighbour, slim=neighbour.unlisted)
 
-    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> RemainingPlan | None:
         """See NeededRows.subtracted; most often nothing is needed, and one job states it."""
         ctx, jobs = self._ctx, self._jobs
         sources = Sources(ctx, jobs, self._near)
@@ -211,4 +211,4 @@ class SpreadRows:
         plan_id = ctx.new_plan_id()
         writing = WriteRest(jobs.resources, plan_id, ctx.settings.chunk_paths, now)
         found = WrittenParts.of(jobs.run(ctx.attempt, runs.mapPartitions(WriteParts(writing))))
-        return Rest(plan_id, found.chunks, found.totals, found.kept)
+        return RemainingPlan(plan_id, found.chunks, found.totals, found.kept)

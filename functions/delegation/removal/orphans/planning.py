@@ -15,7 +15,7 @@ from delegation.removal.errors import foreign_location
 from delegation.removal.index import ReplacedPlan, store_index
 from delegation.removal.marks import Marks
 from delegation.removal.model import LENIENT_PATHS
-from delegation.removal.neighbours import AskedAnew
+from delegation.removal.neighbours import PassRequest
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.deletes import ConditionalStore, delete_unchanged
 from delegation.removal.orphans.index import Compared, OrphanIndex, Stage
@@ -214,14 +214,14 @@ class AskedNote:
         self._plans = ctx.plans
         self._key = f"{ctx.attempt.task_id}/renewed/{hashlib.sha256(origin.encode()).hexdigest()[:_DIGEST]}"
 
-    def read(self) -> AskedAnew | None:
+    def read(self) -> PassRequest | None:
         """Return the note, None if there is none."""
         try:
             data = self._plans.get(self._key)
         except ObjectNotFound:
             return None
-        return AskedAnew(asked=data == _ASKED)
+        return PassRequest(asked=data == _ASKED)
 
-    def write(self, note: AskedAnew) -> None:
+    def write(self, note: PassRequest) -> None:
         """Store the note in place of the former one."""
         self._plans.put(self._key, _ASKED if note.asked else _USED)

@@ -31,7 +31,7 @@ from delegation.removal.executors import (
     ERROR,
     DeleteChunks,
     ExecutorResources,
-    Gathered,
+    ReceivedRuns,
     Result,
     Run,
     Spread,
@@ -174,7 +174,7 @@ class SubtractParts:
 
     def __call__(self, runs: Iterable[Run]) -> Iterator[Run]:
         prepare_worker()
-        gathered = Gathered(runs)
+        gathered = ReceivedRuns(runs)
         spread = Spread(len(self.ends) + 1, part_of=lambda text: bisect_right(self.ends, text))
         for part in gathered.parts:
             errors = [(text, 0, 0) for text in islice(gathered.paths(part, ERROR), 1)]
@@ -205,7 +205,7 @@ class WriteRanges:
     plan_id: str
     chunk_paths: int
 
-    def __call__(self, runs: Gathered, part: int) -> Result:
+    def __call__(self, runs: ReceivedRuns, part: int) -> Result:
         plans, name = plans_of(self.resources), name_of(part)
         writer = CandidateWriter(plans, self.plan_id, name, chunk_paths=self.chunk_paths)
         chunks = write_rows(writer, runs.rows(part, LEFT))

@@ -347,7 +347,7 @@ PAGES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Stayed:
+class LocationContents:
     """How many objects a location has, and their bytes; `is_whole` is False if there may be more.
 
     `problem` is the code of the error for which nothing is known.
@@ -373,7 +373,7 @@ class Stayed:
         return f"aws s3 ls --recursive --summarize {shlex.quote(self.location)}"
 
 
-def count_stayed(store: "ListableStore", root: Root) -> Stayed:
+def count_stayed(store: "ListableStore", root: Root) -> LocationContents:
     """Count the objects at a location, of whichever table or job; at most PAGES requests, the first failed one last."""
     objects, size, after = 0, 0, ""
     prefix = f"{root.prefix}/" if root.prefix else ""
@@ -382,13 +382,13 @@ def count_stayed(store: "ListableStore", root: Root) -> Stayed:
             page = store.page(root.bucket, prefix, after=after)
         except DelegationError as error:
             # All is deleted. What hinders the count, such as credentials that may not list, is no fault of the purge.
-            return Stayed(root.uri, problem=error.code)
+            return LocationContents(root.uri, problem=error.code)
         objects += len(page.objects)
         size += sum(one.size for one in page.objects)
         if page.is_last or not page.objects:
-            return Stayed(root.uri, objects, size)
+            return LocationContents(root.uri, objects, size)
         after = page.objects[-1].key
-    return Stayed(root.uri, objects, size, is_whole=False)
+    return LocationContents(root.uri, objects, size, is_whole=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -425,7 +425,7 @@ class PurgeResult(RemovalResult):
     metadata_files: tuple[str, ...] = ()
     forecast: Forecast | None = None
     left_over: str | None = None
-    stayed: Stayed | None = None
+    stayed: LocationContents | None = None
 
 
 def own_of_receipt(

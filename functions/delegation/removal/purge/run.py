@@ -27,10 +27,10 @@ from delegation.removal.index import PlanIndex, merge_findings
 from delegation.removal.marks import Deleted, Marks
 from delegation.removal.purge import errors
 from delegation.removal.purge.context import (
+    LocationContents,
     LostPlan,
     PurgeContext,
     PurgeResult,
-    Stayed,
     check_not_replaced,
     check_plan,
     check_same_options,
@@ -287,7 +287,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
     def _marks(self, index: PlanIndex) -> Marks:
         return Marks(self._ctx.plans, index.plan_id)
 
-    def _stayed(self) -> Stayed | None:
+    def _stayed(self) -> LocationContents | None:
         """Count what is at the table's location; an attempt that never loaded the table has no credentials for it."""
         return None if self._location is None else count_stayed(self._ctx.store, self._location)
 

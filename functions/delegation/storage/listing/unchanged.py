@@ -47,7 +47,7 @@ _NULL: Final = "null"
 """The version that is written over where versioning is suspended."""
 
 
-class Looks:
+class ObjectChecks:
     """Checks the objects of one store; remembers whether pages saved requests. Thread-safe."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class UnchangedDeletes:
     def __init__(self) -> None:
         self._conditions: Conditions | None = None
         self._no_many = False
-        self._looks = Looks()
+        self._looks = ObjectChecks()
 
     def delete(
         self, reads: "S3Client", deletes: "S3Client", bucket: str, some: Sequence[ListedObject]

@@ -9,7 +9,7 @@ import pytest
 from botocore.stub import Stubber
 
 from delegation.cli.deployment import deploying as module
-from delegation.cli.deployment.deploying import ADVICE, DeployedStacks, Harm, dangers_of, dangers_of_change_set
+from delegation.cli.deployment.deploying import ADVICE, DeployedStacks, Risk, dangers_of, dangers_of_change_set
 
 STACK = "PolarisDelegation-prod-Data"
 TABLE = {"Type": "AWS::DynamoDB::Table", "Properties": {"BillingMode": "PAY_PER_REQUEST"}, "DeletionPolicy": "Retain"}
@@ -30,7 +30,7 @@ def changed(resource: dict[str, Any], **properties: Any) -> dict[str, Any]:
     return {**resource, "Properties": {**resource["Properties"], **properties}}
 
 
-def harms(before: Any, after: Any, users: tuple[str, ...] = ()) -> list[tuple[Harm, str]]:
+def harms(before: Any, after: Any, users: tuple[str, ...] = ()) -> list[tuple[Risk, str]]:
     return [(one.harm, one.name) for one in dangers_of({STACK: before}, {STACK: after}, lambda _: users)]
 
 
@@ -46,14 +46,14 @@ def test_what_stays_is_no_danger() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "harm"),
     [
-        (TABLE, changed(TABLE, TableName="other"), Harm.REPLACED),
-        (TABLE, {**TABLE, "Type": "AWS::DynamoDB::GlobalTable"}, Harm.REMOVED),
-        (TABLE, None, Harm.REMOVED),
-        (SUBNET, changed(SUBNET, CidrBlock="10.0.8.0/22"), Harm.NETWORK_REPLACED),
-        (APPLICATION, changed(APPLICATION, MaximumCapacity={"Cpu": "128 vCPU"}), Harm.APPLICATION_MUST_STOP),
+        (TABLE, changed(TABLE, TableName="other"), Risk.REPLACED),
+        (TABLE, {**TABLE, "Type": "AWS::DynamoDB::GlobalTable"}, Risk.REMOVED),
+        (TABLE, None, Risk.REMOVED),
+        (SUBNET, changed(SUBNET, CidrBlock="10.0.8.0/22"), Risk.NETWORK_REPLACED),
+        (APPLICATION, changed(APPLICATION, MaximumCapacity={"Cpu": "128 vCPU"}), Risk.APPLICATION_MUST_STOP),
     ],
 )
-def test_what_would_be_lost_or_refused_is_named(before: Any, after: Any, harm: Harm) -> None:
+def test_what_would_be_lost_or_refused_is_named(before: Any, after: Any, harm: Risk) -> None:
     assert harms(template(One=before), template(**({} if after is None else {"One": after}))) == [(harm, "One")]
 
 
@@ -69,14 +69,14 @@ def indexed(*names: str) -> dict[str, Any]:
     ("before", "after", "found"),
     [
         (("due",), ("due", "admission"), []),
-        ((), ("due", "admission"), [(Harm.INDEXES_AT_ONCE, "One")]),
-        (("due",), ("admission",), [(Harm.INDEXES_AT_ONCE, "One")]),
-        (("due", "admission"), (), [(Harm.INDEXES_AT_ONCE, "One")]),
+        ((), ("due", "admission"), [(Risk.INDEXES_AT_ONCE, "One")]),
+        (("due",), ("admission",), [(Risk.INDEXES_AT_ONCE, "One")]),
+        (("due", "admission"), (), [(Risk.INDEXES_AT_ONCE, "One")]),
         (("due", "admission"), ("admission", "due"), []),
     ],
 )
 def test_more_indexes_than_dynamodb_makes_at_once_are_refused(
-    before: tuple[str, ...], after: tuple[str, ...], found: list[tuple[Harm, str]]
+    before: tuple[str, ...], after: tuple[str, ...], found: list[tuple[Risk, str]]
 ) -> None:
     """An update with two of them fails: "Cannot perform more than one GSI creation or deletion in a single update"."""
     assert harms(template(One=indexed(*before)), template(One=indexed(*after))) == found
@@ -91,13 +91,13 @@ def starting(former: str = "") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("functions", "found"),
     [
-        ({"Start": starting()}, [Harm.APPLICATION_LEFT]),
-        ({"Start": starting("00f1"), "Sweeper": starting()}, [Harm.APPLICATION_LEFT]),
-        ({"Start": starting("00f1")}, [Harm.APPLICATION_LEFT]),
+        ({"Start": starting()}, [Risk.APPLICATION_LEFT]),
+        ({"Start": starting("00f1"), "Sweeper": starting()}, [Risk.APPLICATION_LEFT]),
+        ({"Start": starting("00f1")}, [Risk.APPLICATION_LEFT]),
         ({"Start": starting("00f1,00f2"), "Sweeper": starting("00f2")}, []),
     ],
 )
-def test_an_application_whose_jobs_some_function_would_not_know_is_named(functions: Any, found: list[Harm]) -> None:
+def test_an_application_whose_jobs_some_function_would_not_know_is_named(functions: Any, found: list[Risk]) -> None:
     before, after = template(One=APPLICATION), template(Two=APPLICATION, **functions)
     dangers = dangers_of({STACK: before}, {STACK: after}, lambda _: (), lambda _stack, _name: "00f2")
     assert [one.harm for one in dangers] == found
@@ -106,7 +106,7 @@ def test_an_application_whose_jobs_some_function_would_not_know_is_named(functio
 
 @pytest.mark.parametrize("after", [{}, {"x": 2}], ids=["removed", "changed"])
 def test_an_export_is_refused_only_while_it_is_imported(after: dict[str, Any]) -> None:
-    assert harms(template({"x": 1}), template(after), ("Service",)) == [(Harm.EXPORT_IN_USE, "x")]
+    assert harms(template({"x": 1}), template(after), ("Service",)) == [(Risk.EXPORT_IN_USE, "x")]
     assert harms(template({"x": 1}), template(after)) == []
 
 
@@ -122,24 +122,24 @@ def resource_change(kind: str, action: str, replacement: str | None = None) -> d
 @pytest.mark.parametrize(
     ("kind", "action", "replacement", "found"),
     [
-        ("AWS::DynamoDB::Table", "Modify", "True", [Harm.REPLACED]),
-        ("AWS::DynamoDB::Table", "Modify", "Conditional", [Harm.REPLACED]),
+        ("AWS::DynamoDB::Table", "Modify", "True", [Risk.REPLACED]),
+        ("AWS::DynamoDB::Table", "Modify", "Conditional", [Risk.REPLACED]),
         ("AWS::DynamoDB::Table", "Modify", "False", []),
-        ("AWS::DynamoDB::Table", "Remove", None, [Harm.REMOVED]),
+        ("AWS::DynamoDB::Table", "Remove", None, [Risk.REMOVED]),
         ("AWS::DynamoDB::Table", "Add", None, []),
-        ("AWS::EC2::Subnet", "Modify", "True", [Harm.NETWORK_REPLACED]),
+        ("AWS::EC2::Subnet", "Modify", "True", [Risk.NETWORK_REPLACED]),
         ("AWS::EC2::Subnet", "Remove", None, []),
         ("AWS::IAM::Role", "Remove", None, []),
     ],
 )
 def test_a_change_set_says_what_cloudformation_would_replace(
-    kind: str, action: str, replacement: str | None, found: list[Harm]
+    kind: str, action: str, replacement: str | None, found: list[Risk]
 ) -> None:
     assert [one.harm for one in dangers_of_change_set(STACK, [resource_change(kind, action, replacement)])] == found
 
 
 def test_every_harm_has_advice() -> None:
-    assert ADVICE.keys() == set(Harm)
+    assert ADVICE.keys() == set(Risk)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_json_has_harm_and_advice(run, assembly, cloudformation) -> None:
     done = run("deploy-check", "--app", str(assembly), "--json")
     (one,) = json.loads(done.stdout)["refused"]
     assert (one["harm"], one["stack"], one["name"]) == ("NETWORK_REPLACED", STACK, "Subnet")
-    assert one["advice"] == ADVICE[Harm.NETWORK_REPLACED]
+    assert one["advice"] == ADVICE[Risk.NETWORK_REPLACED]
     assert json.loads(done.stderr)["error_code"] == "DEPLOY_REFUSED"
 
 

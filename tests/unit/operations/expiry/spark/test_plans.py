@@ -17,7 +17,7 @@ from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, PlanLost, PlanTampered
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.planning import decided, make_plan
-from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, OtherPlaces, Rest
+from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, OtherPlaces, RemainingPlan
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.spark import SparkExpiry, SpreadRows
 from delegation.removal.index import segment_of
@@ -371,7 +371,7 @@ class OthersCommitFirst(SpreadRows):
         super().__init__(jobs, ctx)
         self._commits = commits
 
-    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> Rest | None:
+    def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> RemainingPlan | None:
         if self._commits:
             self._commits.pop()()
         return super().subtracted(left, places)

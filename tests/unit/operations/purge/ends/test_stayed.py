@@ -7,7 +7,7 @@ import pytest
 from botocore.config import Config
 
 from delegation.polaris.answers import NoSuchTable
-from delegation.removal.purge.context import PAGES, PurgeResult, Stayed, count_stayed
+from delegation.removal.purge.context import PAGES, LocationContents, PurgeResult, count_stayed
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
@@ -50,19 +50,23 @@ def test_what_no_table_named_is_counted_with_the_command_that_shows_it(bench: Pu
 
 
 def test_a_location_with_any_name_is_one_argument_of_the_command() -> None:
-    found = Stayed("s3://lake/a'b; rm -rf $HOME/", objects=1).recorded()
+    found = LocationContents("s3://lake/a'b; rm -rf $HOME/", objects=1).recorded()
     assert found["command"] == """aws s3 ls --recursive --summarize 's3://lake/a'"'"'b; rm -rf $HOME/'"""
-    assert Stayed("file:///data/a b/", objects=1).recorded()["command"] == "find '/data/a b/' -type f"
+    assert LocationContents("file:///data/a b/", objects=1).recorded()["command"] == "find '/data/a b/' -type f"
 
 
 def test_the_count_has_a_bound() -> None:
     store = MemoryObjectStore({("lake", f"wh/t/{number:06}"): b"1" for number in range(PAGES * PAGE + 1)})
-    assert count_stayed(store, Root("lake", "wh/t")) == Stayed("s3://lake/wh/t/", PAGES * PAGE, PAGES * PAGE, False)
+    assert count_stayed(store, Root("lake", "wh/t")) == LocationContents(
+        "s3://lake/wh/t/", PAGES * PAGE, PAGES * PAGE, False
+    )
     assert store.faults.names == ["list"] * PAGES
 
 
 def test_a_whole_bucket_is_counted_as_well() -> None:
-    assert count_stayed(MemoryObjectStore({("lake", "x"): b"1"}), Root("lake", "")) == Stayed("s3://lake/", 1, 1)
+    assert count_stayed(MemoryObjectStore({("lake", "x"): b"1"}), Root("lake", "")) == LocationContents(
+        "s3://lake/", 1, 1
+    )
 
 
 class Unlistable(MemoryObjectStore):
