@@ -101,8 +101,10 @@ def test_only_functions_that_purge_or_restore_know_the_tombstones(stacks: dict[s
     for body in service.resources("AWS::Lambda::Function").values():
         function = body["Properties"]
         if "DELEGATION_TOMBSTONES_TABLE" in function["Environment"]["Variables"]:
-            knowing[function["Handler"].split(".")[2]] = roles[function["Role"]["Fn::GetAtt"][0]]["Properties"]
-    assert set(knowing) == {"api", "prepare", "run_inline"}
+            knowing[function["Handler"].removeprefix("delegation.handlers.")] = roles[
+                function["Role"]["Fn::GetAtt"][0]
+            ]["Properties"]
+    assert set(knowing) == {"api.handler", "attempts.prepare", "attempts.run_inline"}
     assert all("Tombstones" in json.dumps(role["Policies"]) for role in knowing.values())
 
 
