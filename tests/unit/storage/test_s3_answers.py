@@ -118,8 +118,9 @@ def test_what_botocore_raises_beside_its_own_errors_is_an_error_of_the_store(err
     assert result.failed == (KeyFailure("k", "NoAnswer"),)
 
 
-def test_an_object_without_a_time_is_not_deleted_as_unchanged() -> None:
-    client = Client({"ETag": '"1"', "ContentLength": 1})
+@pytest.mark.parametrize("etag", [{"ETag": '"1"'}, {"ETag": '"2"'}, {}], ids=["same", "other", "none"])
+def test_an_object_without_a_time_is_neither_unchanged_nor_changed(etag: dict[str, str]) -> None:
+    client = Client({**etag, "ContentLength": 1})
     found = store_with({"key-0-0": client}).delete_unchanged("b", [ListedObject("k", 1, '"1"', 0)]).result
     assert (found.deleted, found.failed) == ((), (KeyFailure("k", "NoAnswer"),))
 

@@ -125,7 +125,9 @@ def look(client: "S3Client", bucket: str, one: ListedObject) -> Present | None:
         if code_of(error) not in ABSENT and not is_bare_404(error):
             raise
         return _look_again(client, bucket, one.key)
-    same = found.get("ETag", "") == one.etag and seconds(found["LastModified"]) == one.modified
+    # First: an answer without a time, as of a proxy, is an error whatever else it has, and states no change.
+    modified = seconds(found["LastModified"])
+    same = found.get("ETag", "") == one.etag and modified == one.modified
     version = found.get("VersionId", _NULL)
     return Present(
         same and found["ContentLength"] == one.size, {} if version in ("", _NULL) else {"VersionId": version}
