@@ -253,6 +253,30 @@ def test_what_is_written_after_the_look_is_kept_where_the_store_has_conditions(
     assert [one.key for one in s3.page("lake", "").objects] == ["c"]
 
 
+def test_a_key_that_xml_cannot_contain_has_its_condition_where_others_go_in_one_call(
+    s3: S3ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a store that has the condition of DeleteObjects, which moto lacks; a writer comes after the look."""
+    for key in ("a", "\x01"):
+        put_object(key)
+    head = boto3.client("s3", region_name="us-east-1").head_object(Bucket="lake", Key="\x01")
+    odd = ListedObject("\x01", head["ContentLength"], head["ETag"], int(head["LastModified"].timestamp()))
+    (plain,) = s3.page("lake", "a").objects
+    usual = BaseClient._make_api_call
+
+    def call(client: Any, operation: str, arguments: dict[str, Any]) -> Any:
+        if operation == "DeleteObjects" and arguments["Delete"]["Objects"][0]["ETag"] != plain.etag:
+            return {"Errors": [{"Key": plain.key, "Code": "PreconditionFailed"}]}
+        if operation == "DeleteObject":
+            put_object(odd.key, b"of a writer")
+        return usual(client, operation, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", call)
+    done = s3.delete_unchanged("lake", [plain, odd])
+    assert (done.result.deleted, done.looked_only) == (("a",), 0)
+    assert [(one.key, one.code) for one in done.result.failed] == [(odd.key, CHANGED)]
+
+
 def test_a_store_without_conditions_is_looked_at_and_says_so(
     s3: S3ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import ssl
 import httpx
 import pytest
 
+from delegation.client.conversations import SUBMIT, Bearer, Send, submission
 from delegation.client.errors import (
     AnswerLost,
     Conflict,
@@ -209,6 +210,14 @@ def test_error_body_of_api_gateway_is_read(service):
     with pytest.raises(NotPermitted) as caught:
         service.client.execute(PAYLOAD)
     assert (caught.value.error_code, caught.value.message) == ("HTTP_403", "User is not authorized")
+
+
+def test_no_token_and_no_body_is_in_the_text_of_a_step():
+    """A traceback with locals, and a log of steps, have it."""
+    request = submission(SUBMIT, {"secret": "of-the-caller"}, None)
+    for step in (Bearer("t0ken"), Send(request, "t0ken")):
+        assert "t0ken" not in repr(step)
+        assert "of-the-caller" not in repr(step)
 
 
 def test_refused_token_is_replaced_once(service):

@@ -163,6 +163,17 @@ def test_a_table_renamed_twice_is_found_although_nobody_had_the_pass_at_the_seco
     assert "ns.a" in scene.concerned("s3://lake/wh/f/")
 
 
+def test_a_table_that_a_first_pass_has_not_met_and_that_takes_a_visited_name_meanwhile_is_found(scene):
+    """Nobody had the pass at the rename: its former name is in no listing of the process that continues."""
+    for name in "amz":
+        scene.one.create(name)
+    with pytest.raises(Killed):
+        scene.refresher(checkpoint=stopped(scene, m=1)).ensure("cat", PassNeeded(0))
+    rename(scene, "z", "m")
+    scene.refresher("other").ensure("cat", PassNeeded(0))
+    assert scene.concerned("s3://lake/wh/z/") == {"ns.m"}
+
+
 def cloned(scene: Scene, *clones: str) -> Callable[[], None]:
     """Have a pass know `a`, `lender` and `t` and its clones; return a function by which `t` alone takes a file."""
     for name in ("a", "lender", "t"):
@@ -192,6 +203,17 @@ def test_a_table_that_changes_names_with_its_clone_behind_a_pass_is_found(scene,
     last = scene.store.pass_of("cat").number
     Events(scene, {("t", 1): lambda: swap(scene, "b", "t")})
     scene.refresher().ensure("cat", PassNeeded(last))
+    assert "ns.b" in scene.concerned("s3://lake/wh/lender/data/")
+
+
+def test_a_table_that_changes_names_with_its_clone_is_found_by_the_process_that_continues_the_pass(scene):
+    """The first process knows alone which names share a table, and ends before it loads them again."""
+    scene.one.create("z")
+    cloned(scene, "b")()
+    Events(scene, {("t", 1): lambda: swap(scene, "b", "t")})
+    with pytest.raises(Killed):
+        scene.refresher(checkpoint=stopped(scene, t=1)).ensure("cat", PassNeeded(1))
+    scene.refresher("other").ensure("cat", PassNeeded(1))
     assert "ns.b" in scene.concerned("s3://lake/wh/lender/data/")
 
 

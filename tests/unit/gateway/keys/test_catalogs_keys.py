@@ -102,6 +102,24 @@ def test_what_the_catalog_has_not_recorded_stays_unknown_and_is_not_sent_again(w
     assert versions(world) == number
 
 
+def test_a_table_made_between_the_look_at_the_key_and_the_look_at_the_table_is_not_answered(world):
+    """The catalog has recorded the key on the table that was dropped meanwhile."""
+    table(world)
+    request = keyed(world, path=TABLE, body=PROPERTY)
+    assert world.call(request, lost(), catalogs=True) is None
+    world.clock.advance(AFTER_LEASE)
+
+    def replaced() -> None:
+        assert world.direct("DELETE", TABLE).is_success
+        table(world)
+
+    life = Life(lambda point, _: point == "after change", replaced)
+    answer = world.call(request, life, catalogs=True)
+    assert life.points.count("after change") == 1
+    assert (answer.status, error_of(answer)["type"]) == (500, "CommitStateUnknownException")
+    assert "a" not in metadata(world)["properties"]
+
+
 def test_only_where_the_catalog_keeps_keys_a_commit_without_a_uuid_costs_a_read(world):
     table(world)
     reads = {}

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from delegation.polaris.answers import NoSuchTable
-from delegation.removal.errors import FilesNotDeletedYet
+from delegation.removal.errors import EngineFailed, FilesNotDeletedYet
 from delegation.removal.marks import Marks
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult
-from delegation.storage.memory import MemoryObjectStore
+from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.kit.lakes.lake import PurgedTables, filled, rows
 
 
@@ -31,6 +31,17 @@ def deceived(bench: PurgedTables, *ends: str) -> None:
     store.objects, store.ends = bench.lake.objects, ends or store.ends
     with pytest.raises(FilesNotDeletedYet, match="StillThere"):
         purge_table(dataclasses.replace(ctx, store=store))
+
+
+class VoidsBeforeItAnswers(ConfirmsAndKeeps):
+    """Another process makes all marks void between a delete and its answer, which is false."""
+
+    plans: MemoryPlanStore
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        [index] = [key for key in self.plans.objects if key.endswith("/index.json")]
+        Marks(self.plans, index.removesuffix("/index.json")).void()
+        return super().delete(bucket, keys)
 
 
 @pytest.fixture
@@ -60,6 +71,15 @@ def test_a_commit_after_a_deceived_purge_is_planned_although_manifests_are_gone(
     deceived(bench, "-m0.avro")
     bench.lake.table("t").append(rows(9, part="z"))
     purge_table(bench.context("t"))
+    assert bench.lake.below("s3://lake/wh/t/") == set()
+
+
+def test_a_delete_that_was_sent_before_the_marks_became_void_leaves_no_valid_mark(bench: PurgedTables) -> None:
+    store = VoidsBeforeItAnswers()
+    store.objects, store.plans = bench.lake.objects, bench.plans
+    with pytest.raises(EngineFailed, match="got no mark"):
+        purge_table(dataclasses.replace(bench.context("t"), store=store))
+    assert purge_table(bench.context("t")).status == "PURGED"
     assert bench.lake.below("s3://lake/wh/t/") == set()
 
 

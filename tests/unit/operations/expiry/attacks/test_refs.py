@@ -1,5 +1,6 @@
 """Attacks on refs: made, moved and lost while an expiry runs."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,9 +10,13 @@ import pytest
 
 from delegation.polaris.answers import PolarisError, PolarisOutcomeUnknown
 from delegation.polaris.model import LoadedTable
+from delegation.references.errors import ReferencesNotKnown
+from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.errors import RefLost, RefsUnknown
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
+from delegation.removal.model import Neighbour
+from delegation.storage.locations import Roots
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (
     COMMIT,
@@ -110,6 +115,55 @@ def test_a_tag_that_another_expiry_removes_after_the_refs_were_compared_is_found
     check_receipt(story, "REF_LOST", raised.value.metadata_file)
     story.lake.pointers["t_restored"] = raised.value.metadata_file
     assert story.lake.readable()["t_restored"] == set()
+
+
+class Passes:
+    """A ReferenceCheck: the other tables are known as of the last pass, which the test makes."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._known: list[Neighbour] | None = None
+
+    def summary(self) -> list[dict[str, Any]]:
+        return []
+
+    def renew(self) -> None:
+        self._known = None
+
+    def ensure_known(self) -> None:
+        self.neighbours(None)
+
+    def make(self) -> None:
+        self._known = list(self._story.world.neighbours(self._story.table.name))
+
+    def neighbours(self, _roots: Roots | None) -> list[Neighbour]:
+        if self._known is None:
+            raise ReferencesNotKnown("cat", 0, 1)
+        return self._known
+
+    def expire(self, before: Callable[[], object] | None = None) -> ExpiryResult:
+        ctx = self._story.world.context(self._story.table)
+        if before is not None:
+            self._story.world.catalogs[-1].before[COMMIT - 1] = before
+        return expire_snapshots(dataclasses.replace(ctx, references=self, neighbours=self.neighbours))
+
+
+def test_snapshots_that_go_while_a_pass_is_waited_for_need_a_later_pass() -> None:
+    """A tag keeps a planned snapshot over the commit. After the pass the table is cloned, and the snapshot removed."""
+    story = Story()
+    passes = Passes(story)
+    with pytest.raises(ReferencesNotKnown):
+        passes.expire(lambda: tag_old(story))
+    assert story.old in story.table.ids
+    passes.make()
+    story.lake.pointers["clone"] = story.old_pointer
+    story.table.drop_ref("new")
+    story.table.remove_snapshots(story.old)
+    with pytest.raises(ReferencesNotKnown):
+        passes.expire()
+    passes.make()
+    assert passes.expire().status == "EXPIRED"
+    assert story.lake.readable()["clone"] == set()
 
 
 def trimming() -> Story:

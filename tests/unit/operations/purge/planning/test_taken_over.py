@@ -13,6 +13,7 @@ from delegation.removal.errors import PlanTampered
 from delegation.removal.model import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
+from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, rows
 from tests.unit.operations.purge.planning.executors_here import ENGINES
@@ -179,6 +180,21 @@ def test_what_was_outside_the_purged_table_is_not_taken_over(world: Lake) -> Non
     assert codes(first)["FILES_SHARED"] >= len(theirs)
     ENGINES["inline"](purges.context("b", covered=ALL))
     assert data_files(purges.lake, "lender") == theirs
+
+
+@engines
+def test_what_was_kept_because_it_is_damaged_is_not_taken_over(world: Lake, engine: str) -> None:
+    """The operator has it kept: the purge of another table must not delete it, nor what only it names."""
+    purges = Purges(world)
+    manifest = purges.lake.table("a").current_snapshot().manifests(purges.lake.io)[0].manifest_path
+    where = parse(manifest)
+    purges.lake.objects[where.bucket, where.key] = b"no manifest"
+    ctx = purges.context("a")
+    first = ENGINES[engine](dataclasses.replace(ctx, options=dataclasses.replace(STRICT, damaged="keep")))
+    del purges.lake.pointers["a"]
+    assert codes(first).keys() == {"MANIFEST_MISMATCH", "FILES_SHARED"}
+    purges.purge(engine, "b", covered=ALL)
+    assert manifest in purges.left()
 
 
 @pytest.mark.parametrize("how", ["record", "index", "paths"])

@@ -22,6 +22,7 @@ from delegation.removal.purge.planning import InlineEngine, make_plan, survey
 from delegation.removal.purge.spark import SparkEngine
 from delegation.removal.spark import SparkJobs
 from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.locations import parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
 
@@ -226,6 +227,24 @@ def test_both_engines_report_damage_of_a_former_state_unless_a_live_table_has_it
     both_of_them = replace(ctx, neighbours=lambda _roots: [*former, *live])
     with pytest.raises((NeighbourUnreadable, NeighbourChanged)):
         make_plan(both_of_them, ctx.tables.load(), (), engine_of(ThisProcess(ctx.store, bench.plans), 0))
+
+
+@pytest.mark.parametrize("engine_of", [lambda _resources, _seed: InlineEngine(), SparklessEngine])
+def test_a_damaged_manifest_list_that_is_kept_is_not_taken_for_an_empty_one_of_a_clone(
+    engine_of: Callable[..., Any],
+) -> None:
+    """A later list of the table names the same files, which the clone reads with the damaged one alone."""
+    bench = PurgedTables()
+    bench.lake.create("t").append(rows(1))
+    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
+    bench.lake.table("t").append(rows(2))
+    where = parse(bench.lake.metadata("clone")["snapshots"][0]["manifest-list"])
+    bench.lake.objects[where.bucket, where.key] = b"no list"
+    ctx = with_clone(bench, bench.context("t"))
+    ctx = replace(ctx, options=replace(ctx.options, damaged="keep"))
+    with pytest.raises(NeighbourUnreadable) as raised:
+        make_plan(ctx, ctx.tables.load(), (), engine_of(ThisProcess(ctx.store, bench.plans), 0))
+    assert str(raised.value.subject) == "cat.ns.clone"
 
 
 def test_a_wrong_count_in_a_manifest_list_makes_at_most_the_largest_number_of_parts() -> None:
