@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.expiring import EXPIRING
 from tests.mutants.mutant import Mutant
+from tests.mutants.reading import READ
 from tests.mutants.running import RUNNING
 
 TASKS: Final = "functions/delegation/tasks/"
@@ -552,5 +553,5 @@ DROPPING: Final = (
 """Safeguards of drop with purge, and of tables that must not be purged."""
 
 MUTANTS: Final = (
-    *RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING, *RUNNING, *EXPIRING
+    *RACES, *CHILDREN, *REPORTED, *SIZED, *SAFE_SETTINGS, *AT_MOST_ONCE, *CALLING, *DROPPING, *RUNNING, *EXPIRING, *READ
 )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Mutants that a reader chose who had written none of the code: one or a few of each room."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+DELEGATION: Final = "functions/delegation/"
+PURGES: Final = "tests/unit/operations/purge/"
+EXPIRIES: Final = "tests/unit/operations/expiry/"
+ORPHANS: Final = "tests/unit/operations/orphans/"
+GATEWAY: Final = "tests/unit/gateway/"
+
+READ: Final = (
+    Mutant(
+        "files that a purge kept for any reason go with the purge of a neighbour",
+        f"{DELEGATION}removal/purge/kept.py",
+        'if one["kept"] == _SHARED and roots.contains(path)',
+        "if roots.contains(path)",
+        (f"{PURGES}planning/test_taken_over.py",),
+    ),
+    Mutant(
+        "an expiry compares other tables as of a pass that began before its commit",
+        f"{DELEGATION}removal/expiry/run.py",
+        "            notes.put(PassRequest(asked=False))\n",
+        "",
+        (f"{EXPIRIES}attacks/test_refs.py",),
+    ),
+    Mutant(
+        "a needed path that is in two batches of candidates is an orphan in the second",
+        f"{DELEGATION}removal/orphans/subtraction.py",
+        "        own &= wanted\n",
+        "        own.clear()\n",
+        (f"{ORPHANS}test_rules.py", f"{ORPHANS}engines/test_spreading.py"),
+    ),
+    Mutant(
+        "Spark: what an exempt table cannot read is not read for the next table that names it",
+        f"{DELEGATION}removal/sources.py",
+        "        if not is_noted:\n            # Whatever",
+        "        if True:\n            # Whatever",
+        (f"{PURGES}spark/test_tasks.py",),
+    ),
+    Mutant(
+        "a delete from before all marks became void marks its chunk",
+        f"{DELEGATION}removal/deletes.py",
+        "record(Marks(plans, work.index.plan_id, work.voided), work, outcome)",
+        "record(Marks(plans, work.index.plan_id), work, outcome)",
+        (f"{PURGES}test_confirmed_but_there.py",),
+    ),
+    Mutant(
+        "pauses: an earlier drain hides a later stop",
+        f"{DELEGATION}tasks/pauses.py",
+        "key=lambda one: (one.mode is PauseMode.DRAIN, one.since)",
+        "key=lambda one: one.since",
+        ("tests/unit/tasks/pauses/test_pauses.py",),
+    ),
+    Mutant(
+        "work that never runs twice runs again after a job that was interrupted",
+        f"{DELEGATION}tasks/life/outcomes.py",
+        "return task.status is Status.RUNNING or task.engine is not None",
+        "return task.status is Status.RUNNING",
+        ("tests/unit/orchestration/test_ended_invocations.py",),
+    ),
+    Mutant(
+        "DynamoDB: a write that was applied is refused because its head was renewed since",
+        f"{DELEGATION}tasks/stores/dynamodb.py",
+        "or head.version < after.version:",
+        "or head.version <= after.version:",
+        ("tests/unit/tasks/stores/test_dynamodb_faults.py",),
+    ),
+    Mutant(
+        "gateway: a drop is answered by the drop of another table of the name",
+        f"{DELEGATION}gateway/drop/sequence.py",
+        "is_same = other.expected_uuid == record.expected_uuid and other.tombstone_id != record.tombstone_id",
+        "is_same = other.tombstone_id != record.tombstone_id",
+        (f"{GATEWAY}drop/test_duplicates.py",),
+    ),
+    Mutant(
+        "gateway: a replay gets the credentials of another table of the name",
+        f"{DELEGATION}gateway/keys/calls.py",
+        '    return metadata.get("table-uuid") or metadata.get("view-uuid")\n',
+        '    return metadata.get("location")\n',
+        (f"{GATEWAY}keys/test_service.py",),
+    ),
+    Mutant(
+        "gateway: a commit that the catalog recorded for a former table answers for the one of its name",
+        f"{DELEGATION}gateway/keys/calls.py",
+        'return self.rule.of_recorded(found) if same_uuid(found.metadata["table-uuid"], uuid) else None',
+        "return self.rule.of_recorded(found)",
+        (f"{GATEWAY}keys/test_catalogs_keys.py",),
+    ),
+    Mutant(
+        "an effect of a former call that appears late is refused as a conflict with itself",
+        f"{DELEGATION}idempotency/mutations.py",
+        "late = mutation.verify(attempt) if answer.is_refusal else None",
+        "late = None",
+        ("tests/contract/mutations/test_faults.py", "tests/contract/mutations/test_service.py"),
+    ),
+    Mutant(
+        "a process that leaves a pass forgets the names of which one may have lost its table",
+        f"{DELEGATION}references/held.py",
+        "return max(self._again_to or (), early, self._disputed_to) or None",
+        "return max(self._again_to or (), early) or None",
+        ("tests/unit/references/test_moving_tables.py",),
+    ),
+    Mutant(
+        "a first pass that another process continues does not look again at what was visited",
+        f"{DELEGATION}references/refresh.py",
+        "        return replace(owned, again_to=max(state.again_to or (), state.position))\n",
+        "        return owned\n",
+        ("tests/unit/references/test_moving_tables.py",),
+    ),
+    Mutant(
+        "a pass starts two kinds of upkeep on one table",
+        f"{DELEGATION}upkeep/schedule.py",
+        "                busy.add(need.table)\n",
+        "",
+        ("tests/unit/upkeep/schedule/test_choice.py",),
+    ),
+    Mutant(
+        "a policy starts a run on a table whose purge is under way",
+        f"{DELEGATION}upkeep/execution/kinds.py",
+        "purge_under_way(reads, self.realm, name, health.table_uuid) is not None:",
+        "purge_under_way(reads, self.realm, name, health.metadata_location) is not None:",
+        ("tests/unit/upkeep/execution/test_sweeps.py",),
+    ),
+    Mutant(
+        "a certificate is accepted although the authority above its issuer is revoked",
+        f"{DELEGATION}edge/trust/revocation.py",
+        "                self._check_issuers(issuer, now, lists, longest - 1)\n",
+        "",
+        ("tests/unit/edge/trust/test_chains.py",),
+    ),
+    Mutant(
+        "S3: a key that no XML can hold is deleted without its condition",
+        f"{DELEGATION}storage/listing/unchanged.py",
+        "etag = one.etag if is_conditional else None",
+        "etag = one.etag if self._conditions is Conditions.ONE else None",
+        (
+            "tests/contract/test_listings.py::test_a_key_that_xml_cannot_contain_has_its_condition_where_others_go_in_one_call",
+        ),
+    ),
+    Mutant(
+        "a manifest list that was unreadable once is empty for the clones of its table",
+        f"{DELEGATION}iceberg/reach.py",
+        "        if listed is not None:\n            read.note(path, listed)\n",
+        "        read.note(path, listed or [])\n",
+        (f"{PURGES}spark/test_tasks.py",),
+    ),
+    Mutant(
+        "client: an access token is in the text of a step",
+        f"{DELEGATION}client/conversations.py",
+        "    token: str = field(repr=False)\n",
+        "    token: str\n",
+        ("tests/unit/client/test_client.py",),
+    ),
+)
+"""What a fresh reader chose where a file, a task, an answer or a secret is at stake."""
