@@ -30,7 +30,7 @@ READ: Final = (
         f"{DELEGATION}removal/orphans/subtraction.py",
         "        own &= wanted\n",
         "        own.clear()\n",
-        (f"{ORPHANS}test_rules.py", f"{ORPHANS}engines/test_spreading.py"),
+        (f"{ORPHANS}test_rules.py",),
     ),
     Mutant(
         "Spark: what an exempt table cannot read is not read for the next table that names it",

@@ -88,6 +88,18 @@ def test_a_duplicate_waits_until_the_winner_is_known(world):
     assert (answer.status, answer.tombstone) == (204, tombstone)
 
 
+def test_a_table_made_under_the_name_is_not_answered_by_the_drop_of_the_former_one(world):
+    """Its own rename is not made: the catalog answers 503."""
+    here = world()
+    here.table()
+    assert here.drop().status == 204
+    here.table()
+    made = here.uuid()
+    here.requests.lose = lambda request: "503 instead" if request.url.path.endswith("tables/rename") else None
+    assert here.drop().status == 503
+    assert here.uuid() == made
+
+
 def test_a_duplicate_whose_rename_the_catalog_could_not_decide_is_answered_as_the_winner(world):
     """Polaris answers some of several renames at once with 500 or 503, and moves the table for another one."""
     here = world()

@@ -25,6 +25,7 @@ from delegation.removal.orphans.place import (
     joined,
     place_of,
 )
+from delegation.removal.orphans.subtraction import compared
 from delegation.removal.paths import ORPHAN_AGE
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import Root, folded
@@ -213,3 +214,9 @@ def test_a_plan_waits_for_a_person_if_it_is_the_first_large_or_an_unlikely_share
 @pytest.mark.parametrize("name", ["neighbours", "references", "places", "claims"])
 def test_no_removal_begins_without_being_told_what_others_need(name: str) -> None:
     assert next(one for one in fields(OrphanContext) if one.name == name).default is MISSING
+
+
+def test_a_needed_path_is_needed_in_each_batch_that_has_a_row_of_it() -> None:
+    key = f"t/data/a{END}s3://lake"
+    batches = [[(f"{key}{END}s3://lake/t/data/a{END}{etag}", 0, 1)] for etag in ("1", "2")]
+    assert [(one.needed, one.left) for one in compared(batches, [[key]])] == [(1, []), (1, [])]
