@@ -304,7 +304,7 @@ class UpkeepBehavior(TableBehavior[Ctx, Result]):
         """Do the work in a Spark job, whose lease another process renews while it makes progress.
 
         It waits for the references if it began too late for those that are known. What follows a failure is chosen
-        anew: an inline attempt waits for the references, and hands over again. Raises LeaseLost if the attempt no
+        again: an inline attempt waits for the references, and hands over again. Raises LeaseLost if the attempt no
         longer holds the task. The job service reports the start.
         """
         runner = self.runner

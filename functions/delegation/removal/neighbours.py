@@ -249,7 +249,7 @@ _LOOK_EVERY: Final = 5.0
 class PassRequest(Stored):
     """Whether a new pass over the references is asked for, which the operation waits for.
 
-    A former release left the rest to another engine with `known_at`, and that asks anew.
+    A former release left the rest to another engine with `known_at`, and that engine asks again.
     """
 
     format: int = 1
@@ -265,7 +265,7 @@ class PassRequest(Stored):
 class AskedReferences:
     """What an attempt asks of the reference index, as the note that `read` returns and `write` stores has it.
 
-    Each attempt that deletes asks anew, for a pass that begins later. One that waits for the pass does not
+    Each attempt that deletes asks again, for a later pass. One that waits for the pass does not
     ask again, one that deleted with its answer does, and so does each job: it may have been queued for hours. `look` is
     called before anything is handed over, once the references are known: it raises what another engine would come to
     only after it was started.
@@ -313,7 +313,7 @@ class AskedReferences:
     def hand_over(self, left: int, *, does: str = "deletes the rest") -> None:
         """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown.
 
-        What the look finds is raised before it as well. The next attempt asks anew, whatever engine it has.
+        What the look finds is raised before it as well. The next attempt asks again, whatever engine it has.
         """
         if self._ctx.references is not None:
             self._ctx.references.ensure_known()

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class TableLoads:
-    """The looks of one attempt; `ctx` has the retention permitted last, `withdrawn` states why nothing is any more."""
+    """Loads the table for one attempt. `ctx` has the retention permitted last, `withdrawn` why no more is permitted."""
 
     def __init__(self, ctx: ExpiryContext) -> None:
         self.ctx = ctx

@@ -20,7 +20,6 @@ from delegation.removal.behaviors import purge_under_way
 from delegation.removal.requests import TableWork
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.service import TaskService
-from delegation.timestamps import isoformat
 from delegation.upkeep.errors import HealthChanged, UpkeepError
 from delegation.upkeep.execution.asked import ListedTables, PolicySource, TableRule
 from delegation.upkeep.health.model import LastRun, TableHealth
@@ -260,10 +259,9 @@ class KindLook(ABC, Generic[A]):
     def reserved(self, health: TableHealth, task_id: str, need: UpkeepNeed) -> TableHealth:
         """Return the health with a run about to be submitted; its budget is reserved."""
         before = health.runs.get(need.task_type)
-        # Stored with the resolution of timestamps, so that a task of the same moment is not taken for an earlier one.
-        began = datetime.fromisoformat(isoformat(self._kind.clock()))
         failures = 0 if before is None else before.failures
-        return health.with_run(LastRun(need.task_type, task_id, need.policy, began, need.cost, failures=failures))
+        now = self._kind.clock()
+        return health.with_run(LastRun(need.task_type, task_id, need.policy, now, need.cost, failures=failures))
 
     @property
     def counts(self) -> UpkeepCounts:
