@@ -1,0 +1,154 @@
+"""The input of an attempt at rewriting a table (table, catalog, stores, what to rewrite, attempt), and its result."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
+from delegation.polaris.requests import CatalogRequests
+from delegation.removal.errors import table_uuid_mismatch
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.timestamps import elapsed, utc_now
+
+Strategy = Literal["bin-pack", "sort", "z-order"]
+Engine = Literal["inline", "spark"]
+
+
+class RewriteAttempt(Protocol):
+    """The attempt that a rewrite works for, `tasks.work.attempt_context.AttemptContext` for a leased task."""
+
+    task_id: str
+    attempt: int
+
+    def look(self, *, moved: bool) -> None:
+        """Raise RunStopped or another error if the attempt may begin nothing more.
+
+        `moved` tells whether the work made progress since the last call; work that hangs must lose its lease.
+        """
+        ...
+
+    def report(
+        self,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        unit: str | None = None,
+        message: str | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Report progress and details of the task; what is not given stays."""
+        ...
+
+
+class TableLoader(Protocol):
+    """Loads a table from its catalog."""
+
+    def load(self) -> LoadedTable:
+        """Load the table with all snapshots and vended credentials; raise the errors of delegation.polaris."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFilesRewrite:
+    """What Iceberg's action RewriteDataFiles is called with.
+
+    `options` have Iceberg's names and values. `partitions` is an Iceberg expression as JSON (ExpressionParser) that
+    selects the chosen partitions, None for the whole table; `where` is a condition in Spark's SQL that a request adds.
+    `sort_order` is written as for Iceberg's procedure, None for the table's own.
+    """
+
+    branch: str = "main"
+    strategy: Strategy = "bin-pack"
+    sort_order: str | None = None
+    z_order_columns: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    partitions: Mapping[str, Any] | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestsRewrite:
+    """What Iceberg's action RewriteManifests is called with; it rewrites the manifests of one partition spec.
+
+    `spec_id` None is the table's current one. `sort_by` are names of partition fields, none for Iceberg's order.
+    """
+
+    branch: str = "main"
+    spec_id: int | None = None
+    sort_by: tuple[str, ...] = ()
+
+
+Rewrite = DataFilesRewrite | ManifestsRewrite
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteContext:
+    """One attempt at rewriting one table.
+
+    `requests` sends to the catalog as the service's principal, and `tables` loads the table. `store` is the table's
+    storage, opened with vended credentials; `plans` is the service's own bucket, where the receipt is stored. `request`
+    is for the receipt. `clock` returns UTC, `now` counts in seconds.
+    """
+
+    attempt: RewriteAttempt
+    identifier: TableIdentifier
+    table_uuid: str
+    tables: TableLoader
+    requests: CatalogRequests
+    store: ObjectStore
+    plans: PlanStore
+    request: Mapping[str, Any] = field(default_factory=dict)
+    clock: Callable[[], datetime] = utc_now
+    now: Callable[[], float] = elapsed
+
+    def load_table(self) -> LoadedTable:
+        """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
+        self.attempt.look(moved=True)
+        table = self.tables.load()
+        if table.table_uuid != self.table_uuid.lower():
+            raise table_uuid_mismatch(self.table_uuid.lower(), table.table_uuid, work="rewrite")
+        return table
+
+
+RewriteStatus = Literal["REWRITTEN", "PLANNED", "NOTHING"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOff:
+    """Groups of files that were not rewritten, and why: another writer changed them first, or their work failed."""
+
+    groups: int
+    reason: str
+    is_conflict: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteResult:
+    """What a rewrite changed, or with `status` PLANNED what it would.
+
+    The figures are those of the task's own commits, which `snapshot_ids` names, oldest first; they come from the
+    snapshots' summaries, so that an attempt whose answers were lost counts its commits too. `deletes_folded` are
+    position deletes, equality deletes and deletion vectors that no data file needs any more. NOTHING: nothing would
+    change. `put_off` are groups that the next run takes.
+    """
+
+    status: RewriteStatus
+    identifier: TableIdentifier
+    table_uuid: str
+    metadata_location: str = ""
+    snapshot_ids: tuple[int, ...] = ()
+    files_rewritten: int = 0
+    files_added: int = 0
+    bytes_rewritten: int = 0
+    bytes_added: int = 0
+    deletes_folded: int = 0
+    manifests_before: int = 0
+    manifests_after: int = 0
+    groups_done: int = 0
+    put_off: tuple[PutOff, ...] = ()
+    iceberg_version: str | None = None
+    receipt: str | None = None
+    seconds: float = 0.0
+    engine: Engine = "inline"
