@@ -1,0 +1,383 @@
+"""What a rewrite of a table's files is asked for: the options of requests, the operator's settings, and the values that
+the choice and the engine use."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, Self
+
+from delegation.tasks.life.policy import InvalidProperty, duration_property
+from delegation.tasks.options import (
+    CALLBACK_OPTION,
+    DRY_RUN,
+    DRY_RUN_OPTION,
+    Argument,
+    InvalidOption,
+    Option,
+    OptionTable,
+    SetBy,
+    option_not_allowed,
+    text_option,
+)
+from delegation.timestamps import parse_duration
+
+COMPACTION_PREFIX: Final = "delegation.compaction."
+"""The beginning of the operator's properties of compactions."""
+MANIFESTS_PREFIX: Final = "delegation.rewrite-manifests."
+"""The beginning of the operator's properties of rewrites of manifests."""
+
+TARGET_FILE_SIZE: Final = "target-file-size-bytes"
+MIN_INPUT_FILES: Final = "min-input-files"
+DELETE_FILE_THRESHOLD: Final = "delete-file-threshold"
+CONCURRENT_REWRITES: Final = "max-concurrent-file-group-rewrites"
+STRATEGY: Final = "strategy"
+SORT_ORDER: Final = "sort-order"
+Z_ORDER_COLUMNS: Final = "z-order-columns"
+FILTER: Final = "filter"
+BRANCH: Final = "branch"
+COLD_AFTER: Final = "cold-after"
+MIN_BENEFIT: Final = "min-benefit"
+SPEC_ID: Final = "spec-id"
+
+MAIN: Final = "main"
+"""The branch that is rewritten unless a request names another one."""
+DEFAULT_MIN_INPUT_FILES: Final = 5
+"""Iceberg, SizeBasedFileRewritePlanner."""
+DEFAULT_CONCURRENT_REWRITES: Final = 5
+"""Iceberg, RewriteDataFiles."""
+DEFAULT_COLD_AFTER: Final = timedelta(hours=1)
+
+_BYTES: Final = "[1-9][0-9]{0,14}"
+_COUNT: Final = "[1-9][0-9]{0,8}"
+_FEW: Final = "[1-9][0-9]{0,2}"
+_DURATION: Final = "(0|[0-9]{1,9}(ms|[smhd])|[Pp][0-9A-Za-z.]{1,40})"
+_NUMBER: Final = r"[0-9]{1,9}(\.[0-9]{1,6})?"
+_SPEC: Final = "(0|[1-9][0-9]{0,8})"
+_COLUMN: Final = "(`[^`,]{1,255}`|[A-Za-z_][A-Za-z0-9_.]{0,254})"
+_COLUMNS: Final = f"{_COLUMN}( *, *{_COLUMN}){{1,9}}"
+_SORT_FIELD: Final = (
+    f"{_COLUMN}( +[Aa][Ss][Cc]| +[Dd][Ee][Ss][Cc])?( +[Nn][Uu][Ll][Ll][Ss] +([Ff][Ii][Rr][Ss][Tt]|[Ll][Aa][Ss][Tt]))?"
+)
+_SORT_FIELDS: Final = f"{_SORT_FIELD}( *, *{_SORT_FIELD}){{0,9}}"
+_EXPRESSION: Final = "[ -~\u00a0-\uffff]{1,1000}"
+_BRANCH: Final = "[!-~]{1,255}"
+
+
+class Strategy(StrEnum):
+    """How the rows of a group of files are written."""
+
+    BIN_PACK = "bin-pack"
+    SORT = "sort"
+    Z_ORDER = "z-order"
+
+
+COMPACTION_OPTIONS: Final = OptionTable(
+    COMPACTION_PREFIX,
+    (
+        Option(
+            name=STRATEGY,
+            by=SetBy.CALLER,
+            values=tuple(Strategy),
+            described="How rows are written: in the order of the files, sorted, or along a z-order curve.",
+            argument=Argument("Write rows as they are (bin-pack), sorted (sort), or along a curve (z-order).", "NAME"),
+        ),
+        text_option(
+            SORT_ORDER,
+            _SORT_FIELDS,
+            "columns such as `day DESC NULLS LAST, id`",
+            "The order of rows with the strategy `sort`. Default: the table's sort order.",
+            Argument("Sort by these columns: `day DESC NULLS LAST, id`. Default: by the table's order.", "COLUMNS"),
+        ),
+        text_option(
+            Z_ORDER_COLUMNS,
+            _COLUMNS,
+            "2 to 10 columns with commas between them",
+            "The columns of the strategy `z-order`.",
+            Argument("Columns of the strategy z-order.", "COLUMNS"),
+        ),
+        text_option(
+            TARGET_FILE_SIZE,
+            _BYTES,
+            "a number of bytes, 1 or more",
+            "The size of the files that are written. Default: by the property write.target-file-size-bytes of the "
+            "table.",
+            Argument(
+                "Size of a written file. Default: by the table's properties, 512 MiB.", "BYTES", type=int, least=1
+            ),
+        ),
+        text_option(
+            MIN_INPUT_FILES,
+            _COUNT,
+            "a number from 1 to 999999999",
+            "A group of fewer files is rewritten only if it has more than a file's content or too many deletes. "
+            f"Default: {DEFAULT_MIN_INPUT_FILES}.",
+            Argument(f"Rewrite groups of N files or more. Default: {DEFAULT_MIN_INPUT_FILES}.", "N", type=int, least=1),
+        ),
+        text_option(
+            DELETE_FILE_THRESHOLD,
+            _COUNT,
+            "a number from 1 to 999999999",
+            "A data file with so many delete files is rewritten, whatever its size. Default: only one whose deleted "
+            "rows are three tenths or more.",
+            Argument("Rewrite a data file that has N delete files or more.", "N", type=int, least=1),
+        ),
+        text_option(
+            CONCURRENT_REWRITES,
+            _FEW,
+            "a number from 1 to 999",
+            f"How many groups of files are rewritten at a time. Default: {DEFAULT_CONCURRENT_REWRITES}.",
+            Argument(
+                f"Rewrite N groups of files at a time. Default: {DEFAULT_CONCURRENT_REWRITES}.", "N", type=int, least=1
+            ),
+        ),
+        text_option(
+            FILTER,
+            _EXPRESSION,
+            "a predicate such as `day = DATE '2026-11-01'`, up to 1000 characters",
+            "Only files that may have rows of this predicate are rewritten. Spark SQL reads it.",
+            Argument("Rewrite only files that may have rows of this predicate.", "PREDICATE"),
+        ),
+        text_option(
+            BRANCH,
+            _BRANCH,
+            "the name of a branch",
+            f"The branch whose files are rewritten. Default: {MAIN}.",
+            Argument(f"Rewrite the files of this branch. Default: {MAIN}.", "NAME"),
+        ),
+        text_option(
+            COLD_AFTER,
+            _DURATION,
+            "a duration such as 1h or PT30M, or 0",
+            "A partition with a newer commit is left alone. Default: by the operator's setting, 1 hour.",
+            Argument("Leave partitions with a commit younger than AGE alone. Default: 1h.", "AGE"),
+        ),
+        text_option(
+            MIN_BENEFIT,
+            _NUMBER,
+            "a number of files such as 100 or 2.5",
+            "The least number of files removed and deletes folded for one unit of the estimate's currency; a partition "
+            "that has less is left alone. Default: by the operator's setting, 0.",
+            Argument("Leave partitions alone where one unit of money removes fewer files.", "FILES"),
+        ),
+        Option(
+            name=DRY_RUN,
+            by=SetBy.CALLER,
+            values=DRY_RUN_OPTION.values,
+            argument=Argument("Estimate what would be rewritten, and what it would cost.", type=bool),
+        ),
+        CALLBACK_OPTION,
+    ),
+    others=frozenset({COLD_AFTER, MIN_BENEFIT, CONCURRENT_REWRITES}),
+)
+"""The options of compactions."""
+
+MANIFESTS_OPTIONS: Final = OptionTable(
+    MANIFESTS_PREFIX,
+    (
+        text_option(
+            SPEC_ID,
+            _SPEC,
+            "the id of a partition spec of the table",
+            "Only manifests of this partition spec are rewritten. Default: those of every spec that need it.",
+            Argument("Rewrite only the manifests of this partition spec.", "ID", type=int, least=0),
+        ),
+        text_option(
+            MIN_BENEFIT,
+            _NUMBER,
+            "a number of manifests such as 100 or 2.5",
+            "The least number of manifests removed for one unit of the estimate's currency. Default: by the "
+            "operator's setting, 0.",
+            Argument("Leave manifests alone where one unit of money removes fewer.", "MANIFESTS"),
+        ),
+        Option(
+            name=DRY_RUN,
+            by=SetBy.CALLER,
+            values=DRY_RUN_OPTION.values,
+            argument=Argument("Estimate what would be rewritten, and what it would cost.", type=bool),
+        ),
+        CALLBACK_OPTION,
+    ),
+    others=frozenset({MIN_BENEFIT}),
+)
+"""The options of rewrites of manifests."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortField:
+    """A column of a sort order. As in SQL, nulls are first in ascending order unless it is stated otherwise."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionLimits:
+    """The operator's settings of compactions.
+
+    `cold_after` and `min_benefit` are the defaults of requests and of policies, which may set others; a policy's
+    `cold-after` is never shorter. No request has more than `concurrent_rewrites`.
+    """
+
+    cold_after: timedelta = DEFAULT_COLD_AFTER
+    min_benefit: float = 0.0
+    concurrent_rewrites: int | None = None
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Read the properties that begin with COMPACTION_PREFIX and ignore all others; raise InvalidProperty."""
+        COMPACTION_OPTIONS.limits(properties)
+        most = properties.get(COMPACTION_PREFIX + CONCURRENT_REWRITES)
+        if most is not None and not re.fullmatch(_FEW, most):
+            raise InvalidProperty(COMPACTION_PREFIX + CONCURRENT_REWRITES, f"{most!r} is not a number from 1 to 999")
+        cold = properties.get(COMPACTION_PREFIX + COLD_AFTER)
+        return cls(
+            DEFAULT_COLD_AFTER if cold is None else _operator_duration(COMPACTION_PREFIX + COLD_AFTER, cold),
+            _operator_benefit(COMPACTION_PREFIX + MIN_BENEFIT, properties),
+            None if most is None else int(most),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestLimits:
+    """The operator's settings of rewrites of manifests: the default of `min_benefit`."""
+
+    min_benefit: float = 0.0
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Read the properties that begin with MANIFESTS_PREFIX and ignore all others; raise InvalidProperty."""
+        MANIFESTS_OPTIONS.limits(properties)
+        return cls(_operator_benefit(MANIFESTS_PREFIX + MIN_BENEFIT, properties))
+
+
+def _operator_duration(name: str, text: str) -> timedelta:
+    return timedelta(0) if text.strip() == "0" else duration_property(name, text)
+
+
+def _operator_benefit(name: str, properties: Mapping[str, str]) -> float:
+    text = properties.get(name, "0")
+    if not re.fullmatch(_NUMBER, text):
+        raise InvalidProperty(name, f"{text!r} is not a number such as 100 or 2.5")
+    return float(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTerms:
+    """What one compaction rewrites, and how. None as `target_file_size_bytes` is the table's own, an empty `sort_order`
+    the table's, None as `delete_file_threshold` no threshold. `filter` is Spark SQL. `min_benefit` are files removed
+    and deletes folded for one unit of currency."""
+
+    strategy: Strategy = Strategy.BIN_PACK
+    sort_order: tuple[SortField, ...] = ()
+    z_order_columns: tuple[str, ...] = ()
+    target_file_size_bytes: int | None = None
+    min_input_files: int = DEFAULT_MIN_INPUT_FILES
+    delete_file_threshold: int | None = None
+    concurrent_rewrites: int = DEFAULT_CONCURRENT_REWRITES
+    filter: str | None = None
+    branch: str = MAIN
+    cold_after: timedelta = DEFAULT_COLD_AFTER
+    min_benefit: float = 0.0
+    dry_run: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        properties: Mapping[str, str],
+        limits: CompactionLimits = CompactionLimits(),
+        *,
+        accepted: bool = False,
+    ) -> Self:
+        """Read the properties of a request; raise InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED). In a request
+        that was already `accepted`, a value looser than today's settings is replaced by the setting."""
+        chosen = COMPACTION_OPTIONS.chosen(properties, COMPACTION_OPTIONS.limits())
+        strategy = Strategy(chosen[STRATEGY])
+        for name, of_strategy in ((SORT_ORDER, Strategy.SORT), (Z_ORDER_COLUMNS, Strategy.Z_ORDER)):
+            if name in chosen and strategy is not of_strategy:
+                raise InvalidOption(name, f"absent unless {STRATEGY} is {of_strategy}")
+        if strategy is Strategy.Z_ORDER and Z_ORDER_COLUMNS not in chosen:
+            raise InvalidOption(Z_ORDER_COLUMNS, f"given where {STRATEGY} is {Strategy.Z_ORDER}")
+        cold_after = chosen.get(COLD_AFTER)
+        return cls(
+            strategy=strategy,
+            sort_order=sort_fields(chosen.get(SORT_ORDER)),
+            z_order_columns=_columns(chosen.get(Z_ORDER_COLUMNS)),
+            target_file_size_bytes=_whole(chosen.get(TARGET_FILE_SIZE)),
+            min_input_files=_whole(chosen.get(MIN_INPUT_FILES)) or DEFAULT_MIN_INPUT_FILES,
+            delete_file_threshold=_whole(chosen.get(DELETE_FILE_THRESHOLD)),
+            concurrent_rewrites=_concurrent(chosen.get(CONCURRENT_REWRITES), limits, accepted=accepted),
+            filter=chosen.get(FILTER),
+            branch=chosen.get(BRANCH, MAIN),
+            cold_after=limits.cold_after if cold_after is None else _duration(COLD_AFTER, cold_after),
+            min_benefit=float(chosen[MIN_BENEFIT]) if MIN_BENEFIT in chosen else limits.min_benefit,
+            dry_run=chosen[DRY_RUN] == "true",
+        )
+
+    def action_options(self) -> Mapping[str, str]:
+        """Return the options of Iceberg's action RewriteDataFiles; what is absent has its default there."""
+        given = {
+            TARGET_FILE_SIZE: self.target_file_size_bytes,
+            MIN_INPUT_FILES: self.min_input_files,
+            DELETE_FILE_THRESHOLD: self.delete_file_threshold,
+            CONCURRENT_REWRITES: self.concurrent_rewrites,
+        }
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestTerms:
+    """What one rewrite of manifests rewrites. None as `spec_id` are all specs that need it; `min_benefit` are manifests
+    removed for one unit of currency."""
+
+    spec_id: int | None = None
+    min_benefit: float = 0.0
+    dry_run: bool = False
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str], limits: ManifestLimits = ManifestLimits()) -> Self:
+        """Read the properties of a request; raise InvalidOption."""
+        chosen = MANIFESTS_OPTIONS.chosen(properties, MANIFESTS_OPTIONS.limits())
+        return cls(
+            spec_id=_whole(chosen.get(SPEC_ID)),
+            min_benefit=float(chosen[MIN_BENEFIT]) if MIN_BENEFIT in chosen else limits.min_benefit,
+            dry_run=chosen[DRY_RUN] == "true",
+        )
+
+
+def sort_fields(text: str | None) -> tuple[SortField, ...]:
+    """Return the columns of a valid sort order."""
+    fields = []
+    for part in re.findall(_SORT_FIELD, text) if text else ():
+        column, direction, nulls = part[0], part[1].strip().lower(), part[3].lower()
+        descending = direction == "desc"
+        fields.append(SortField(column.strip("`"), descending, (nulls == "first") if nulls else not descending))
+    return tuple(fields)
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip().strip("`") for part in text.split(",")) if text else ()
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _duration(name: str, text: str) -> timedelta:
+    if text == "0":
+        return timedelta(0)
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidOption(name, f"a duration up to ten years, or 0: {error}") from None
+
+
+def _concurrent(text: str | None, limits: CompactionLimits, *, accepted: bool) -> int:
+    most = limits.concurrent_rewrites
+    if text is None:
+        return DEFAULT_CONCURRENT_REWRITES if most is None else min(DEFAULT_CONCURRENT_REWRITES, most)
+    if most is not None and int(text) > most and not accepted:
+        raise option_not_allowed(CONCURRENT_REWRITES, text, str(most))
+    return int(text) if most is None else min(int(text), most)
