@@ -14,6 +14,8 @@ LARGE: Final = 8 * 1024 * 1024
 _WINDOW: Final = 1024 * 1024
 _CUT: Final = 64
 """What is no JSON within so many characters of a window's end may be cut off there."""
+MARK: Final = "delegation.task-id"
+"""In the summary of a snapshot: the task that committed it (`rewrites.commits`)."""
 _METADATA: Final = "metadata"
 _SNAPSHOTS: Final = "snapshots"
 _CURRENT: Final = "current-snapshot-id"
@@ -24,7 +26,7 @@ _NOT_KEPT: Final[Mapping[str, str]] = {
 }
 """The lists of table metadata that are read by their elements, and what is not kept of these.
 
-Of the current snapshot's summary the totals are kept. Nothing is kept of `snapshot-log`.
+Of the current snapshot's summary the totals are kept, and all of one that has MARK. Nothing is kept of `snapshot-log`.
 """
 _LOG: Final = "snapshot-log"
 
@@ -84,7 +86,9 @@ def _kept(one: dict[str, Any], name: str, around: Mapping[str, Any]) -> dict[str
     kept = {intern(key): value for key, value in one.items() if key != _NOT_KEPT.get(name)}
     summary = one.get("summary") if name == _SNAPSHOTS else None
     snapshot_id = one.get("snapshot-id")
-    if isinstance(summary, dict) and snapshot_id == around.get(_CURRENT, snapshot_id):
+    if isinstance(summary, dict) and MARK in summary:
+        kept["summary"] = summary
+    elif isinstance(summary, dict) and snapshot_id == around.get(_CURRENT, snapshot_id):
         kept["summary"] = {intern(key): value for key, value in summary.items() if key.startswith("total-")}
     return kept
 

@@ -1,0 +1,294 @@
+"""The fence: the catalog as Spark sees it while it rewrites tables.
+
+Iceberg in Spark knows one address on this machine for each attempt, and no secret of the service's principal. It can
+load its table there, with vended credentials, and commit replacements of files to its branch. The lease is checked
+before each commit. After an answer that leaves it open whether a commit was applied, the table is read: Iceberg deletes
+the files of a commit that was refused, so it must never be told so of one that was made.
+"""
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hmac import compare_digest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote_plus
+
+import httpx
+
+from delegation.errors import RunStopped
+from delegation.identifiers import TableIdentifier, encoded
+from delegation.polaris.answers import PolarisError, PolarisUnavailable
+from delegation.polaris.requests import CatalogRequests, error_in
+from delegation.rewrites.commits import AdmittedCommit, CommitRules, admitted
+from delegation.rewrites.errors import CommitRefused
+from polaris_common.errors import DelegationError
+
+LOOPBACK: Final = "127.0.0.1"
+_VENDED: Final = {"X-Iceberg-Access-Delegation": "vended-credentials"}
+_ALL: Final = {"snapshots": "all"}
+_ENDPOINTS: Final = (
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials",
+)
+_CONFLICT: Final = 409
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of a commit, which names one snapshot whatever the size of the table."""
+
+
+class Sent(StrEnum):
+    """What became of a commit."""
+
+    APPLIED = "applied"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SentCommit:
+    """A commit that Iceberg sent; `snapshot_id` is None for one that the fence could not read."""
+
+    snapshot_id: int | None
+    became: Sent
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAnswer:
+    """A status with a JSON document."""
+
+    status: int
+    body: bytes
+
+
+def _refused(status: int, kind: str, message: str) -> FenceAnswer:
+    """Return an error as Iceberg's clients read it (Iceberg REST specification, ErrorModel)."""
+    document = {"error": {"message": message, "type": kind, "code": status}}
+    return FenceAnswer(status, json.dumps(document).encode())
+
+
+def _forbidden(message: str) -> FenceAnswer:
+    return _refused(403, "ForbiddenException", message)
+
+
+def _unknown(message: str) -> FenceAnswer:
+    """Return what has Iceberg keep the files of a commit."""
+    return _refused(500, "CommitStateUnknownException", message)
+
+
+@dataclass
+class Gate:
+    """What one attempt may do with its table; thread-safe.
+
+    `look` raises what ends the attempt. `stopped` is what ended it or what the catalog refused; no commit passes after
+    it. `commits` are those that Iceberg sent, in the order of their answers.
+    """
+
+    identifier: TableIdentifier
+    rules: CommitRules
+    requests: CatalogRequests
+    look: Callable[[], None]
+    stopped: DelegationError | RunStopped | None = None
+    commits: list[SentCommit] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._changed = threading.Condition()
+        self._sending = 0
+        self._is_closed = False
+
+    def answer(self, method: str, path: str, body: bytes) -> FenceAnswer:
+        """Answer a request to a path below the attempt's address."""
+        path = path.partition("?")[0]
+        if self._is_closed:
+            return _forbidden("the attempt has ended")
+        try:
+            paths = self.requests.catalog(self.identifier.catalog)
+            if (method, path) == ("GET", "v1/config"):
+                return self._config(paths.prefix, paths.separator)
+            table = paths.table_path(self.identifier)
+            match method, _decoded(path):
+                case "GET", decoded if decoded == _decoded(table):
+                    return _passed(self.requests.send("GET", table, _ALL, _VENDED))
+                case "GET", decoded if decoded == _decoded(f"{table}/credentials"):
+                    return _passed(self.requests.send("GET", f"{table}/credentials", {}, _VENDED))
+                case "POST", decoded if decoded == _decoded(table):
+                    with self._sends():
+                        return self._commit(table, body)
+        except PolarisUnavailable as error:
+            return _refused(503, "ServiceUnavailableException", str(error))
+        except PolarisError as error:
+            self._stop(error)
+            return _forbidden(str(error))
+        return _forbidden(f"a rewrite of {self.identifier} may load it and replace its files, nothing else")
+
+    def close(self) -> None:
+        """Let nothing pass from here on; returns when the commits that passed are answered."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.wait_for(lambda: not self._sending)
+
+    @contextmanager
+    def _sends(self) -> Iterator[None]:
+        with self._changed:
+            self._sending += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._sending -= 1
+                self._changed.notify_all()
+
+    def _stop(self, error: DelegationError | RunStopped) -> None:
+        with self._changed:
+            self.stopped = self.stopped or error
+
+    def _note(self, snapshot_id: int | None, became: Sent) -> None:
+        with self._changed:
+            self.commits.append(SentCommit(snapshot_id, became))
+
+    @staticmethod
+    def _config(prefix: str, separator: str) -> FenceAnswer:
+        overrides = {"prefix": prefix, "namespace-separator": encoded(separator)}
+        return FenceAnswer(200, json.dumps({"defaults": {}, "overrides": overrides, "endpoints": _ENDPOINTS}).encode())
+
+    def _commit(self, table: str, body: bytes) -> FenceAnswer:
+        try:
+            commit = admitted(body, self.rules)
+        except CommitRefused as error:
+            self._note(None, Sent.REFUSED)
+            self._stop(error)
+            return _forbidden(str(error))
+        try:
+            if self._is_closed or self.stopped is not None:
+                raise CommitRefused("the attempt has ended", code="ATTEMPT_ENDED")
+            self.look()
+        except (DelegationError, RunStopped) as error:
+            self._note(commit.snapshot_id, Sent.REFUSED)
+            self._stop(error)
+            return _forbidden(f"the attempt may not commit: {error}")
+        try:
+            became, answer = self._send(table, commit)
+        except PolarisError:
+            self._note(commit.snapshot_id, Sent.REFUSED)
+            raise
+        self._note(commit.snapshot_id, became)
+        return answer
+
+    def _send(self, table: str, commit: AdmittedCommit) -> tuple[Sent, FenceAnswer]:
+        try:
+            response = self.requests.send("POST", table, {}, {}, commit.document)
+        except PolarisUnavailable as error:
+            return self._looked_up(table, commit, error)
+        if response.is_success:
+            return Sent.APPLIED, _passed(response)
+        refusal = error_in(response)
+        if response.status_code == _CONFLICT or isinstance(refusal, PolarisUnavailable):
+            # A conflict may be with this very commit, if a server between sent it twice.
+            return self._looked_up(table, commit, refusal)
+        self._stop(refusal)
+        return Sent.REFUSED, _passed(response)
+
+    def _looked_up(self, table: str, commit: AdmittedCommit, why: PolarisError) -> tuple[Sent, FenceAnswer]:
+        """Return what the table itself states of a commit that has no clear answer."""
+        try:
+            loaded = self.requests.send("GET", table, _ALL, {})
+            document = json.loads(loaded.content) if loaded.is_success else {}
+        except (PolarisError, ValueError):
+            document = {}
+        metadata = document.get("metadata") if isinstance(document, dict) else None
+        if not isinstance(metadata, dict):
+            return Sent.UNKNOWN, _unknown(f"{why}; nor could the table be read afterwards")
+        if any(one.get("snapshot-id") == commit.snapshot_id for one in metadata.get("snapshots") or ()):
+            result = {"metadata-location": document.get("metadata-location"), "metadata": metadata}
+            return Sent.APPLIED, FenceAnswer(200, json.dumps(result).encode())
+        if why.status == _CONFLICT:
+            return Sent.CONFLICT, _refused(409, "CommitFailedException", str(why))
+        # It may be applied later.
+        return Sent.UNKNOWN, _unknown(str(why))
+
+
+def _decoded(path: str) -> list[str]:
+    """Return the segments of a path; Iceberg's client writes a blank as `+`."""
+    return [unquote_plus(one) for one in path.split("/")]
+
+
+def _passed(response: httpx.Response) -> FenceAnswer:
+    return FenceAnswer(response.status_code, response.content)
+
+
+class Fence(ThreadingHTTPServer):
+    """Serves the gates of attempts, each at an address with a secret of its own, until it is shut down."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
+        """`host` is where executors reach this process; port 0 is any free one."""
+        self._gates: dict[str, Gate] = {}
+        self._lock = threading.Lock()
+        super().__init__((host, port), FenceRequest)
+
+    def __enter__(self) -> "Fence":
+        threading.Thread(target=self.serve_forever, args=(0.05,), name="rewrites-fence", daemon=True).start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    @contextmanager
+    def opened(self, gate: Gate) -> Iterator[str]:
+        """Give the address of a gate, as the `uri` of a catalog, until the end of the block."""
+        secret = secrets.token_urlsafe(24)
+        with self._lock:
+            self._gates[secret] = gate
+        try:
+            yield f"http://{self.server_address[0]!s}:{self.server_port}/{secret}"
+        finally:
+            gate.close()
+            with self._lock:
+                del self._gates[secret]
+
+    def answer(self, method: str, target: str, body: bytes) -> FenceAnswer:
+        secret, _, path = target.removeprefix("/").partition("/")
+        with self._lock:
+            known = [gate for one, gate in self._gates.items() if compare_digest(one.encode(), secret.encode())]
+        return known[0].answer(method, path, body) if known else _forbidden("no attempt has this address")
+
+
+class FenceRequest(BaseHTTPRequestHandler):
+    server: Fence
+    protocol_version: ClassVar[str] = "HTTP/1.1"  # type: ignore[misc]
+    server_version: ClassVar[str] = "delegation"  # type: ignore[misc]
+    sys_version: ClassVar[str] = ""  # type: ignore[misc]
+
+    def do_GET(self) -> None:
+        self._answer(b"")
+
+    def do_POST(self) -> None:
+        size = self.headers.get("Content-Length", "")
+        if not size.isdecimal() or int(size) > _MOST_BYTES:
+            self.close_connection = True
+            self._send(_refused(413, "BadRequestException", "the size of the request is unknown or too large"))
+            return
+        self._answer(self.rfile.read(int(size)))
+
+    def do_DELETE(self) -> None:
+        self._answer(b"")
+
+    def _answer(self, body: bytes) -> None:
+        self._send(self.server.answer(self.command, self.path, body))
+
+    def _send(self, answer: FenceAnswer) -> None:
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Log nothing: the path has a secret."""

@@ -1,0 +1,134 @@
+"""The commits of a rewrite: which ones it may make, the marks that they carry, and what they came to.
+
+A mark is in the snapshot's summary. By it a commit whose answer was lost is found in the table, by this attempt or the
+next one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delegation.polaris.large_metadata import MARK
+from delegation.rewrites.errors import CommitRefused
+from polaris_common.errors import printable
+
+TASK_ID: Final = MARK
+ATTEMPT: Final = "delegation.attempt"
+_REPLACE: Final = "replace"
+"""The operation of a snapshot that has the rows of its parent (Iceberg Table Spec, Snapshots)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRules:
+    """What a commit of one attempt must state: the table, the branch, and as marks the task and the attempt."""
+
+    table_uuid: str
+    branch: str
+    task_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedCommit:
+    """A CommitTableRequest that may be sent (Iceberg REST specification), and the snapshot that it adds."""
+
+    document: Mapping[str, Any]
+    snapshot_id: int
+
+
+def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
+    """Return the commit to send for what Iceberg sent, with its marks; raise CommitRefused.
+
+    One snapshot is added that replaces files of its parent by others with the same rows, and the branch moves from that
+    parent to it. The requirements state where the branch was, so that no commit of another writer is undone.
+    """
+    document = _object(body)
+    requirements, updates = _objects(document, "requirements"), _objects(document, "updates")
+    actions = [str(one.get("action")) for one in updates]
+    if sorted(actions) != ["add-snapshot", "set-snapshot-ref"]:
+        raise CommitRefused(f"a rewrite adds one snapshot and moves its branch, and this commit has {_named(actions)}")
+    added, moved = sorted(updates, key=lambda one: str(one["action"]))
+    snapshot = added.get("snapshot")
+    if not isinstance(snapshot, dict) or not isinstance(summary := snapshot.get("summary"), dict):
+        raise CommitRefused("the commit adds a snapshot without a summary")
+    snapshot_id = snapshot.get("snapshot-id")
+    if not isinstance(snapshot_id, int) or moved.get("snapshot-id") != snapshot_id:
+        raise CommitRefused("the commit moves the branch to another snapshot than the one that it adds")
+    if summary.get("operation") != _REPLACE:
+        operation = printable(str(summary.get("operation")))
+        raise CommitRefused(f"the operation of the snapshot is {operation}, and a rewrite only replaces files")
+    if moved.get("type") != "branch" or moved.get("ref-name") != rules.branch:
+        raise CommitRefused(f"the commit moves {printable(str(moved.get('ref-name')))}, not {printable(rules.branch)}")
+    _check_parent(requirements, snapshot.get("parent-snapshot-id"), rules)
+    marked = {**summary, TASK_ID: rules.task_id, ATTEMPT: str(rules.attempt)}
+    return AdmittedCommit(
+        {
+            **document,
+            "requirements": requirements,
+            "updates": [{**added, "snapshot": {**snapshot, "summary": marked}}, moved],
+        },
+        snapshot_id,
+    )
+
+
+def _check_parent(requirements: list[dict[str, Any]], parent: Any, rules: CommitRules) -> None:
+    uuids = [str(one.get("uuid")).lower() for one in requirements if one.get("type") == "assert-table-uuid"]
+    if uuids != [rules.table_uuid.lower()]:
+        raise CommitRefused(f"the commit is not for the table with the UUID {rules.table_uuid}")
+    asserted = [
+        one.get("snapshot-id")
+        for one in requirements
+        if one.get("type") == "assert-ref-snapshot-id" and one.get("ref") == rules.branch
+    ]
+    if parent is None or asserted != [parent]:
+        raise CommitRefused(f"the commit does not state that {printable(rules.branch)} is at the snapshot's parent")
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise CommitRefused("the commit is no JSON object")
+    return document
+
+
+def _objects(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    found = document.get(name)
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise CommitRefused(f"the commit has no list of {name}")
+    return found
+
+
+def _named(actions: list[str]) -> str:
+    return ", ".join(printable(one) for one in actions[:5]) or "no update"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommit:
+    """A commit of the task: its snapshot, the attempt that made it, and the figures of its summary."""
+
+    snapshot_id: int
+    attempt: int
+    metrics: Mapping[str, int]
+
+    def __getitem__(self, name: str) -> int:
+        """Return a figure of the summary, 0 without it."""
+        return self.metrics.get(name, 0)
+
+
+def own_commits(metadata: Mapping[str, Any], task_id: str, *, first_attempt: int = 1) -> list[OwnCommit]:
+    """Return the commits of a task in a table's metadata, from an attempt on, in the order in which they were made."""
+    return list(_own(metadata, task_id, first_attempt))
+
+
+def _own(metadata: Mapping[str, Any], task_id: str, first_attempt: int) -> Iterator[OwnCommit]:
+    for snapshot in metadata.get("snapshots") or ():
+        summary = snapshot.get("summary") or {}
+        if summary.get(TASK_ID) != task_id or not (attempt := str(summary.get(ATTEMPT))).isdecimal():
+            continue
+        if int(attempt) >= first_attempt:
+            metrics = {name: int(text) for name, text in summary.items() if isinstance(text, str) and text.isdecimal()}
+            yield OwnCommit(int(snapshot["snapshot-id"]), int(attempt), metrics)
