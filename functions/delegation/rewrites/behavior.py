@@ -1,0 +1,199 @@
+"""Rewrites as a task behavior: what an attempt needs, and what its end writes to the task.
+
+An attempt begins in this process: it reads manifests and decides. If something is to be rewritten, it hands over to
+Spark, and the job decides again by what the table is then.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+from delegation.errors import GuardRefused, RunHandedOver, RunStopped
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.requests import CatalogRequests
+from delegation.removal.behaviors import Outcome, check_killed, engine_of, refuse_purged
+from delegation.removal.choice import RemovalSettings
+from delegation.removal.task_attempt import error_class
+from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader
+from delegation.rewrites.requests import TableRewrite
+from delegation.rewrites.task_type import RECEIPT
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.tasks.errors import MalformedRecord, RunPostponed
+from delegation.tasks.life.model import Task
+from delegation.tasks.life.transitions import held_by
+from delegation.tasks.work.attempt_context import AttemptContext, AttemptEnding, AttemptRunner, ending_of
+from delegation.tasks.work.hooks import INLINE, SPARK
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import elapsed
+from polaris_common.errors import counted
+
+_NO_SPARK_WAIT: Final = timedelta(minutes=1)
+"""Until another process may take a task that this one has no Spark for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewritePlan:
+    """What is to be rewritten, nothing without `rewrites`, and as `details` what that takes, gains and leaves out."""
+
+    rewrites: tuple[Rewrite, ...]
+    summary: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteJob:
+    """What a Spark job does for one attempt."""
+
+    ctx: RewriteContext
+    plan: RewritePlan
+
+
+class RewriteKind(Protocol):
+    """One kind of rewrite: its requests, and what decides for a table. Both raise the errors of the catalog and of the
+    table's store."""
+
+    work_type: type[TableRewrite]
+
+    def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
+        """Return what a request asks for, by the table's manifests as they are now; raise InvalidOption."""
+
+    def summary(self, result: RewriteResult) -> str:
+        """Return what the task's own commits changed, as one sentence."""
+
+
+OpenedTable = tuple[TableLoader, ObjectStore]
+RewriteFunction = Callable[[RewriteJob], RewriteResult]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteBehavior:
+    """TaskBehavior of one kind of rewrite and of its dry run.
+
+    `open_table` opens a table's source and its storage with vended credentials, which every load renews. `requests`
+    sends to the catalog as the service's principal. `settings` state whether there is Spark.
+    """
+
+    tasks: TaskService
+    kind: RewriteKind
+    requests: CatalogRequests
+    open_table: Callable[[TableIdentifier], OpenedTable]
+    plans: PlanStore
+    settings: RemovalSettings
+    monotonic: Callable[[], float] = elapsed
+
+    @property
+    def task_types(self) -> frozenset[str]:
+        """See TaskBehavior.task_types."""
+        return frozenset({self.kind.work_type.work_task_type, self.kind.work_type.plan_task_type})
+
+    def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
+        """See TaskBehavior.prepare: inline, unless the attempt before found something to rewrite."""
+        try:
+            return engine_of(task, self.settings)
+        except MalformedRecord:  # the attempt ends with it
+            return INLINE
+
+    def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
+        """See TaskBehavior.run: decide in this process; record a dry run's outcome, or hand over to Spark."""
+        runner = self._runner
+
+        def done() -> Task:
+            check_killed(task, has_spark=self.settings.has_spark)
+            if engine_of(task, self.settings) == SPARK:
+                raise RunPostponed("this process has no Spark, another one takes the task", _NO_SPARK_WAIT)
+            work, ctx = self._begun(task, hand_over_at)
+            plan = self.kind.plan(ctx, work)
+            if work.is_dry_run or not plan.rewrites:
+                return runner.succeed(task, plan.summary, {}, {"engine": INLINE, "reported": dict(plan.details)})
+            if not self.settings.has_spark:
+                raise GuardRefused(
+                    f"{plan.summary}; Spark rewrites files, and this deployment has none: set "
+                    "delegation:emr-subnet-ids, and send the request again",
+                    code="NO_SPARK",
+                )
+            # Before the attempt ends: one that is lost in between is continued with Spark, too.
+            self._continues_with(SPARK, task)
+            raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt does it with Spark")
+
+        return runner.run(task, done)
+
+    def run_job(self, work: RewriteFunction, task_id: str, attempt: int) -> Task:
+        """Do the work in a Spark job; see UpkeepBehavior.run_job. What follows a failure is decided inline again."""
+        runner = self._runner
+        task = runner.begin_job(task_id, attempt)
+
+        def done() -> Task:
+            held = self._continues_with(None, task)
+            asked, ctx = self._begun(held, None)
+            plan = self.kind.plan(ctx, asked)
+            if asked.is_dry_run or not plan.rewrites:
+                return runner.succeed(held, plan.summary, {}, {"engine": SPARK, "reported": dict(plan.details)})
+            return runner.succeed(held, *self._outcome(plan, work(RewriteJob(ctx, plan))))
+
+        return runner.run(task, done)
+
+    @property
+    def _runner(self) -> AttemptRunner:
+        return AttemptRunner(self.tasks, _ending)
+
+    def _begun(self, task: Task, hand_over_at: datetime | None) -> tuple[TableRewrite, RewriteContext]:
+        """Return the request and what its attempt needs; raise MalformedPayload, GuardRefused (TABLE_IS_PURGED)."""
+        work = self.kind.work_type.of(task)
+        refuse_purged(self.tasks.reads, work, task)
+        attempt = AttemptContext(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
+        attempt.write(lambda: attempt.tasks.leases.start(task.task_id, task.attempt_count))
+        tables, store = self.open_table(work.identifier)
+        return work, RewriteContext(
+            attempt=attempt,
+            identifier=work.identifier,
+            table_uuid=work.table.table_uuid.lower(),
+            tables=tables,
+            requests=self.requests,
+            store=store,
+            plans=self.plans,
+            request=work.document(work.task_type),
+            clock=self.tasks.clock,
+            now=self.monotonic,
+        )
+
+    def _outcome(self, plan: RewritePlan, result: RewriteResult) -> Outcome:
+        """Return what a success writes: the figures also as details, which the line of the end shows."""
+        put_off = sum(one.groups for one in result.put_off)
+        figures: dict[str, Any] = {
+            "files_rewritten": result.files_rewritten,
+            "files_added": result.files_added,
+            "bytes_rewritten": result.bytes_rewritten,
+            "bytes_added": result.bytes_added,
+            "deletes_folded": result.deletes_folded,
+            "manifests_before": result.manifests_before,
+            "manifests_after": result.manifests_after,
+            "groups_done": result.groups_done,
+            "groups_put_off": put_off,
+        }
+        reported = {
+            "estimate": dict(plan.details),
+            **figures,
+            "snapshot_ids": [str(snapshot_id) for snapshot_id in result.snapshot_ids],
+            "put_off": [
+                {"groups": one.groups, "reason": one.reason, "is_conflict": one.is_conflict} for one in result.put_off
+            ],
+            "iceberg_version": result.iceberg_version,
+            "seconds": round(result.seconds, 1),
+        }
+        summary = self.kind.summary(result)
+        if put_off:
+            summary += f"; {counted(put_off, 'group')} put off, which the next run takes"
+        return summary, {**figures, RECEIPT: result.receipt}, {"engine": SPARK, "reported": reported}
+
+    def _continues_with(self, engine: str | None, task: Task) -> Task:
+        """Record the engine of the attempt after this one, None if that is open; raise LeaseLost."""
+
+        def decide(current: Task, _now: datetime) -> Task:
+            return held_by(current, task.attempt_count).with_details({"next_engine": engine})
+
+        return self.tasks.holding(task).writes.change(task.task_id, decide)
+
+
+def _ending(_task: Task, error: Exception | RunStopped) -> AttemptEnding:
+    return ending_of(error, error_class, traced=False)

@@ -1,0 +1,137 @@
+"""Requests for rewrites: their bodies, and how one relates to the stored task."""
+
+import json
+from collections.abc import Mapping
+from typing import ClassVar, Final, Self
+
+from delegation.removal.requests import TableCheck, TableForm, TableWork
+from delegation.rewrites.task_type import (
+    COMPACTION_PLAN_TASK_TYPE,
+    COMPACTION_TASK_TYPE,
+    MANIFESTS_PLAN_TASK_TYPE,
+    MANIFESTS_TASK_TYPE,
+    UPKEEP,
+)
+from delegation.rewrites.terms import (
+    COMPACTION_OPTIONS,
+    MANIFESTS_OPTIONS,
+    CompactionLimits,
+    CompactionTerms,
+    ManifestLimits,
+    ManifestTerms,
+)
+from delegation.tasks.errors import MalformedPayload
+from delegation.tasks.life.model import Task
+from delegation.tasks.options import RequestSources
+from delegation.wire.requests import ReceivedBody
+from delegation.wire.tables import IdentityParameters
+
+_POLICY: Final = "policy"
+
+
+class CompactionParameters(IdentityParameters):
+    """The table whose data files are compacted, and how (docs/compaction.md); the service loads it."""
+
+
+class CompactionPayload(ReceivedBody):
+    """The payload of a compaction."""
+
+    operation_parameters: CompactionParameters
+
+
+class RewriteManifestsParameters(IdentityParameters):
+    """The table whose manifests are rewritten, and which of them (docs/compaction.md); the service loads it."""
+
+
+class RewriteManifestsPayload(ReceivedBody):
+    """The payload of a rewrite of manifests."""
+
+    operation_parameters: RewriteManifestsParameters
+
+
+class TableRewrite(TableWork):
+    """A rewrite of a known table's files, with the table's state when the request was accepted.
+
+    `policy` names the policy that asks for it, None where a caller does; no request can set it.
+    """
+
+    policy: str | None = None
+
+    def of_the_work(self) -> dict[str, str]:
+        """Return the properties that decide what is done, not who is notified, and the policy that asks for it."""
+        return super().of_the_work() | ({} if self.policy is None else {"the policy": self.policy})
+
+    def to_payload(self) -> str:
+        """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
+        document = self.document(self.task_type)
+        if self.policy is not None:
+            document["operation_parameters"][_POLICY] = self.policy
+        return json.dumps(document, sort_keys=True)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Read a stored task's parameters; raise MalformedPayload if its payload is not that of a rewrite."""
+        rewrite = super().of(task)
+        try:
+            policy = json.loads(task.task_payload)["operation_parameters"].get(_POLICY)
+        except (ValueError, KeyError, TypeError) as error:
+            raise MalformedPayload(task.task_id, type(error).__name__) from None
+        return rewrite if policy is None else rewrite.model_copy(update={"policy": str(policy)})
+
+    def resumes(self, _task: Task) -> bool:
+        """Return that none does: what failed left a whole table, and another run decides anew."""
+        return False
+
+
+class TableCompaction(TableRewrite):
+    """A compaction of a table's data files."""
+
+    work_task_type: ClassVar[str] = COMPACTION_TASK_TYPE
+    plan_task_type: ClassVar[str] = COMPACTION_PLAN_TASK_TYPE
+    does: ClassVar[str] = "compacts"
+
+
+class TableManifestsRewrite(TableRewrite):
+    """A rewrite of a table's manifests."""
+
+    work_task_type: ClassVar[str] = MANIFESTS_TASK_TYPE
+    plan_task_type: ClassVar[str] = MANIFESTS_PLAN_TASK_TYPE
+    does: ClassVar[str] = "rewrites the manifests of"
+
+
+def _check_compaction(properties: Mapping[str, str], limits: CompactionLimits, _sources: RequestSources) -> TableCheck:
+    CompactionTerms.of(properties, limits)
+    return _any_table
+
+
+def _check_manifests(properties: Mapping[str, str], limits: ManifestLimits, _sources: RequestSources) -> TableCheck:
+    ManifestTerms.of(properties, limits)
+    return _any_table
+
+
+def _any_table(_table: object) -> None: ...
+
+
+COMPACTION_FORM: Final = TableForm(
+    operations=(COMPACTION_TASK_TYPE,),
+    body=CompactionPayload,
+    options=COMPACTION_OPTIONS,
+    running="Compacting {} …",
+    work_type=TableCompaction,
+    known=UPKEEP,
+    limits=CompactionLimits.from_properties,
+    checks=_check_compaction,
+)
+"""The form of requests for compactions."""
+
+MANIFESTS_FORM: Final = TableForm(
+    operations=(MANIFESTS_TASK_TYPE,),
+    body=RewriteManifestsPayload,
+    options=MANIFESTS_OPTIONS,
+    running="Rewriting the manifests of {} …",
+    work_type=TableManifestsRewrite,
+    known=UPKEEP,
+    limits=ManifestLimits.from_properties,
+    checks=_check_manifests,
+)
+"""The form of requests for rewrites of manifests."""
