@@ -1,4 +1,4 @@
-"""Entry point of every job on EMR Serverless, of purges, expiries and removals of orphan files: one attempt at a task.
+"""Entry point of every job on EMR Serverless, whichever operation it is of: one attempt at a task.
 
 GetJobRun shows a job's arguments, so they are only `--task-id UUID --attempt N`; settings come from the environment and
 secrets through the job's role. The outcome is written to the task. The exit code is 0 when it was written, and also
@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 
-from delegation.removal.purge.spark import purge_in_session
 from delegation.tasks.errors import LeaseLost
-from delegation.wiring.spark import job_behavior, job_resources
+from delegation.wiring.spark import job_tasks, run_attempt
 
 logger = logging.getLogger("purge_table")
 
@@ -22,14 +21,14 @@ logger = logging.getLogger("purge_table")
 def main(arguments: Sequence[str]) -> int:
     """Run the attempt if it still holds the task; an unexpected error is raised, so that the job fails."""
     options = _parser().parse_args(arguments)
-    behavior = job_behavior()
+    tasks = job_tasks()
     try:
-        done = behavior.run_job(lambda ctx: purge_in_session(ctx, job_resources()), options.task_id, options.attempt)
+        done = run_attempt(tasks, options.task_id, options.attempt)
     except LeaseLost:
         fields = {"action": "job", "task_id": options.task_id, "attempt": options.attempt}
         logger.info("attempt %d no longer holds task %s", options.attempt, options.task_id, extra=fields)
         return 0
-    joined = behavior.tasks.types.labels(done).correlation_id
+    joined = tasks.types.labels(done).correlation_id
     fields = {"action": "job", "task_id": done.task_id, "attempt": options.attempt, "correlation_id": joined}
     logger.info("task %s is %s", done.task_id, done.status, extra=fields)
     return 0

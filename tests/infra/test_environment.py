@@ -8,9 +8,8 @@ from dataclasses import fields, replace
 import boto3
 import pytest
 
-from delegation.removal.expiry.task_type import TASK_TYPE as EXPIRE
-from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
-from delegation.wiring.spark import job_behavior
+from delegation.wiring.removals import expiry_behavior, orphans_behavior
+from delegation.wiring.spark import job_tasks
 from delegation.wiring.types import policies_of
 from infra.environment.context import default_properties
 from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
@@ -156,8 +155,8 @@ def test_a_driver_has_what_an_expiry_or_a_removal_of_its_job_needs(monkeypatch: 
         client = boto3.client("secretsmanager")
         secret = client.create_secret(Name="polaris", SecretString='{"client_id": "id", "client_secret": "key"}')["ARN"]
         monkeypatch.setenv("DELEGATION_POLARIS_SECRET_ARN", secret)
-        jobs = job_behavior()
-        expiry, removal = (jobs.others[task_type][0]() for task_type in (EXPIRE, ORPHANS))
+        tasks = job_tasks()
+        expiry, removal = expiry_behavior(tasks), orphans_behavior(tasks)
     assert (expiry.floor.snapshots, expiry.plans is not None, expiry.lost_refs is not None) == (3, True, True)
     assert (removal.limits.approval.max_files, removal.plans is not None) == (7, True)
     assert removal.settings.inline_max_files == expiry.settings.inline_max_files == given.inline_max_files

@@ -14,14 +14,13 @@ from delegation.metrics import TOMBSTONES_FAILED, TOMBSTONES_STUCK, MetricLines
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import VendedCredentials
 from delegation.polaris.model import LoadedTable
-from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import Limits
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore
 from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
-from delegation.wiring.operations import polaris, synchronous_polaris
+from delegation.wiring.operations import shared_access, synchronous_polaris
 from delegation.wiring.settings import DropEnvironment, RequiredTombstoneEnvironment
 from delegation.wiring.tasks import dispatch_queue, task_service
 from polaris_common.dynamodb import client_config
@@ -71,16 +70,17 @@ def callers_files(table: LoadedTable) -> S3ObjectStore:
     return S3ObjectStore(VendedCredentials(lambda: table, clock=utc_now, loaded=table), timeouts=SYNCHRONOUS_TIMEOUTS)
 
 
-def drop_behaviors(tasks: TaskService, purges: PurgeBehavior, tables: PolarisClient) -> list[TaskBehavior]:
-    """Return the behaviors of drops; raises pydantic's ValidationError without a table of tombstones."""
-    found = required_tombstones(tasks, tables)
-    upkeep = tombstone_upkeep(lambda: drop_steps(found))
-    return [DropBehavior(purges, found), FunctionBehavior(tasks, upkeep)]
+def drop_behavior(tasks: TaskService) -> DropBehavior:
+    """Return the behavior of drops; raises pydantic's ValidationError without a table of tombstones."""
+    purges, tables = shared_access(tasks)
+    return DropBehavior(purges, required_tombstones(tasks, tables))
 
 
-def drop_behavior(tasks: TaskService, purges: PurgeBehavior) -> DropBehavior:
-    """Return the behavior of drops for a Spark job, which was started for one; raises pydantic's ValidationError."""
-    return DropBehavior(purges, required_tombstones(tasks, polaris()))
+def drop_behaviors(tasks: TaskService) -> list[TaskBehavior]:
+    """Return the behaviors of drops and of what finishes them; raises pydantic's ValidationError as drop_behavior."""
+    drops = drop_behavior(tasks)
+    upkeep = tombstone_upkeep(lambda: drop_steps(drops.tombstones))
+    return [drops, FunctionBehavior(tasks, upkeep)]
 
 
 def count_failed(record: Tombstone) -> None:

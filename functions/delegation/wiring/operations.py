@@ -1,4 +1,4 @@
-"""What makes the behaviors of purges, drops, expiries, removals and upkeep; loading one is left to its first task."""
+"""What makes the behaviors of operations and of upkeep; loading one is left to its first task."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,18 +21,14 @@ from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.references.visits import TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.expiry.task_type import BY_POLICY
-from delegation.removal.expiry.task_type import PLAN_TASK_TYPE as EXPIRY_PLAN
-from delegation.removal.expiry.task_type import TASK_TYPES as EXPIRIES
 from delegation.removal.model import Catalog
-from delegation.removal.orphans.task_type import TASK_TYPES as REMOVALS
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import Limits, PurgeSettings, ReferenceSettings
-from delegation.removal.purge.task_type import PLAN_TASK_TYPE as PURGE_PLAN
 from delegation.removal.requests import foreign_locations
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
+from delegation.tasks.life.declared import named
 from delegation.tasks.life.model import Task
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService
@@ -40,6 +36,7 @@ from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TaskSettings, TombstoneEnvironment
+from delegation.wiring.types import OPERATIONS, RUN, Operation, operation_of
 from polaris_common.dynamodb import client_config
 from polaris_common.errors import DelegationError
 
@@ -105,13 +102,27 @@ def reference_store() -> ReferenceStore:
 
 @lru_cache(maxsize=1)
 def shared_access(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
-    """Return the behavior of a process and its client: a drop, an expiry and an index use the purge's own."""
+    """Return the behavior of purges of a process, and its client: other operations and the index use the same."""
     tables = polaris()
     return purge_behavior(tasks, tables), tables
 
 
-def purges(deployed: DeployedTasks) -> list[TaskBehavior]:
-    return [shared_access(deployed.tasks)[0]]
+def shared_purges(tasks: TaskService) -> PurgeBehavior:
+    return shared_access(tasks)[0]
+
+
+def operations(deployed: DeployedTasks) -> list[TaskBehavior]:
+    """Return the behaviors of the operations that this function runs; each is made for its first task."""
+
+    def behavior(operation: Operation) -> TaskBehavior:
+        def make() -> TaskBehavior:
+            made: TaskBehavior = named(operation.behavior)(deployed.tasks)
+            return made
+
+        names = frozenset(one.name for one in operation.task_types)
+        return BehaviorWhenNeeded(names, make, operation.work.payload_version)
+
+    return [behavior(one) for one in OPERATIONS if one.work.runner == RUN]
 
 
 def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
@@ -138,14 +149,15 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
         return []
     from delegation.wiring.drops import drop_behaviors  # noqa: PLC0415 - only where there is a gateway
 
-    return drop_behaviors(deployed.tasks, *shared_access(deployed.tasks))
+    return drop_behaviors(deployed.tasks)
 
 
 def forecast(task: Task) -> Mapping[str, Any] | None:
     """Return the forecast of the plan of a purge, an expiry or a dry run as JSON has it, None without a plan."""
     from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
 
-    is_dry_run = task.task_type in (PURGE_PLAN, EXPIRY_PLAN)
+    plan = operation_of(task).plan
+    is_dry_run = plan is not None and plan.name == task.task_type
     found = forecast_of(task, plan_store(), purge_settings(), is_dry_run=is_dry_run)
     return None if found is None else found.model_dump(mode="json")
 
@@ -173,28 +185,6 @@ def vended_table(
     """Return a table's source and its files; each load of the source also renews the credentials of the files."""
     credentials = VendedCredentials(lambda: catalog.load_table(identifier), clock=clock, loaded=loaded)
     return credentials, S3ObjectStore(credentials, timeouts=timeouts)
-
-
-def expiries(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior of expiries and of their dry runs, which is made for the first of them."""
-
-    def make() -> TaskBehavior:
-        from delegation.wiring.removals import expiry_behavior  # noqa: PLC0415 - most processes run none
-
-        return expiry_behavior(deployed.tasks)
-
-    return [BehaviorWhenNeeded(EXPIRIES, make, BY_POLICY)]
-
-
-def removals(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior of removals and of their dry runs, which is made for the first of them."""
-
-    def make() -> TaskBehavior:
-        from delegation.wiring.removals import orphans_behavior  # noqa: PLC0415 - most processes run none
-
-        return orphans_behavior(deployed.tasks)
-
-    return [BehaviorWhenNeeded(REMOVALS, make)]
 
 
 _TYPES: Final = "delegation.upkeep.types"

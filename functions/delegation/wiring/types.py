@@ -1,7 +1,9 @@
-"""The task types of the service, in one list: to add one, write its folder and name it here."""
+"""The operations and the other task types of the service, in one list each: to add one, write its folder and name it
+here. Nothing else names an operation."""
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDEX
@@ -17,26 +19,72 @@ _HEALTH: Final = TaskType(name=CATALOG_HEALTH, is_housekeeping=True, is_own=True
 _UPKEEP: Final = TaskType(name=CATALOG_UPKEEP, is_housekeeping=True, is_own=True)
 _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_own=True)
 
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation on tables: the task type of its work, and that of its dry run. What else a process needs of it is
+    named as `module:name`, and imported when it is first needed. `behavior` returns for a TaskService what runs an
+    attempt in this process (`run`) or in a Spark job (`run_job`). `engine` does the work of a job, with an attempt's
+    context and the executors' resources. `policies` is the PolicyKind that executes a catalog's policies."""
+
+    work: TaskType
+    plan: TaskType | None = None
+    _: KW_ONLY
+    behavior: str
+    engine: str
+    policies: str | None = None
+
+    @property
+    def task_types(self) -> tuple[TaskType, ...]:
+        return (self.work,) if self.plan is None else (self.work, self.plan)
+
+
 _FORECAST: Final = "delegation.wiring.operations:forecast"
+RUN: Final = "delegation.wiring.operations:operations"
+"""Makes the behaviors of all operations that name it."""
 _WAITED_FOR: Final = "delegation.wiring.operations:synchronous_behaviors"
+
+OPERATIONS: Final = (
+    Operation(
+        PURGE.run_by(RUN, waited_for=_WAITED_FOR).forecast_by(_FORECAST),
+        PURGE_PLAN.forecast_by(_FORECAST),
+        behavior="delegation.wiring.operations:shared_purges",
+        engine="delegation.removal.purge.spark:purge_in_session",
+    ),
+    Operation(
+        DROP.run_by("delegation.wiring.operations:drops").forecast_by(_FORECAST),
+        behavior="delegation.wiring.drops:drop_behavior",
+        engine="delegation.removal.purge.spark:purge_in_session",
+    ),
+    Operation(
+        EXPIRY.run_by(RUN).forecast_by(_FORECAST),
+        EXPIRY_PLAN.forecast_by(_FORECAST),
+        behavior="delegation.wiring.removals:expiry_behavior",
+        engine="delegation.removal.expiry.spark:expire_in_session",
+        policies="delegation.upkeep.execution.expiries:PolicyExpiries",
+    ),
+    Operation(
+        ORPHANS.run_by(RUN),
+        ORPHANS_PLAN,
+        behavior="delegation.wiring.removals:orphans_behavior",
+        engine="delegation.removal.orphans.spark:remove_in_session",
+        policies="delegation.upkeep.execution.sweeps:OrphanSweeps",
+    ),
+)
+"""Admission, the API's forms, workers, Spark jobs and policy passes iterate over these."""
+_BY_TYPE: Final = {task_type.name: operation for operation in OPERATIONS for task_type in operation.task_types}
 
 TYPES: Final = TaskTypes(
     [
-        PURGE.run_by("delegation.wiring.operations:purges", waited_for=_WAITED_FOR).forecast_by(_FORECAST),
-        PURGE_PLAN.forecast_by(_FORECAST),
-        DROP.run_by("delegation.wiring.operations:drops").forecast_by(_FORECAST),
+        *(task_type for operation in OPERATIONS for task_type in operation.task_types),
         TOMBSTONE_UPKEEP,
-        EXPIRY.run_by("delegation.wiring.operations:expiries").forecast_by(_FORECAST),
-        EXPIRY_PLAN.forecast_by(_FORECAST),
-        ORPHANS.run_by("delegation.wiring.operations:removals"),
-        ORPHANS_PLAN,
         _REFERENCES.run_by("delegation.wiring.operations:indexing"),
         _HEALTH.run_by("delegation.wiring.operations:upkeep"),
         _UPKEEP,
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )
-"""One line for each type; a type without `run_by` is run by the behavior of the one above it."""
+"""A type without `run_by` is run by the behavior of the one above it."""
 
 _NOT_OF_TASKS: Final = (
     "delegation.drop.",
@@ -73,6 +121,11 @@ def load_runners() -> None:
     for one in TYPES.values():
         if one.runner is not None:
             importlib.import_module(one.runner.partition(":")[0])
+
+
+def operation_of(task: Task) -> Operation:
+    """Return the operation whose work or dry run a task is; raises KeyError for a task of another type."""
+    return _BY_TYPE[task.task_type]
 
 
 def forecast_of(task: Task) -> Mapping[str, Any] | None:

@@ -17,13 +17,12 @@ from delegation.references.visits import TableVisited
 from delegation.removal.model import Pace
 from delegation.removal.purge.requests import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
+from delegation.tasks.life.declared import named
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior, FunctionBehavior, TaskBehavior
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import PolicyKind, UpkeepCounts
 from delegation.upkeep.execution.passes import UpkeepPassReport, catalog_upkeep
-from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health.refresh import HealthRefresher, HealthReport, catalog_health
 from delegation.upkeep.health.store import HealthStore, HealthTable
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
@@ -32,6 +31,7 @@ from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.operations import shared_access, vended_store
 from delegation.wiring.policies import deployed_policies
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment
+from delegation.wiring.types import OPERATIONS
 from polaris_common.dynamodb import client_config
 
 READ_AT_ONCE: Final = 4
@@ -139,4 +139,5 @@ def _kinds(deployed: DeployedTasks, settings: UpkeepSettings, run: AttemptContex
     policies, limits = deployed_policies(tables.requests), UpkeepLimits.from_properties(properties)
     pace = Pace(loads, now=time.monotonic, sleep=time.sleep).wait
     shared = (realm, healths, tables, policies, deployed.tasks, limits, settings, utc_now, pace, run.checkpoint)
-    return PolicyExpiries(*shared, count_wait), OrphanSweeps(*shared, count_wait)
+    kinds = [named(operation.policies) for operation in OPERATIONS if operation.policies is not None]
+    return [kind(*shared, count_wait) for kind in kinds]

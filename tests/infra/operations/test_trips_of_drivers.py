@@ -21,6 +21,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.orchestration.failures import Step
 from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.purge import spark as spark_engine
 from delegation.removal.purge.run import purge_table
 from delegation.removal.purge.task_type import DROP_TASK_TYPE
 from delegation.tasks.errors import StoreUnavailable
@@ -68,8 +69,8 @@ class DeployedDrivers:
         self.records = TombstoneStore(TombstoneTable(dynamodb), table)
         self.environ("run_inline")
         monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", table)
-        monkeypatch.setattr(spark_job, "purge_behavior", deployed.behavior)
-        monkeypatch.setattr(spark_job, "polaris", lambda: None)
+        monkeypatch.setattr(spark_job, "job_resources", lambda: None)
+        monkeypatch.setattr(spark_engine, "purge_in_session", lambda ctx, _resources: purge_table(ctx))
         self.tasks = task_service()
 
     def environ(self, function: str) -> None:
@@ -155,7 +156,7 @@ class DeployedDrivers:
     def spark(self, task_id: str, owner: str) -> None:
         self.held(task_id, owner)
         self.tasks.writes.change(task_id, lambda task, _now: task.evolve(engine=SPARK))
-        spark_job.job_behavior().run_job(purge_table, task_id, 1)
+        spark_job.run_attempt(spark_job.job_tasks(), task_id, 1)
 
 
 @pytest.fixture

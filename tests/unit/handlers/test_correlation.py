@@ -89,9 +89,9 @@ def job(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, task_id: str) -> in
     assert spec.loader is not None
     driver = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(driver)
-    monkeypatch.setattr(driver, "job_behavior", lambda: deployed.behavior(wired_tasks.task_service(), None))
-    monkeypatch.setattr(driver, "job_resources", lambda: None)
-    monkeypatch.setattr(driver, "purge_in_session", denied)
+    monkeypatch.setattr(driver, "job_tasks", wired_tasks.task_service)
+    monkeypatch.setattr("delegation.wiring.spark.job_resources", lambda: None)
+    monkeypatch.setattr("delegation.removal.purge.spark.purge_in_session", denied)
     status: int = driver.main(["--task-id", task_id, "--attempt", "1"])
     return status
 

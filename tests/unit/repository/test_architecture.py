@@ -11,6 +11,7 @@ from tests.paths import DOCS, ROOT
 PACKAGES = (DOCS / "architecture" / "packages.md").read_text(encoding="utf-8").partition("## Decisions")[0]
 CODE = ROOT / "functions" / "delegation"
 QUESTIONS = [
+    ("Which operations are there?", "wiring/types.py", "Operation"),
     ("What does the service know of a task type?", "tasks/life/declared.py", "TaskType"),
     ("Which status may follow which?", "tasks/life/transitions.py", "transition"),
     ("Where is a lease lost, an attempt retried?", "tasks/life/outcomes.py", "after_error"),

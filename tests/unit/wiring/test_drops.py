@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +22,9 @@ from delegation.removal.purge.task_type import DROP_TASK_TYPE, UPKEEP_TASK_TYPE
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.testing.tombstones import pending
 from delegation.wiring.deployment import deployment
-from delegation.wiring.drops import count_failed, drop_behavior, table_drops
-from delegation.wiring.removals import expiry_behavior, orphans_behavior
+from delegation.wiring.drops import count_failed, table_drops
 from delegation.wiring.settings import TaskSettings
-from delegation.wiring.spark import JobBehaviors, expire, remove
+from delegation.wiring.spark import run_attempt
 from delegation.wiring.steps import all_behaviors
 from tests.aws import mock_aws
 
@@ -83,26 +83,30 @@ def test_the_gateway_s_drops_follow_the_settings(monkeypatch):
 
 def test_a_spark_job_runs_what_its_task_is(monkeypatch):
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
-    monkeypatch.setattr(PurgeBehavior, "run_job", lambda *_arguments: "purged")
-    monkeypatch.setattr(DropBehavior, "run_job", lambda *_arguments: "dropped")
-    for behavior in (ExpiryBehavior, OrphansBehavior):
-        monkeypatch.setattr(behavior, "run_job", lambda _self, engine, *_arguments: engine)
-    deployed = deployment()
-    purges = all_behaviors(deployed)["TABLE_PURGE"]
-    assert isinstance(purges, PurgeBehavior)
-    types = {"one": "TABLE_PURGE", "two": DROP_TASK_TYPE, "three": TASK_TYPE, "four": PLAN_TASK_TYPE}
-    types |= {"five": orphans.TASK_TYPE, "six": orphans.PLAN_TASK_TYPE}
-    reads = SimpleNamespace(get=lambda task_id: SimpleNamespace(task_type=types[task_id]))
-    tasks: Any = SimpleNamespace(reads=reads)
-    expiries = lambda: expiry_behavior(deployed.tasks)  # noqa: E731
-    removals = lambda: orphans_behavior(deployed.tasks)  # noqa: E731
-    drops = lambda: drop_behavior(deployed.tasks, purges)  # noqa: E731
-    others: dict[str, Any] = {DROP_TASK_TYPE: (drops, None)}
-    others |= dict.fromkeys((TASK_TYPE, PLAN_TASK_TYPE), (expiries, expire))
-    others |= dict.fromkeys(orphans.TASK_TYPES, (removals, remove))
-    jobs = JobBehaviors(tasks, purges, others)
-    found = [jobs.run_job(lambda _ctx: None, task_id, 1) for task_id in types]
-    assert found == ["purged", "dropped", expire, expire, remove, remove]
+    for behavior in (PurgeBehavior, DropBehavior, ExpiryBehavior, OrphansBehavior):
+
+        def run_job(self: object, engine: Any, *_arguments: object) -> tuple[type, object]:
+            return type(self), engine("context")
+
+        monkeypatch.setattr(behavior, "run_job", run_job)
+    monkeypatch.setattr("delegation.wiring.spark.job_resources", lambda: "resources")
+    engines = {"purge": "purge_in_session", "expiry": "expire_in_session", "orphans": "remove_in_session"}
+    for operation, engine in engines.items():
+        called = partial(lambda name, *given: (name, *given), operation)
+        monkeypatch.setattr(f"delegation.removal.{operation}.spark.{engine}", called)
+    types = {
+        "TABLE_PURGE": (PurgeBehavior, "purge"),
+        DROP_TASK_TYPE: (DropBehavior, "purge"),
+        TASK_TYPE: (ExpiryBehavior, "expiry"),
+        PLAN_TASK_TYPE: (ExpiryBehavior, "expiry"),
+        orphans.TASK_TYPE: (OrphansBehavior, "orphans"),
+        orphans.PLAN_TASK_TYPE: (OrphansBehavior, "orphans"),
+    }
+    tasks = deployment().tasks
+    stored = SimpleNamespace(get=lambda task_type: SimpleNamespace(task_type=task_type))
+    monkeypatch.setattr(tasks, "reads", stored)
+    found = {task_type: run_attempt(tasks, task_type, 1) for task_type in types}
+    assert found == {name: (made, (engine, "context", "resources")) for name, (made, engine) in types.items()}
 
 
 def test_a_failed_tombstone_is_counted(capsys):

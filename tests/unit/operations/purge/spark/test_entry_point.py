@@ -32,7 +32,8 @@ def test_a_former_attempt_does_nothing(entry: ModuleType, monkeypatch: pytest.Mo
     if attempt == held:
         world.tasks.leases.end_attempt(task_id, held, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
     before, objects = world.tasks.reads.get(task_id), set(world.lake.uris())
-    monkeypatch.setattr(entry, "job_behavior", lambda: world.behavior)
+    monkeypatch.setattr(entry, "job_tasks", lambda: world.tasks)
+    monkeypatch.setattr("delegation.wiring.operations.shared_access", lambda _tasks: (world.behavior, None))
     assert entry.main(["--task-id", task_id, "--attempt", str(attempt)]) == 0
     assert world.tasks.reads.get(task_id) == before
     assert set(world.lake.uris()) == objects
