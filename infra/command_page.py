@@ -116,12 +116,12 @@ def section(words: str, command: Any, lines: list[str], everywhere: Mapping[str,
             )
         )
         for heading, chosen in (("Ids", False), ("Ids with `--deployed`", True)):
-            found = [
+            names = [
                 f"`{name}` ({meaning})" if name in UNCLEAR_CHECKS else f"`{name}`"
                 for name, meaning in CHECKS.items()
                 if meaning.startswith(deployed) is chosen
             ]
-            parts.append(wrapped(f"{heading}: {', '.join(found)}."))
+            parts.append(wrapped(f"{heading}: {', '.join(names)}."))
     return "\n\n".join(parts)
 
 

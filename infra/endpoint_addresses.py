@@ -19,15 +19,15 @@ def handler(event: dict[str, Any], context: Any) -> None:
         cfnresponse.send(event, context, cfnresponse.SUCCESS, {}, identity)
         return
     try:
-        found = addresses(boto3.client("ec2"), event["ResourceProperties"]["NetworkInterfaceIds"])
+        by_index = addresses(boto3.client("ec2"), event["ResourceProperties"]["NetworkInterfaceIds"])
     except Exception as error:  # noqa: BLE001 - without an answer CloudFormation would wait for its time-out
         cfnresponse.send(event, context, cfnresponse.FAILED, {}, identity, reason=f"{type(error).__name__}: {error}")
         return
-    cfnresponse.send(event, context, cfnresponse.SUCCESS, found, identity)
+    cfnresponse.send(event, context, cfnresponse.SUCCESS, by_index, identity)
 
 
 def addresses(ec2: Any, ids: list[str]) -> dict[str, str]:
     """Return the private address of each interface by its attribute's name."""
     described = ec2.describe_network_interfaces(NetworkInterfaceIds=ids)["NetworkInterfaces"]
-    by_id = {one["NetworkInterfaceId"]: one["PrivateIpAddress"] for one in described}
-    return {f"Address{index}": by_id[one] for index, one in enumerate(ids)}
+    by_id = {interface["NetworkInterfaceId"]: interface["PrivateIpAddress"] for interface in described}
+    return {f"Address{index}": by_id[interface_id] for index, interface_id in enumerate(ids)}

@@ -341,6 +341,6 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
         """Return the settings in a context; raise ValidationError that names what is missing, wrong or unknown."""
-        found = {key.removeprefix(PREFIX): value for key, value in context.items() if key.startswith(PREFIX)}
-        given = {name.replace("-", "_"): value for name, value in found.items() if value not in (None, "")}
+        values = {key.removeprefix(PREFIX): value for key, value in context.items() if key.startswith(PREFIX)}
+        given = {name.replace("-", "_"): value for name, value in values.items() if value not in (None, "")}
         return cls.model_validate(given)

@@ -129,8 +129,8 @@ def _operations(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _answers(spec: Mapping[str, Any], operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for status, found in operation["responses"].items():
-        answer = _resolved(spec, found)
+    for status, described in operation["responses"].items():
+        answer = _resolved(spec, described)
         yield status, _type(_schema_of(answer)), _text(answer["description"])
 
 

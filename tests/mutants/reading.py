@@ -84,8 +84,8 @@ READ: Final = (
     Mutant(
         "gateway: a commit that the catalog recorded for a former table answers for the one of its name",
         f"{DELEGATION}gateway/keys/calls.py",
-        'return self.rule.of_recorded(found) if same_uuid(found.metadata["table-uuid"], uuid) else None',
-        "return self.rule.of_recorded(found)",
+        'return self.rule.of_recorded(state) if same_uuid(state.metadata["table-uuid"], uuid) else None',
+        "return self.rule.of_recorded(state)",
         (f"{GATEWAY}keys/test_catalogs_keys.py",),
     ),
     Mutant(

@@ -117,8 +117,8 @@ class Gateway:
                 return advertised(self._forwarder.forward(readable(request)), lifetime)
             case OwnTombstones(None) if self._tombstones is not None:
                 return self._tombstones().list(request, self._callers.caller(request))
-            case OwnTombstones(str(found)) if self._tombstones is not None:
-                return self._tombstones().restore(request, self._callers.caller(request), found)
+            case OwnTombstones(str(tombstone_id)) if self._tombstones is not None:
+                return self._tombstones().restore(request, self._callers.caller(request), tombstone_id)
             case DropWithPurge() as drop:
                 return self._purge(request, drop)
             case UnknownMutation() if self._keys is not None:

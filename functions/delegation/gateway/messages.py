@@ -240,10 +240,10 @@ class CatalogAnswer:
     def document(self) -> dict[str, Any] | None:
         """The body's JSON object, None for any other body."""
         try:
-            found = json.loads(self.body)
+            document = json.loads(self.body)
         except (ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return document if isinstance(document, dict) else None
 
 
 def _first(headers: Headers, name: str) -> str | None:

@@ -238,13 +238,13 @@ def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Ro
     is_keyed = request.header(KEY_HEADER) is not None
     if request.method in _READS:
         return Forwarded()
-    found = _found(segments)
-    if found is None or request.method not in found.operations:
+    pattern = _found(segments)
+    if pattern is None or request.method not in pattern.operations:
         return UnknownMutation() if is_keyed else Forwarded()
-    operation = found.operations[request.method]
+    operation = pattern.operations[request.method]
     if operation is None:
         return Forwarded()
-    target = found.target(operation, paths)
+    target = pattern.target(operation, paths)
     if operation is Operation.DROP_TABLE and is_purge(request.query):
         with suppress(ValueError):  # the catalog refuses a name that cannot be one
             return DropWithPurge(target, TableIdentifier(target.catalog, target.namespace, target.name or ""))
@@ -256,8 +256,8 @@ def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTomb
     match request.method, segments:
         case "GET", ["v1", "tombstones"] if "mine" in query_of(request.query):
             return OwnTombstones()
-        case "POST", ["v1", "tombstones", found, "restore"] if _TOMBSTONE.fullmatch(found):
-            return OwnTombstones(found)
+        case "POST", ["v1", "tombstones", tombstone_id, "restore"] if _TOMBSTONE.fullmatch(tombstone_id):
+            return OwnTombstones(tombstone_id)
         case _:
             return None
 

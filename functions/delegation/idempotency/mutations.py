@@ -269,9 +269,9 @@ def _executed(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAns
 
 def _reconciled(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationAnswer, AnswerSource]:
     """Verify, and run the mutation if it was not applied (Idempotency-Key proposal, Reconciliation branches R1, R2)."""
-    found = mutation.verify(attempt)
-    if found is not None:
-        return found, AnswerSource.VERIFIED
+    verified = mutation.verify(attempt)
+    if verified is not None:
+        return verified, AnswerSource.VERIFIED
     attempt.require_time()
     answer = mutation.run(attempt)
     # A former call's effect that appeared only now is refused as a conflict with itself.

@@ -183,12 +183,12 @@ class MemoryIdempotencyStore:
     def without_expiry(self, *, cursor: str | None = None, limit: int = 100) -> RecordPage:
         self._tasks.fault("before list records")
         with self._tasks.lock:
-            found = [record for scope, record in sorted(self._records.items()) if scope > (cursor or "")]
-        found = [record for record in found if record.expires_at is None]
-        page = found[:limit]
+            records = [record for scope, record in sorted(self._records.items()) if scope > (cursor or "")]
+        records = [record for record in records if record.expires_at is None]
+        page = records[:limit]
         return RecordPage(
             tuple(record for record in page if record.format == FORMAT),
-            page[-1].scope if len(found) > limit else None,
+            page[-1].scope if len(records) > limit else None,
             tuple(record.scope for record in page if record.format != FORMAT),
         )
 
@@ -239,14 +239,14 @@ class RecordUpkeep:
         while True:
             page = self._store.without_expiry(cursor=cursor)
             yield from (None for _ in page.unreadable)
-            for one in each_item(
+            for dated in each_item(
                 page.records,
                 lambda record: self._start(record, now),
                 name="keys.expiry",
                 clock=lambda: now,
                 shown=lambda record: f"the key of task {record.task_id}",
             ):
-                yield one.result
+                yield dated.result
             cursor = page.cursor
             if cursor is None:
                 return

@@ -144,11 +144,13 @@ class Notifier:
             return self._failed(begun, error, apart=receiver is not None and receiver.apart)
         except NotificationError as error:
             took, now = self.clock() - started, self.clock()
-            known = self._recorded(receiver, begun, lambda one: owing.after_failure(one, begun.channel, took, now))
+            known = self._recorded(
+                receiver, begun, lambda attempted: owing.after_failure(attempted, begun.channel, took, now)
+            )
             return self._failed(begun, error, apart=known is not None and known.apart)
         took, now = self.clock() - started, self.clock()
         self.store.remove_notification(begun)
-        self._recorded(receiver, begun, lambda one: owing.after_acceptance(one, begun.channel, took, now))
+        self._recorded(receiver, begun, lambda attempted: owing.after_acceptance(attempted, begun.channel, took, now))
         return Delivered(DeliveryOutcome.DELIVERED, begun)
 
     def _parked(self, owed: Notification, receiver: Receiver) -> Delivered:
@@ -233,9 +235,9 @@ def _of_one_apart(
     is_free = owing.claimed(receiver, now) is not None
     if is_free and not receiver.is_failing:
         return list(store.notifications(NotificationState.OWED, now, limit=SHARE, parked=receiver.channel))
-    found = store.notifications(NotificationState.OWED, now, limit=_AGED, parked=receiver.channel)
-    aged = [owed for owed in found if owing.is_aged(owed, now, policy)]
-    return list(found[:1]) if is_free and not aged else aged
+    parked = store.notifications(NotificationState.OWED, now, limit=_AGED, parked=receiver.channel)
+    aged = [owed for owed in parked if owing.is_aged(owed, now, policy)]
+    return list(parked[:1]) if is_free and not aged else aged
 
 
 def _in_turn(groups: Mapping[str, Sequence[Notification]]) -> list[Notification]:
@@ -248,7 +250,7 @@ def send_due(
     """Send a message for what is owed and due, and return for how many; the sweeper calls it. No queue is filled beyond
     `room`. The time of the next is stored first, also of those without room, which would hide those behind. Raises the
     errors of store and queue; what was not sent is due again after a minute."""
-    found = due(store, policy, now, limit=room)
+    batch = due(store, policy, now, limit=room)
     left: dict[Pool, int] = {}
 
     def send(each: tuple[Notification, bool]) -> bool:
@@ -264,35 +266,37 @@ def send_due(
         left[pool] -= 1
         return True
 
-    each = [*((owed, True) for owed in found.apart), *((owed, False) for owed in found.prompt)]
+    each = [*((owed, True) for owed in batch.apart), *((owed, False) for owed in batch.prompt)]
     return sum(
-        one.result is True
-        for one in each_item(each, send, name="notifications.sent", clock=lambda: now, shown=lambda one: one[0].task_id)
+        sending.result is True
+        for sending in each_item(
+            each, send, name="notifications.sent", clock=lambda: now, shown=lambda sent: sent[0].task_id
+        )
     )
 
 
 def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
     """Deliver what is owed and due in this process, as a worker without queue; raises the store's errors. Notifications
     for receivers set apart are left to `deliver_apart`, in another thread."""
-    found = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
-    return _delivered(notifier, [Message.of(owed) for owed in found.prompt])
+    batch = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
+    return _delivered(notifier, [Message.of(owed) for owed in batch.prompt])
 
 
 def deliver_apart(notifier: Notifier) -> list[Delivered]:
     """Deliver what is due to receivers that are set apart; see `deliver_due`."""
-    found = due(notifier.store, notifier.policy, notifier.clock(), limit=1)
-    return _delivered(notifier, [Message.of(owed, apart=True) for owed in found.apart])
+    batch = due(notifier.store, notifier.policy, notifier.clock(), limit=1)
+    return _delivered(notifier, [Message.of(owed, apart=True) for owed in batch.apart])
 
 
 def _delivered(notifier: Notifier, messages: Sequence[Message]) -> list[Delivered]:
-    found = each_item(
+    deliveries = each_item(
         messages,
         notifier.take,
         name="notifications.delivered",
         clock=notifier.clock,
-        shown=lambda one: f"{one.notification_id} of task {one.task_id}",
+        shown=lambda owed: f"{owed.notification_id} of task {owed.task_id}",
     )
-    return [one.result for one in found if one.result is not None]
+    return [delivery.result for delivery in deliveries if delivery.result is not None]
 
 
 def _refusal(status: int) -> str:

@@ -104,10 +104,10 @@ _ROUTED: Final = (ip_network("64:ff9b::/96"), ip_network("2002::/16"), ip_networ
 def resolve(host: str, port: int) -> Sequence[str]:
     """Return the addresses of a host by the system's resolver; raises NotificationError (CALLBACK_UNREACHABLE)."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise callback_unreachable(f"the name of its host cannot be resolved: {type(error).__name__}") from None
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in addresses))
 
 
 def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) -> Sequence[str]:
@@ -163,10 +163,10 @@ def _inside(address: Address) -> list[IPv4Address]:
     if not isinstance(address, IPv6Address):
         return []
     number = int(address)
-    found = [address.sixtofour, *(address.teredo or ())]
+    addresses = [address.sixtofour, *(address.teredo or ())]
     if _is_in(address, _LAST_32_BITS) or (number >> 32) & 0xFFFF_FFFF in _ISATAP:
-        found.append(IPv4Address(number & 0xFFFF_FFFF))
-    return [one for one in found if one is not None]
+        addresses.append(IPv4Address(number & 0xFFFF_FFFF))
+    return [address for address in addresses if address is not None]
 
 
 TOTAL_SECONDS: Final = 10.0
@@ -211,8 +211,8 @@ class _CheckedConnection(HTTPSConnection):
 
     def _reach(self) -> socket.socket:
         failure: OSError | None = None
-        found = self._post.resolve(self.host, self.port)
-        for address in checked(found, private=self._post.private, loopback=self._post.loopback):
+        addresses = self._post.resolve(self.host, self.port)
+        for address in checked(addresses, private=self._post.private, loopback=self._post.loopback):
             try:
                 return socket.create_connection((address, self.port), timeout=_CONNECT_SECONDS)
             except OSError as error:
@@ -312,12 +312,12 @@ class SigningKeys:
         texts = [keys] if isinstance(keys, str) else keys
         if not isinstance(texts, list) or not 1 <= len(texts) <= MOST_KEYS:
             raise CallbackKeysUnavailable(f"the keys of callback {name} must be a list of one or {MOST_KEYS} texts")
-        found = tuple(text.encode() for text in texts if isinstance(text, str))
-        if len(found) != len(texts) or any(len(key) < SHORTEST_KEY for key in found):
+        signing_keys = tuple(text.encode() for text in texts if isinstance(text, str))
+        if len(signing_keys) != len(texts) or any(len(key) < SHORTEST_KEY for key in signing_keys):
             raise CallbackKeysUnavailable(
                 f"each key of callback {name} must be a text of at least {SHORTEST_KEY} bytes"
             )
-        return found
+        return signing_keys
 
     def _by_name(self) -> Mapping[str, Any]:
         now = self._clock()

@@ -48,8 +48,8 @@ class Message:
         return cls(owed.task_id, owed.notification_id, owed.attempts + 1, apart)
 
     def text(self) -> str:
-        found = {"task_id": self.task_id, "notification_id": self.notification_id, "n": self.n}
-        return json.dumps({**found, "apart": True} if self.apart else found)
+        fields = {"task_id": self.task_id, "notification_id": self.notification_id, "n": self.n}
+        return json.dumps({**fields, "apart": True} if self.apart else fields)
 
 
 class NotificationQueue(Protocol):
@@ -87,15 +87,17 @@ class SqsNotificationQueue:
 
 def announce(queue: NotificationQueue, owed: Sequence[Notification]) -> None:
     """Send the first message of notifications that were just stored; the sweeper sends one that is not accepted."""
-    deque(each_item(owed, queue.send, name="notifications.announced", shown=lambda one: one.task_id), 0)
+    deque(
+        each_item(owed, queue.send, name="notifications.announced", shown=lambda notification: notification.task_id), 0
+    )
 
 
 def parse(body: str) -> Message:
     """Return the message of a body; raises NotificationError (MALFORMED_MESSAGE)."""
     try:
-        found = json.loads(body)
+        fields = json.loads(body)
         message = Message(
-            str(found["task_id"]), str(UUID(found["notification_id"])), found["n"], found.get("apart") is True
+            str(fields["task_id"]), str(UUID(fields["notification_id"])), fields["n"], fields.get("apart") is True
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         raise malformed_message("the message is not {task_id, notification_id, n}") from None
@@ -105,7 +107,7 @@ def parse(body: str) -> Message:
 
 
 def dead_letters_of(store: NotificationStore, task_id: str) -> list[Notification]:
-    return [one for one in store.notifications_of(task_id) if one.is_dead]
+    return [notification for notification in store.notifications_of(task_id) if notification.is_dead]
 
 
 def resent(
@@ -113,11 +115,15 @@ def resent(
 ) -> list[ItemOutcome[Notification, bool]]:
     """Let dead letters be delivered again, with all their attempts; the result is False for one that has changed."""
 
-    def resend(one: Notification) -> bool:
-        return store.revise_notification(one, revived(one, now))
+    def resend(notification: Notification) -> bool:
+        return store.revise_notification(notification, revived(notification, now))
 
     return list(
         each_item(
-            dead, resend, name="notifications.resent", shown=lambda one: one.notification_id, most_wasted=timedelta.max
+            dead,
+            resend,
+            name="notifications.resent",
+            shown=lambda notification: notification.notification_id,
+            most_wasted=timedelta.max,
         )
     )

@@ -91,21 +91,21 @@ def _short(area: str) -> str:
 
 
 def _outermost(areas: Iterable[str]) -> list[str]:
-    found: list[str] = []
+    outermost: list[str] = []
     for area in sorted(set(areas)):
-        if not found or not area.startswith(found[-1]):
-            found.append(area)
-    return found
+        if not outermost or not area.startswith(outermost[-1]):
+            outermost.append(area)
+    return outermost
 
 
 def around(area: str) -> tuple[str, ...]:
     """Return an area and all that contain it, the bucket last."""
-    found = [area]
-    while (parent := parent_of(found[-1])) != found[-1]:
-        found.append(parent)
-    return tuple(found)
+    areas = [area]
+    while (parent := parent_of(areas[-1])) != areas[-1]:
+        areas.append(parent)
+    return tuple(areas)
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(area: str, other: str) -> bool:
     """Whether one area lies at or below the other."""
-    return one.startswith(other) or other.startswith(one)
+    return area.startswith(other) or other.startswith(area)

@@ -426,27 +426,27 @@ class Visits:
         """Make a visit, maybe in another thread; return its result and the seconds until it was stored: the time of
         `visited` states nothing about the catalog."""
         began = self._seconds()
-        found, visited = self._visitor.read_once(visit.identifier, visit.known, visit.displacing, cloned=visit.cloned)
+        entry, visited = self._visitor.read_once(visit.identifier, visit.known, visit.displacing, cloned=visit.cloned)
         taken = self._seconds() - began
         visited()
-        return found, taken
+        return entry, taken
 
     def unanswered(self, visit: TableVisit, error: Exception, number: int) -> TableEntry:
         """Record a visit without an answer."""
         return self._visitor.unanswered(visit.identifier, error, number, visit.displacing, cloned=visit.cloned)
 
     def took(
-        self, one: TableVisit, entry: TableEntry | Absence, seconds: float | None = None
+        self, visit: TableVisit, entry: TableEntry | Absence, seconds: float | None = None
     ) -> tuple[TableIdentifier, bool, bool]:
         """Record a visit's result; return its name, whether that moves the position, and whether there is a table."""
-        identifier, moves = one.identifier, one.turn is Turn.IN_ORDER
+        identifier, moves = visit.identifier, visit.turn is Turn.IN_ORDER
         if seconds is not None:
             self._width.answered(seconds)
-        if one.turn is not Turn.LATER and self._seen.is_new(identifier):
+        if visit.turn is not Turn.LATER and self._seen.is_new(identifier):
             # Its table may have been renamed, while it was to be loaded, to any name that was begun before or beside.
-            beside = one.before if self._loaded_to == position_of(identifier) else self._loaded_to
+            beside = visit.before if self._loaded_to == position_of(identifier) else self._loaded_to
             uuid = None if isinstance(entry, Absence) else entry.table_uuid
-            self._seen.new(identifier, uuid, beside, early=one.turn is Turn.EARLY)
+            self._seen.new(identifier, uuid, beside, early=visit.turn is Turn.EARLY)
         if entry is Absence.GONE:
             self._seen.vanished(identifier, self._loaded_to)
         elif isinstance(entry, Absence):

@@ -86,8 +86,8 @@ class PassNames:
 
     def know(self, entries: Iterable[TableEntry]) -> None:
         rows = (
-            (_key(one.identifier), _text(one), one.absent, None if one.absent else _bytes(one.table_uuid))
-            for one in entries
+            (_key(entry.identifier), _text(entry), entry.absent, None if entry.absent else _bytes(entry.table_uuid))
+            for entry in entries
         )
         self._each("INSERT OR REPLACE INTO name (key, entry, marked, began) VALUES (?, ?, ?, ?)", rows)
 
@@ -96,15 +96,15 @@ class PassNames:
 
     def list_names(self, identifiers: Iterable[TableIdentifier]) -> None:
         number = self._listing
-        rows = ((_key(one), number, number) for one in identifiers)
+        rows = ((_key(identifier), number, number) for identifier in identifiers)
         self._each(
             "INSERT INTO name (key, listing) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET listing = ?",
             rows,
         )
 
     def entry(self, identifier: TableIdentifier) -> TableEntry | None:
-        found = self._one("SELECT entry FROM name WHERE key = ?", _key(identifier))
-        return None if found is None or found[0] is None else _entry(identifier, found[0])
+        row = self._one("SELECT entry FROM name WHERE key = ?", _key(identifier))
+        return None if row is None or row[0] is None else _entry(identifier, row[0])
 
     def replace(self, entry: TableEntry) -> None:
         """Note the index's current entry of a name, and the tables that it no longer has under the name."""
@@ -125,11 +125,11 @@ class PassNames:
         new = self._count("fresh AND key <= ?", last)
         few = new * _FEW <= self._count("entry IS NOT NULL")
         if few:
-            yield from ((one, Turn.EARLY) for one in self._where("fresh AND key <= ?", last))
+            yield from ((identifier, Turn.EARLY) for identifier in self._where("fresh AND key <= ?", last))
         rest = "NOT fresh AND key > ?" if few else "(fresh OR key > ?)"
         begins = b"" if after is None else _encoded(after)
-        for one in self._where(f"listing = ? AND key <= ? AND {rest}", self._listing, last, begins):
-            yield one, Turn.IN_ORDER
+        for identifier in self._where(f"listing = ? AND key <= ? AND {rest}", self._listing, last, begins):
+            yield identifier, Turn.IN_ORDER
 
     def begin_new(self) -> None:
         """Begin to look for names that the current listing lacks."""
@@ -145,8 +145,8 @@ class PassNames:
 
     def last_visited(self) -> Position:
         """Return the position of the last name since `begin_new`, empty without one."""
-        found = self._one("SELECT key FROM name WHERE visited ORDER BY key DESC")
-        return () if found is None else position_of(self._identifier(found[0]))
+        row = self._one("SELECT key FROM name WHERE visited ORDER BY key DESC")
+        return () if row is None else position_of(self._identifier(row[0]))
 
     def left(self) -> Iterator[TableIdentifier]:
         """Yield the names since `begin_new` that the current listing no longer has."""
@@ -163,8 +163,12 @@ class PassNames:
     def readable(self, most: int) -> list[TableIdentifier]:
         """Return some listed names whose tables the index could last read."""
         listed = self._where("entry IS NOT NULL AND NOT marked AND NOT gone AND listing = ?", self._listing)
-        found = (one for one in listed if (entry := self.entry(one)) is not None and entry.problem is None)
-        return list(islice(found, most))
+        readable = (
+            identifier
+            for identifier in listed
+            if (entry := self.entry(identifier)) is not None and entry.problem is None
+        )
+        return list(islice(readable, most))
 
     def without_table(self) -> Iterator[TableIdentifier]:
         """Yield the names with an entry and, by the current listing or a load, no table."""
@@ -176,11 +180,11 @@ class PassNames:
 
     def seen_at(self, identifier: TableIdentifier) -> tuple[str | None, str | None, bool]:
         """Return the uuid known under a name, the uuid seen last, and whether it has no table now."""
-        found = self._one("SELECT began, at, gone FROM name WHERE key = ?", _key(identifier))
-        if found is None:
+        row = self._one("SELECT began, at, gone FROM name WHERE key = ?", _key(identifier))
+        if row is None:
             return None, None, False
-        known, last = (None if one is None else one.decode("utf-8", "surrogatepass") for one in found[:2])
-        return known, last, bool(found[2])
+        known, last = (None if text is None else text.decode("utf-8", "surrogatepass") for text in row[:2])
+        return known, last, bool(row[2])
 
     def see(self, identifier: TableIdentifier, uuid: str) -> None:
         key = _key(identifier)
@@ -264,8 +268,8 @@ class PassNames:
         return int(self._run(f"SELECT COUNT(*) FROM name WHERE {condition}", *values)[0][0])  # noqa: S608
 
     def _one(self, query: str, *values: object) -> Any:
-        found = self._run(f"{query} LIMIT 1", *values)
-        return found[0] if found else None
+        rows = self._run(f"{query} LIMIT 1", *values)
+        return rows[0] if rows else None
 
     def _run(self, statement: str, *values: object) -> list[Any]:
         try:
@@ -343,8 +347,8 @@ def _text(entry: TableEntry) -> bytes:
 
 
 def _entry(identifier: TableIdentifier, text: bytes) -> TableEntry:
-    found = json.loads(zlib.decompress(text))
-    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent, cloned, passes = found
+    fields = json.loads(zlib.decompress(text))
+    uuid, location, areas, etag, problem, revision, problem_location, since, displaced, absent, cloned, passes = fields
     return TableEntry(
         identifier,
         uuid,

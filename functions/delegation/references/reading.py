@@ -60,14 +60,14 @@ class ReadOnce:
         self._lock = Lock()
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        found = self._read.get(location)
-        if found is None or len(found) > limit:
-            found = self._store.read(location, limit=limit)
+        content = self._read.get(location)
+        if content is None or len(content) > limit:
+            content = self._store.read(location, limit=limit)
             with self._lock:
-                if location not in self._read and len(found) <= self._left:
-                    self._read[location] = found
-                    self._left -= len(found)
-        return found
+                if location not in self._read and len(content) <= self._left:
+                    self._read[location] = content
+                    self._left -= len(content)
+        return content
 
 
 def read_references(
@@ -89,7 +89,7 @@ def read_references(
     fetcher = Fetcher(store, threads=limits.threads, checkpoint=checkpoint)
     outside = _Outside(_usable(metadata.locations))
     former = _lists_read_before(metadata, known, store)
-    found = read_manifest_lists(
+    reached = read_manifest_lists(
         metadata,
         fetcher,
         limit=limits.max_file_bytes,
@@ -97,16 +97,16 @@ def read_references(
         tolerance=tolerance,
     )
     history = read_history(metadata, fetcher, lambda _path: False, tolerance)
-    named = [*named_by_metadata(metadata, tolerance.spelling), *history.files, *found.lists]
-    outside.add(one.path for one in named)
-    outside.add(found.manifests)
-    digests = {path: digest(path) for path in found.manifests if not is_marked(path)}
+    named = [*named_by_metadata(metadata, tolerance.spelling), *history.files, *reached.lists]
+    outside.add(file.path for file in named)
+    outside.add(reached.manifests)
+    digests = {path: digest(path) for path in reached.manifests if not is_marked(path)}
     seen = frozenset() if known is None else known.seen
     unread = [path for path, mark in digests.items() if mark not in seen]
     wanted = [(path, limits.max_file_bytes) for path in unread]
     for path, content in fetcher.fetch(wanted):
         before = problems.count
-        for rows in tolerated_entries(path, found.manifests[path], content, tolerance):
+        for rows in tolerated_entries(path, reached.manifests[path], content, tolerance):
             checkpoint()
             outside.add(row[0] for row in rows)
         if problems.count > before:
@@ -141,7 +141,11 @@ def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store
     if former.table_uuid != metadata.table_uuid:
         return frozenset()
     spelling = Spelling(ALL_KINDS)
-    lists = (one.manifest_list for one in former.snapshots if one.manifest_list is not None and not one.encrypted)
+    lists = (
+        snapshot.manifest_list
+        for snapshot in former.snapshots
+        if snapshot.manifest_list is not None and not snapshot.encrypted
+    )
     return frozenset(map(spelling.one, lists))
 
 
@@ -153,8 +157,8 @@ def outline(table: LoadedTable, known: TableEntry | None, problem: str) -> Table
         metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
         areas = areas_of(metadata.locations, ())
         spelling = Spelling(ALL_KINDS)
-        lists = (one.manifest_list for one in metadata.snapshots if one.manifest_list is not None)
-        named = [*(one.path for one in named_by_metadata(metadata, spelling)), *map(spelling.one, lists)]
+        lists = (snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list is not None)
+        named = [*(file.path for file in named_by_metadata(metadata, spelling)), *map(spelling.one, lists)]
         areas = (*areas, *(directory_of(path) for path in named if not is_marked(path)))
     seen = frozenset() if known is None else known.seen
     return entry_of(table, known, areas=areas, seen=seen, problem=problem)

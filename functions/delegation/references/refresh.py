@@ -133,10 +133,10 @@ class Refresher:
         with PassNames(state.catalog, continued=continued) as names:
             seen = Sightings(names, continued=continued, again=state.again)
             held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
-            one = _Pass(state.catalog, names, held, seen)
+            catalog_pass = _Pass(state.catalog, names, held, seen)
             try:
-                names.know(one.noted(_kept(self.store.entries(state.catalog), held.renew)))
-                return self._pass_over(one, state.position)
+                names.know(catalog_pass.noted(_kept(self.store.entries(state.catalog), held.renew)))
+                return self._pass_over(catalog_pass, state.position)
             except (PolarisError, ObjectStoreError) as error:
                 held.failed(problem_of(error))
                 raise
@@ -147,28 +147,28 @@ class Refresher:
                         self._remember(names)
                 held.leave()
 
-    def _pass_over(self, one: "_Pass", position: Position | None) -> CatalogPass:
+    def _pass_over(self, catalog_pass: "_Pass", position: Position | None) -> CatalogPass:
         """Visit the rest of a pass after a position, and complete it."""
-        names, held, seen = one.names, one.held, one.seen
-        self._list(one, self.generic)
+        names, held, seen = catalog_pass.names, catalog_pass.held, catalog_pass.seen
+        self._list(catalog_pass, self.generic)
         if position is not None:
             # Their names were listed when the pass began, and are behind its position now or dropped.
             for identifier in names.known_unlisted(position):
                 seen.vanished(identifier, position)
         if not held.again:
-            self._sweep(one, names.in_turn(position))
-            self._visit_new(one)
+            self._sweep(catalog_pass, names.in_turn(position))
+            self._visit_new(catalog_pass)
             disputed = names.disputed(held.missing_to() or ())
-            self._sweep(one, _later(disputed), loaded_to=names.last_visited())
+            self._sweep(catalog_pass, _later(disputed), loaded_to=names.last_visited())
             held.begin_again()
         if held.again_to is not None:
             seen.begin_again()
             turns = names.in_turn(held.position, held.again_to)
-            self._sweep(one, ((name, Turn.LATER if turn is Turn.EARLY else turn) for name, turn in turns))
-            self._visit_new(one)
-            self._visit_stale(one)
+            self._sweep(catalog_pass, ((name, Turn.LATER if turn is Turn.EARLY else turn) for name, turn in turns))
+            self._visit_new(catalog_pass)
+            self._visit_stale(catalog_pass)
         # Once more, long after the first time: a pass that any of them leaves without an answer does not count.
-        self._sweep(one, _later(sorted(one.doubted, key=str)), loaded_to=names.last_visited())
+        self._sweep(catalog_pass, _later(sorted(catalog_pass.doubted, key=str)), loaded_to=names.last_visited())
         if held.moved_again:
             self._remember(names)
 
@@ -180,7 +180,7 @@ class Refresher:
 
         # An entry that cannot be marked or removed protects its areas until a later pass.
         self._each(names.without_table(), retire, name="references.retired", checkpoint=held.renew)
-        why = one.why_incomplete()
+        why = catalog_pass.why_incomplete()
         return held.complete(names.tables()) if why is None else held.incomplete(why)
 
     def _retire(self, entry: TableEntry, *, moved: bool) -> None:
@@ -195,29 +195,29 @@ class Refresher:
         with suppress(PassLost):
             self.store.put(after if displaced else replace(after, areas=(), problem=None, unanswered=(), unread=None))
 
-    def _visit_new(self, one: "_Pass") -> None:
+    def _visit_new(self, catalog_pass: "_Pass") -> None:
         """Visit the tables that were not listed before, until a new listing has none. Only the next listing has a table
         renamed during a pass to an unused name. New tables end that too: after MOST_LISTINGS the remaining ones were
         created after the pass began."""
-        names = one.names
+        names = catalog_pass.names
         names.begin_new()
         for _ in range(MOST_LISTINGS):
-            self._list(one)
+            self._list(catalog_pass)
             if not names.has_new():
                 break
-            self._sweep(one, _later(names.new()), loaded_to=names.last_visited())
+            self._sweep(catalog_pass, _later(names.new()), loaded_to=names.last_visited())
         last = names.last_visited()
         for gone in names.left():
-            one.seen.vanished(gone, last)
+            catalog_pass.seen.vanished(gone, last)
 
-    def _visit_stale(self, one: "_Pass") -> None:
+    def _visit_stale(self, catalog_pass: "_Pass") -> None:
         """Visit the names that lost their tables, while a known table was met under no name. It may have been renamed
         to one of these behind both visits. If names keep changing, tables not met by then are remembered."""
         for _ in range(MOST_LISTINGS):
-            stale = list(islice(one.names.stale(), _MOST_STALE)) if one.names.has_missed() else []
+            stale = list(islice(catalog_pass.names.stale(), _MOST_STALE)) if catalog_pass.names.has_missed() else []
             if not stale:
                 return
-            self._sweep(one, _later(stale), loaded_to=one.names.last_visited())
+            self._sweep(catalog_pass, _later(stale), loaded_to=catalog_pass.names.last_visited())
 
     def _remember(self, names: PassNames) -> None:
         """Keep the areas of tables met under no name until the next pass: each may have any other name."""
@@ -233,37 +233,44 @@ class Refresher:
 
     def _each(self, items: Iterable[T], act: Callable[[T], None], *, name: str, **options: Any) -> list[Exception]:
         """Call `act` for each item; return the errors of those that failed alone."""
-        found = each_item(
+        outcomes = each_item(
             items, act, name=name, clock=self.clock, stops=ErrorScope.CATALOG, most_wasted=timedelta.max, **options
         )
-        return [one.error for one in found if one.error is not None]
+        return [outcome.error for outcome in outcomes if outcome.error is not None]
 
-    def _sweep(self, one: "_Pass", turns: Iterable[tuple[TableIdentifier, Turn]], *, loaded_to: Position = ()) -> None:
+    def _sweep(
+        self, catalog_pass: "_Pass", turns: Iterable[tuple[TableIdentifier, Turn]], *, loaded_to: Position = ()
+    ) -> None:
         """Visit names in order, several at a time, after those up to `loaded_to`."""
         # Each process makes some headway, however long the listing and the entries of a catalog take.
         until = max(self.until, self.seconds() + LEAST_SECONDS)
         visits = Visits(
-            self._visitor(), one.names, one.seen, at_once=self.at_once, seconds=self.seconds, loaded_to=loaded_to
+            self._visitor(),
+            catalog_pass.names,
+            catalog_pass.seen,
+            at_once=self.at_once,
+            seconds=self.seconds,
+            loaded_to=loaded_to,
         )
         failed: list[tuple[TableVisit, Exception]] = []
 
         def note_failed() -> None:
             for visit, error in failed:
-                entry = visits.unanswered(visit, error, one.held.number)
-                one.doubt(entry)
-                one.held.visited(*visits.took(visit, entry))
+                entry = visits.unanswered(visit, error, catalog_pass.held.number)
+                catalog_pass.doubt(entry)
+                catalog_pass.held.visited(*visits.took(visit, entry))
             failed.clear()
 
         def others_answer() -> bool:
-            return self._answers(one, {visit.identifier for visit, _ in failed})
+            return self._answers(catalog_pass, {visit.identifier for visit, _ in failed})
 
         def checkpoint() -> None:
             self.checkpoint()
             if self.seconds() >= until:
                 if failed and others_answer():
                     note_failed()
-                raise one.held.left()
-            one.held.renew()
+                raise catalog_pass.held.left()
+            catalog_pass.held.renew()
 
         with ThreadPoolExecutor(self.at_once, "visit") if self.at_once > 1 else nullcontext() as pool:
             for outcome in each_item(
@@ -284,19 +291,19 @@ class Refresher:
                 if outcome.result is not None or len(failed) > IN_A_ROW:  # the probe was answered
                     note_failed()
                 if outcome.result is not None:
-                    one.held.visited(*visits.took(outcome.item, *outcome.result))
-                    one.doubted.pop(outcome.item.identifier, None)
+                    catalog_pass.held.visited(*visits.took(outcome.item, *outcome.result))
+                    catalog_pass.doubted.pop(outcome.item.identifier, None)
         if failed and not others_answer():
             raise failed[-1][1]
         note_failed()
 
-    def _answers(self, one: "_Pass", but: Collection[TableIdentifier]) -> bool:
+    def _answers(self, catalog_pass: "_Pass", but: Collection[TableIdentifier]) -> bool:
         """Return whether the catalog answers for another table that the index could last read."""
-        for identifier in one.names.readable(_PROBES + len(but)):
+        for identifier in catalog_pass.names.readable(_PROBES + len(but)):
             if identifier in but:
                 continue
             self.pace()
-            entry = one.names.entry(identifier)
+            entry = catalog_pass.names.entry(identifier)
             try:
                 self.catalog.load_if_changed(identifier, None if entry is None else entry.etag)
             except PolarisError as error:
@@ -305,25 +312,25 @@ class Refresher:
             return True
         return False
 
-    def _list(self, one: "_Pass", generic: GenericTables | None = None) -> None:
+    def _list(self, catalog_pass: "_Pass", generic: GenericTables | None = None) -> None:
         """List every table; of a namespace that may not be listed, those in the index. Ownership is renewed before each
         request, because a catalog may have many namespaces without tables, and regularly between pages."""
-        renew = one.held.renew
+        renew = catalog_pass.held.renew
         listing = CatalogListing(
             self.store,
             self.catalog,
             self.clock,
-            one.catalog,
+            catalog_pass.catalog,
             renew=renew,
             pace=self.pace,
-            known_below=one.names.known_below,
+            known_below=catalog_pass.names.known_below,
             generic=generic,
         )
 
-        one.names.begin_listing()
+        catalog_pass.names.begin_listing()
         for outcome in each_item(
             listing.namespaces(),
-            lambda namespace: one.names.list_names(_kept(listing.tables(namespace), renew)),
+            lambda namespace: catalog_pass.names.list_names(_kept(listing.tables(namespace), renew)),
             name="references.namespaces",
             clock=self.clock,
             shown=".".join,
@@ -332,8 +339,8 @@ class Refresher:
         ):
             if outcome.error is not None:
                 listing.note(outcome.item, outcome.error)
-                one.names.list_names(listing.known_in(outcome.item))
-        one.unlisted = listing.record(one.held.number)
+                catalog_pass.names.list_names(listing.known_in(outcome.item))
+        catalog_pass.unlisted = listing.record(catalog_pass.held.number)
 
     def _visitor(self) -> Visitor:
         return Visitor(self.store, self.catalog, self.open_store, self.read, self.clock, self.pace, self.visited)
@@ -371,14 +378,14 @@ class _Pass:
             self.doubted[entry.identifier] = entry
 
     def why_incomplete(self) -> str | None:
-        found = [*map(Blocking.of, self.doubted.values()), *self.unlisted]
-        if not found:
+        unreadable = [*map(Blocking.of, self.doubted.values()), *self.unlisted]
+        if not unreadable:
             return None
-        names = shown([str(one.subject) for one in found])
-        passes = max(len(one.unanswered) for one in found)
+        names = shown([str(blocking.subject) for blocking in unreadable])
+        passes = max(len(blocking.unanswered) for blocking in unreadable)
         return (
             f"{names} had no answer in this pass and others had, {passes} of {UNANSWERED_PASSES} times; then it counts "
-            f"as unreadable: {found[0].problem}"
+            f"as unreadable: {unreadable[0].problem}"
         )
 
 
@@ -391,4 +398,4 @@ def _kept(items: Iterable[T], renew: Callable[[], None]) -> Iterator[T]:
 
 
 def _later(names: Iterable[TableIdentifier]) -> Iterator[tuple[TableIdentifier, Turn]]:
-    return ((one, Turn.LATER) for one in names)
+    return ((name, Turn.LATER) for name in names)

@@ -99,16 +99,16 @@ class Visitor:
         areas and gets those that can be read. `displacing` are uuids seen under this name in the same pass: unless it
         still has the table, their areas stay in its entry. With `cloned` another name has a table with the known one's
         uuid. Raises PassLost and the retryable errors of the catalog and the stores."""
-        found, visited = self.read_once(identifier, known, displacing, cloned=cloned)
+        entry, visited = self.read_once(identifier, known, displacing, cloned=cloned)
         visited()
-        return found
+        return entry
 
     def read_once(
         self, identifier: TableIdentifier, known: TableEntry | None, displacing: frozenset[str], *, cloned: bool
     ) -> tuple[TableEntry | Absence, Callable[[], object]]:
         """Do what `visit` does, but return the call of `visited` for the caller to make."""
         try:
-            found = self._changed(identifier, known)
+            answer = self._changed(identifier, known)
         except _GONE:
             return Absence.GONE, _nothing
         except TableMetadataMissing as error:
@@ -116,9 +116,9 @@ class Visitor:
             answered = error.answered or str(error)
             same = known is not None and known.metadata_location and known.metadata_location in answered
             return Absence.EMPTIED if same else Absence.LOST, _nothing
-        if isinstance(found, _Changed):
-            return self._stored(found, displacing, cloned=cloned), found.visited
-        return found, _nothing
+        if isinstance(answer, _Changed):
+            return self._stored(answer, displacing, cloned=cloned), answer.visited
+        return answer, _nothing
 
     def unanswered(
         self,
@@ -146,24 +146,24 @@ class Visitor:
         passes = tuple(dict.fromkeys((*base.unanswered, number)))[:UNANSWERED_PASSES] if is_new else ()
         return self._stored(self._following(stored, replace(entry, unanswered=passes)), displacing, cloned=cloned)
 
-    def _stored(self, found: "_Changed", displacing: frozenset[str], *, cloned: bool) -> TableEntry:
-        after = with_displaced(found.after, found.before, displacing - {found.after.table_uuid})
-        after = _with_clone(after, found.before, cloned=cloned)
+    def _stored(self, change: "_Changed", displacing: frozenset[str], *, cloned: bool) -> TableEntry:
+        after = with_displaced(change.after, change.before, displacing - {change.after.table_uuid})
+        after = _with_clone(after, change.before, cloned=cloned)
         self.store.put(after)
-        if after.problem is None and found.before is not None and found.before.problem is not None:
+        if after.problem is None and change.before is not None and change.before.problem is not None:
             # An exemption ends when the table can be read; what cannot be read later is another decision.
             self.store.remove_exemption(Subject.of(after.identifier))
-        elif after.unread is not None and (found.before is None or found.before.unread != after.unread):
+        elif after.unread is not None and (change.before is None or change.before.unread != after.unread):
             self._narrow_exemption(after, after.unread)
         return replace(after, seen=frozenset(), revision=after.revision + 1)
 
     def _narrow_exemption(self, entry: TableEntry, unread: frozenset[bytes]) -> None:
         """Remove from an exemption what is readable now: if it is lost again, that is another decision."""
         subject = Subject.of(entry.identifier)
-        for one in self.store.exemptions(subject.catalog):
-            same = (one.subject, one.table_uuid) == (subject, entry.table_uuid)
-            if same and one.unread is not None and unread < one.unread:
-                self.store.put_exemption(replace(one, unread=unread))
+        for exemption in self.store.exemptions(subject.catalog):
+            same = (exemption.subject, exemption.table_uuid) == (subject, entry.table_uuid)
+            if same and exemption.unread is not None and unread < exemption.unread:
+                self.store.put_exemption(replace(exemption, unread=unread))
 
     def _changed(self, identifier: TableIdentifier, known: TableEntry | None) -> "TableEntry | _Changed":
         missed_at = known.problem_location if known is not None and known.lacks_a_manifest else None
@@ -339,8 +339,8 @@ class CatalogListing:
         self._ask()
         children = list[tuple[str, ...]]()
         try:
-            for one in self._lists.list_namespaces(self._catalog, parent):
-                children.append(one)
+            for child in self._lists.list_namespaces(self._catalog, parent):
+                children.append(child)
         except NoSuchNamespace:
             return
         except PolarisError as error:
@@ -348,7 +348,11 @@ class CatalogListing:
                 raise
             self.note(parent, error)
             depth = len(parent) + 1
-            known = {one.namespace[:depth] for one in self._known_below(parent) if len(one.namespace) >= depth}
+            known = {
+                identifier.namespace[:depth]
+                for identifier in self._known_below(parent)
+                if len(identifier.namespace) >= depth
+            }
             children = sorted({*children, *known})
         for namespace in children:
             yield namespace
@@ -368,7 +372,7 @@ class CatalogListing:
         self._find_located(namespace)
 
     def known_in(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        return (one for one in self._known_below(namespace) if one.namespace == namespace)
+        return (identifier for identifier in self._known_below(namespace) if identifier.namespace == namespace)
 
     def _find_located(self, namespace: tuple[str, ...]) -> None:
         if self._generic is None:
@@ -383,22 +387,22 @@ class CatalogListing:
     def record(self, number: int) -> list[Blocking]:
         """Record what this complete listing could not list, as of pass `number`; remove what it could. Returns those
         without an answer in too few passes."""
-        before = {one.subject: one for one in self._store.unlisted(self._catalog)}
-        found = []
+        before = {blocking.subject: blocking for blocking in self._store.unlisted(self._catalog)}
+        blockings = []
         for subject, error in self._refused.items():
             known = before.get(subject)
             passes = () if known is None else known.unanswered
             if is_unanswered(error) and (known is None or passes):
                 passes = tuple(dict.fromkeys((*passes, number)))[:UNANSWERED_PASSES]
             since = self._clock() if known is None else known.since
-            found.append(Blocking(subject, problem_of(error), since, unanswered=passes))
-            self._store.put_unlisted(found[-1])
+            blockings.append(Blocking(subject, problem_of(error), since, unanswered=passes))
+            self._store.put_unlisted(blockings[-1])
         for subject in before.keys() - self._refused.keys():
             self._store.remove_unlisted(subject)
             self._store.remove_exemption(subject)
         if self._generic is not None:
             self._record_located()
-        return [one for one in found if one.is_doubted]
+        return [blocking for blocking in blockings if blocking.is_doubted]
 
     def _record_located(self) -> None:
         """Record where tables of other formats are; those of unlisted namespaces stay recorded."""

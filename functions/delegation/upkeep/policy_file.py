@@ -73,21 +73,24 @@ class PolicyFile:
         except (ValueError, RecursionError) as error:
             raise PolicyFileInvalid(f"the policy file is not JSON: {printable(str(error))}") from None
         try:
-            found = _File.model_validate(document)
+            parsed = _File.model_validate(document)
         except ValidationError as error:
             raise PolicyFileInvalid(f"the policy file does not have its form: {problems_in(error)}") from None
         attached: dict[tuple[PolicyTarget, PolicyType], StoredPolicy] = {}
         names: set[str] = set()
-        for one in found.policies:
-            if one.name in names:
-                raise PolicyFileInvalid(f"the policy file has two policies {one.name}")
-            names.add(one.name)
-            policy = StoredPolicy(one.type.value, one.name, json.dumps(one.content), version=found.format)
-            for place in one.attached:
+        for described in parsed.policies:
+            if described.name in names:
+                raise PolicyFileInvalid(f"the policy file has two policies {described.name}")
+            names.add(described.name)
+            policy = StoredPolicy(
+                described.type.value, described.name, json.dumps(described.content), version=parsed.format
+            )
+            for place in described.attached:
                 target = place.target()
-                other = attached.setdefault((target, one.type), policy)
-                if other.name != one.name:
-                    text = f"the policies {other.name} and {one.name} of type {one.type.value} are attached to {target}"
+                other = attached.setdefault((target, described.type), policy)
+                if other.name != described.name:
+                    both = f"{other.name} and {described.name} of type {described.type.value}"
+                    text = f"the policies {both} are attached to {target}"
                     raise PolicyFileInvalid(f"{printable(text, 1_000)}; one of a type applies")
         return cls(attached)
 
@@ -101,10 +104,10 @@ class PolicyFile:
         path = [PolicyTarget(target.catalog, level) for level in levels]
         path += [target] if target.table is not None else []
         nearest = {
-            one: (place, self.attached[place, one])
+            policy_type: (place, self.attached[place, policy_type])
             for place in path
-            for one in PolicyType
-            if (place, one) in self.attached and type_ in {None, one.value}
+            for policy_type in PolicyType
+            if (place, policy_type) in self.attached and type_ in {None, policy_type.value}
         }
         return [
             ApplicablePolicy(policy, (), inherited=place != target, of_file=True) for place, policy in nearest.values()
@@ -141,8 +144,8 @@ class StoredPolicyFile:
     def __call__(self) -> PolicyFile:
         """Return the file's current policies. Raises PolicyFileInvalid, also for a missing file."""
         try:
-            found = self.path.stat()
-            seen = (found.st_mtime_ns, found.st_size)
+            status = self.path.stat()
+            seen = (status.st_mtime_ns, status.st_size)
             if self._file is None or seen != self._seen:
                 with self.path.open(encoding="utf-8") as file:
                     self._file = PolicyFile.parse(file.read(LONGEST_FILE + 1))

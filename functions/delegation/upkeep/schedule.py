@@ -58,10 +58,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Refuse a budget of nothing: the policy would be on and never run."""
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for resource in fields(self):
+            value = getattr(self, resource.name)
             if value is not None and value < 1:
-                raise ScheduleInvalid(f"the daily budget of {one.name} is {value}; it must be at least 1, or left out")
+                raise ScheduleInvalid(
+                    f"the daily budget of {resource.name} is {value}; it must be at least 1, or left out"
+                )
 
     def allows(self, amount: Amount) -> bool:
         return all(
@@ -113,7 +115,7 @@ class Window:
 
     def opened_at(self, now: datetime) -> datetime | None:
         """Return the first opening whose length is not over, in UTC; None while the window is closed."""
-        opening = next(one for one in self.openings(now - self.lasts))
+        opening = next(start for start in self.openings(now - self.lasts))
         return opening if opening <= now else None
 
     def opens_after(self, now: datetime) -> datetime:
@@ -215,11 +217,11 @@ def choose(
     under_way = [run for run in runs if run.ended is None]
     busy = {run.table for run in under_way}
     used, ran = _of_today(terms, runs, now)
-    open_now = {name: one.window is None or one.window.is_open(now) for name, one in terms.items()}
+    open_now = {name: term.window is None or term.window.is_open(now) for name, term in terms.items()}
     places = at_once - len(under_way)
     started: list[UpkeepNeed] = []
     waiting: list[tuple[UpkeepNeed, Waits]] = []
-    for need in sorted(needs, key=lambda one: _order(one, now)):
+    for need in sorted(needs, key=lambda need: _order(need, now)):
         policy = terms.get(need.policy)
         waits = _not_now(need, now) or (Waits.NO_TERMS if policy is None else None)
         if waits is None and policy is not None:
@@ -268,7 +270,7 @@ def _not_now(need: UpkeepNeed, now: datetime) -> Waits | None:
 def _of_today(
     terms: Mapping[str, PolicyTerms], runs: Iterable[UpkeepRun], now: datetime
 ) -> tuple[dict[str, Amount], dict[str, set[tuple[TableIdentifier, str]]]]:
-    today = {name: day_of(now, one.zone) for name, one in terms.items()}
+    today = {name: day_of(now, term.zone) for name, term in terms.items()}
     used: dict[str, Amount] = {}
     ran: dict[str, set[tuple[TableIdentifier, str]]] = {}
     for run in runs:
@@ -313,8 +315,8 @@ def simulate(
     while True:
         choice = choose(left, terms, known, at, at_once=at_once)
         made += [SimulatedRun(at, need) for need in choice.start]
-        known = [one if one.ended is not None else replace(one, ended=at) for one in known]
-        known += [UpkeepRun(one.table, one.task_type, one.policy, at, one.cost, ended=at) for one in choice.start]
+        known = [run if run.ended is not None else replace(run, ended=at) for run in known]
+        known += [UpkeepRun(need.table, need.task_type, need.policy, at, need.cost, ended=at) for need in choice.start]
         left = [need for need, _ in choice.waiting]
         waited = {why for _, why in choice.waiting}
         again = at + every
@@ -328,10 +330,10 @@ def simulate(
 
 def _changes(needs: Iterable[UpkeepNeed], terms: Mapping[str, PolicyTerms], at: datetime) -> Iterable[datetime]:
     """Yield the next times at which waiting needs may be met."""
-    for one in terms.values():
-        if one.window is not None:
-            yield one.window.opens_after(at)
-        local = at.astimezone(zone_of(one.zone))
+    for term in terms.values():
+        if term.window is not None:
+            yield term.window.opens_after(at)
+        local = at.astimezone(zone_of(term.zone))
         midnight = (local + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
         yield midnight.astimezone(at.tzinfo)
     for need in needs:

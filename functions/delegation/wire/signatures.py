@@ -43,12 +43,12 @@ def parsed(header: str) -> CallbackSignature | None:
     return CallbackSignature(int(stamp[1]), values) if stamp and values else None
 
 
-def is_signed(found: CallbackSignature, keys: Iterable[bytes], *, idempotency_key: str, body: bytes) -> bool:
+def is_signed(signature: CallbackSignature, keys: Iterable[bytes], *, idempotency_key: str, body: bytes) -> bool:
     """Return whether one of the keys made one of the signatures; every pair is compared, in constant time."""
     matches = [
-        hmac.compare_digest(_hmac(key, found.time, idempotency_key, body), value)
+        hmac.compare_digest(_hmac(key, signature.time, idempotency_key, body), value)
         for key in keys
-        for value in found.values
+        for value in signature.values
     ]
     return any(matches)
 

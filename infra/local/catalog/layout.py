@@ -140,9 +140,9 @@ def used_by(metadata: Mapping[str, Any]) -> frozenset[str]:
     used = {metadata[LOCATION], *(path.rstrip("/") for name in WRITE_PATHS if (path := properties.get(name)))}
     kept: list[str] = []
     # The shorter first: of two spellings of one place, one is kept.
-    for one in sorted(used, key=lambda location: (len(_slashed(location)), location)):
-        if not any(is_below(one, other) for other in kept):
-            kept.append(one)
+    for candidate in sorted(used, key=lambda location: (len(_slashed(location)), location)):
+        if not any(is_below(candidate, other) for other in kept):
+            kept.append(candidate)
     return frozenset(kept)
 
 
@@ -206,7 +206,7 @@ class TableLayout:
         listed = sorted(locations)
         for location in listed:
             for allowed in bounds:
-                if not any(is_below(location, one) for one in allowed):
+                if not any(is_below(location, area) for area in allowed):
                     reason = (
                         f"Invalid locations '[{', '.join(listed)}]' for identifier '{dotted(*name)}': "
                         f"{location} is not in the list of allowed locations: [{', '.join(allowed)}]"

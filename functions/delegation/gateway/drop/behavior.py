@@ -92,16 +92,18 @@ class DropBehavior:
             return record
         if record.state not in _TO_PURGE:
             raise tombstone_refused(f"the tombstone {tombstone_id} is {record.state} and must not be purged")
-        return self.tombstones.changed(record, lambda now, one: records.purging(one, now))
+        return self.tombstones.changed(record, lambda now, tombstone: records.purging(tombstone, now))
 
     def _dropping(self, engine: PurgeFunction, record: Tombstone) -> PurgeFunction:
         def purge_and_drop(ctx: PurgeContext) -> PurgeResult:
             result = engine(replace(ctx, neighbours=self._neighbours(ctx, record)))
             current = self.tombstones.get(record.tombstone_id)
-            found = self._drop(self.tombstones.changed(current, lambda now, one: records.purged(one, now)))
-            if found and result.receipt is not None:
-                add_findings(ctx.plans, result.receipt, found)
-            return replace(result, findings=(*result.findings, *found))
+            drop_findings = self._drop(
+                self.tombstones.changed(current, lambda now, tombstone: records.purged(tombstone, now))
+            )
+            if drop_findings and result.receipt is not None:
+                add_findings(ctx.plans, result.receipt, drop_findings)
+            return replace(result, findings=(*result.findings, *drop_findings))
 
         return purge_and_drop
 
@@ -114,10 +116,10 @@ class DropBehavior:
         def neighbours(roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
             heir = list(loaded_neighbour(self.purge.catalog, record.identifier, self.purge.store_of, certain=True))
             yield from heir
-            known = {one.table.identifier for one in heir if isinstance(one, Neighbour)}
-            for one in ctx.neighbours(roots):
-                if not (isinstance(one, Neighbour) and one.table.identifier in known):
-                    yield one
+            known = {neighbour.table.identifier for neighbour in heir if isinstance(neighbour, Neighbour)}
+            for neighbour in ctx.neighbours(roots):
+                if not (isinstance(neighbour, Neighbour) and neighbour.table.identifier in known):
+                    yield neighbour
 
         return neighbours
 
@@ -134,7 +136,7 @@ class DropBehavior:
                     shows = is_there(catalog, record)
         except (NoSuchTable, NoSuchNamespace):
             pass
-        self.tombstones.changed(record, lambda now, one: records.dropped(one, now))
+        self.tombstones.changed(record, lambda now, tombstone: records.dropped(tombstone, now))
         shown = [Finding(code=STILL_SHOWN, count=1, sample=(str(record.destination),))] if shows else []
         unknown = catalog.unknown_endpoints(record.catalog)
         reserved = [Finding(code=MAY_BE_RESERVED, count=len(unknown), sample=unknown[:SAMPLE])] if unknown else []

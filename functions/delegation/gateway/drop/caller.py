@@ -77,7 +77,7 @@ class CallerCatalog:
     def rename(self, source: TableIdentifier, destination: TableIdentifier) -> CatalogAnswer | None:
         """Rename the table; None without an answer. Raises CatalogUnavailable if the request was not sent."""
         ends = {"source": source, "destination": destination}
-        body = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
+        body = {end: {"namespace": list(table.namespace), "name": table.name} for end, table in ends.items()}
         path, headers = f"{self._base}/tables/rename", (*self._headers, _JSON)
         try:
             return self._forward(CatalogRequest("POST", path, "", headers, json.dumps(body).encode()))
@@ -204,14 +204,14 @@ class OwnersTombstones:
         size, cursor = query.get("page_size", str(_LARGEST_PAGE)), query.get("page_token") or None
         if not (size.isascii() and size.isdigit() and 1 <= int(size) <= _LARGEST_PAGE):
             raise bad_tombstone_request(f"page_size: must be a number from 1 to {_LARGEST_PAGE}")
-        if cursor is not None and not all(one in "0123456789abcdef-" for one in cursor):
+        if cursor is not None and not all(character in "0123456789abcdef-" for character in cursor):
             raise bad_tombstone_request("page_token: must be the next_page_token of an earlier answer")
         if self._is_foreign(request):
             return json_answer(200, {"tombstones": [], "next_page_token": None})
         with as_drop_errors("the list of dropped tables"):
-            found = self.tombstones().list(int(size), cursor, caller=_key(caller))
-        shown = [one.public() for one in found.tombstones if one.realm == self.realm]
-        return json_answer(200, {"tombstones": shown, "next_page_token": found.cursor})
+            page = self.tombstones().list(int(size), cursor, caller=_key(caller))
+        shown = [tombstone.public() for tombstone in page.tombstones if tombstone.realm == self.realm]
+        return json_answer(200, {"tombstones": shown, "next_page_token": page.cursor})
 
     def restore(self, request: CatalogRequest, caller: GatewayCaller, tombstone_id: str) -> CatalogAnswer:
         """Rename a dropped table back, to its former name or the body's `to`; a repeat finishes it. Raises DropError

@@ -90,11 +90,11 @@ def dismissal_refused(message: str) -> DropError:
     return DropError(message, code="DISMISSAL_REFUSED")
 
 
-def table_replaced(table: str, wanted: str, found: str) -> DropError:
+def table_replaced(table: str, wanted: str, current: str) -> DropError:
     """Return the error for a table with another uuid than the request's; nothing was touched."""
     return DropError(
         f"{printable(table)} was not dropped: the request is for the table with the uuid {printable(wanted)}, and "
-        f"the name now belongs to another one ({printable(found)}). To drop that one too, send a request without "
+        f"the name now belongs to another one ({printable(current)}). To drop that one too, send a request without "
         "the uuid",
         code="TABLE_REPLACED",
         status=409,

@@ -75,10 +75,10 @@ class _Call:
 
     def earlier(self, attempt: MutationAttempt) -> MutationAnswer | None:
         try:
-            found = self.drops.earlier(self.request, self.caller, self.identifier, self._key(attempt))
+            answer = self.drops.earlier(self.request, self.caller, self.identifier, self._key(attempt))
         except GatewayError as error:
             return _refusal(error)
-        return None if found is None else _stored(found)
+        return None if answer is None else _stored(answer)
 
     def _key(self, attempt: MutationAttempt) -> DropKey:
         return DropKey(self.scope.id, attempt.began_at, attempt.number > 1, self.arrived, attempt.keep)

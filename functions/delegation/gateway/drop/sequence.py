@@ -79,7 +79,7 @@ _LOADED: Final = 5
 _LOOKS: Final = 20
 _BETWEEN_LOOKS_SECONDS: Final = 0.25
 RESTORED_SINCE: Final = "it was dropped by this request, and restored since"
-_REQUEST_HEADERS: Final = frozenset(one.lower() for one in (MODE_HEADER, TABLE_UUID_HEADER, FORWARDED_BY))
+_REQUEST_HEADERS: Final = frozenset(header.lower() for header in (MODE_HEADER, TABLE_UUID_HEADER, FORWARDED_BY))
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
 _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 
@@ -225,7 +225,9 @@ class _Drop:
             answer = self._catalog.rename(record.destination, self._identifier)
             if answer is None or not answer.is_success:
                 raise service_not_permitted(str(self._identifier), error, record.tombstone_id) from error
-            tombstones.changed(record, lambda now, one: records.restored_unread(one, self._identifier, now, reason))
+            tombstones.changed(
+                record, lambda now, tombstone: records.restored_unread(tombstone, self._identifier, now, reason)
+            )
         raise RenamedBack(str(self._identifier), reason) from error
 
     def _hold(self) -> None:
@@ -235,7 +237,7 @@ class _Drop:
 
     def _chosen_before(self, key: DropKey) -> str | None:
         """Return the uuid of the table that the key's first request was to drop, None if none was checked."""
-        records_of_key = [one for one in self._newest() if key.is_of(one, self._caller)]
+        records_of_key = [tombstone for tombstone in self._newest() if key.is_of(tombstone, self._caller)]
         return records_of_key[-1].expected_uuid if records_of_key else None
 
     def _put(self, table: LoadedTable) -> Tombstone:
@@ -285,7 +287,7 @@ class _Drop:
             reason = "no answer" if renamed is None else f"the catalog answered {renamed.status}"
             raise drop_not_confirmed(str(self._identifier), reason)
         refused = refusal_of(renamed)
-        self._steps.tombstones.changed(record, lambda now, one: records.cleared(one, now, str(refused)))
+        self._steps.tombstones.changed(record, lambda now, tombstone: records.cleared(tombstone, now, str(refused)))
         if isinstance(refused, NoSuchTable):
             return self._gone(renamed)
         if renamed.status in NOT_APPLIED:
@@ -373,12 +375,13 @@ class _Drop:
     def earlier_of_key(self, key: DropKey) -> CatalogAnswer | None:
         """Return the answer from the key's newest record, None if no table was renamed for it. A table that was renamed
         back is answered as the first request was, and is not touched."""
-        found = [one for one in self._newest() if key.is_of(one, self._caller)]
-        for record in found:
+        records_of_key = [tombstone for tombstone in self._newest() if key.is_of(tombstone, self._caller)]
+        for record in records_of_key:
             if record.state is TombstoneState.RESTORED:
                 raise RenamedBack(str(self._identifier), record.problem or RESTORED_SINCE)
-        answer = self._by_records(found)
-        is_ours = bool(found) and found[0].state is TombstoneState.PENDING  # nothing is passed on before a refusal
+        answer = self._by_records(records_of_key)
+        # Nothing is passed on before a refusal.
+        is_ours = bool(records_of_key) and records_of_key[0].state is TombstoneState.PENDING
         if answer is None and self._settings.unsupported == "pass" and not is_ours:
             raise _left_to_the_catalog(self._identifier, "an earlier call with the key may have been passed on to it")
         return answer
@@ -387,9 +390,9 @@ class _Drop:
         """Return the answer from the caller's newest record that counts, None if no table was renamed. It waits while
         more duplicates are in progress than can be read: one of them may have renamed the table."""
         for left in range(_LOOKS - 1, -1, -1):
-            found = [one for one in self._newest() if self._is_ours(one) and counts(one)]
-            answer = self._by_records(found)
-            under_way = sum(one.state is TombstoneState.PENDING for one in found)
+            own_records = [tombstone for tombstone in self._newest() if self._is_ours(tombstone) and counts(tombstone)]
+            answer = self._by_records(own_records)
+            under_way = sum(tombstone.state is TombstoneState.PENDING for tombstone in own_records)
             if answer is not None or under_way <= _LOADED or not left:
                 return answer
             self._steps.sleep(_BETWEEN_LOOKS_SECONDS)
@@ -402,14 +405,14 @@ class _Drop:
     def _newest(self) -> Sequence[Tombstone]:
         """Return the newest records of the name: a few, or many if duplicates wrote them."""
         of_table = self._steps.store.of_table
-        found = of_table(self._drops.realm, self._identifier, _FEW)
-        unknown = [one for one in found if one.state in _GONE]
-        return found if len(unknown) < _FEW else of_table(self._drops.realm, self._identifier, _MANY)
+        newest = of_table(self._drops.realm, self._identifier, _FEW)
+        unknown = [tombstone for tombstone in newest if tombstone.state in _GONE]
+        return newest if len(unknown) < _FEW else of_table(self._drops.realm, self._identifier, _MANY)
 
-    def _by_records(self, found: Sequence[Tombstone]) -> CatalogAnswer | None:
+    def _by_records(self, tombstones: Sequence[Tombstone]) -> CatalogAnswer | None:
         """Return the answer by the newest of these whose table was renamed, None without one."""
         loaded = 0
-        for record in found:
+        for record in tombstones:
             if record.state not in _GONE:
                 return self._by_record(record)
             if record.state is TombstoneState.PENDING and loaded < _LOADED:
@@ -418,8 +421,8 @@ class _Drop:
                 if answer is not None:
                     return answer
         # A rename without an answer was taken for one that was not performed.
-        cleared = [one for one in found if one.state is TombstoneState.CLEARED][:_LOADED]
-        return next((answer for one in cleared if (answer := self._by_record(one)) is not None), None)
+        cleared = [tombstone for tombstone in tombstones if tombstone.state is TombstoneState.CLEARED][:_LOADED]
+        return next((answer for tombstone in cleared if (answer := self._by_record(tombstone)) is not None), None)
 
     def _by_record(self, record: Tombstone) -> CatalogAnswer | None:
         """Finish what a record shows to be begun, and return the answer; None if its table was not renamed."""

@@ -49,8 +49,8 @@ def is_there(catalog: PolarisClient, record: Tombstone) -> bool:
 
 def uuid_at(catalog: PolarisClient, identifier: TableIdentifier) -> str | None:
     """Return the uuid of the table that has a name, None without one."""
-    found = _table_at(catalog, identifier)
-    return None if found is None else found.table_uuid
+    table = _table_at(catalog, identifier)
+    return None if table is None else table.table_uuid
 
 
 def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
@@ -81,8 +81,8 @@ def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
 def _rename(catalog: PolarisClient, record: Tombstone, target: TableIdentifier) -> PolarisError | None:
     """Rename the table at the destination if it is still this one; return the error that prevented it."""
     try:
-        found = uuid_at(catalog, record.destination)
-        if found is not None and found != record.table_uuid:
+        uuid = uuid_at(catalog, record.destination)
+        if uuid is not None and uuid != record.table_uuid:
             return PolarisError(f"another table is at {record.destination}")
         catalog.rename_table(record.destination, target)
     except PolarisError as error:
@@ -100,7 +100,7 @@ def _table_at(catalog: PolarisClient, identifier: TableIdentifier) -> LoadedTabl
 def _follows(clone: LoadedTable, table: LoadedTable) -> bool:
     """Return whether a clone has the table's current state or was committed on top of it."""
     log = clone.metadata.get("metadata-log") or ()
-    return table.metadata_location in {clone.metadata_location, *(one.get("metadata-file") for one in log)}
+    return table.metadata_location in {clone.metadata_location, *(entry.get("metadata-file") for entry in log)}
 
 
 TOMBSTONE: Final = "tombstone"
@@ -244,7 +244,7 @@ class Tombstones:
                 f"the table of the tombstone {record.tombstone_id} can neither be read at {record.destination} "
                 f"({unread.code}: {unread}) nor be renamed to {target}: {error}"
             ) from error
-        return self.changed(record, lambda now, one: records.restored_unread(one, target, now, because))
+        return self.changed(record, lambda now, tombstone: records.restored_unread(tombstone, target, now, because))
 
     def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
         """End a tombstone's grace period or retry its failed purge now. Raises DropError (PURGE_NOT_POSSIBLE)."""
@@ -286,7 +286,9 @@ class Tombstones:
                     f"`delegation tombstones restore {tombstone_id} --to NAME`"
                 )
             left = f"dismissed: its files stay, {_finish(record)}"
-            record = self.changed(record, lambda now, one: records.dismissed(one, now, left, drops_entry=True))
+            record = self.changed(
+                record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=True)
+            )
         return self.entry_dropped(record)
 
     def entry_dropped(self, record: Tombstone) -> Tombstone:
@@ -298,7 +300,7 @@ class Tombstones:
                 self.catalog.drop_table(record.destination, purge=False)
         except (NoSuchTable, NoSuchNamespace):
             pass
-        return self.changed(record, lambda now, one: records.checked(one, now, None))
+        return self.changed(record, lambda now, tombstone: records.checked(tombstone, now, None))
 
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and state what is left."""
@@ -308,7 +310,7 @@ class Tombstones:
             left = f"closed: the table has its name again, {record.identifier}, which was not this service's doing"
         else:
             left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"
-        return self.changed(record, lambda now, one: records.dismissed(one, now, left, drops_entry=False))
+        return self.changed(record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=False))
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
         """Return the record with the failure of its task noted, if that is not yet done."""
@@ -317,7 +319,7 @@ class Tombstones:
         if record.state not in _FAILING:
             return record
         problem = f"{task.error_code}: {task.result_summary or ''}"
-        after = self.changed(record, lambda now, one: records.failed(one, now, problem))
+        after = self.changed(record, lambda now, tombstone: records.failed(tombstone, now, problem))
         self.failed(after)
         return after
 
@@ -342,8 +344,10 @@ class Tombstones:
                 if record.state is TombstoneState.RESTORING and record.restore_identifier == target:
                     return record
                 if record.state is TombstoneState.RESTORING:
-                    record = self.changed(record, lambda now, one: records.failed(one, now, "another name was chosen"))
-                return self.changed(record, lambda now, one: records.restoring(one, target, now, because))
+                    record = self.changed(
+                        record, lambda now, tombstone: records.failed(tombstone, now, "another name was chosen")
+                    )
+                return self.changed(record, lambda now, tombstone: records.restoring(tombstone, target, now, because))
             except TombstoneConflict as conflict:
                 if conflict.stored is None:
                     raise tombstone_not_found(record.tombstone_id) from conflict
@@ -353,15 +357,15 @@ class Tombstones:
     def _found(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
         """Return the record of a table that is at its destination to be restored, or RESTORED if it cannot be read."""
         try:
-            found = self.catalog.load_table(record.destination, vend=False)
+            loaded = self.catalog.load_table(record.destination, vend=False)
         except (NoSuchTable, NoSuchNamespace):
             raise RestoreRefused(_why_not(record)) from None
         except PolarisUnavailable:
             raise
         except PolarisError as unread:
             return self.rename_unread(record, target, unread, because)
-        moved = MovedTable.model_validate(found)
-        return self.changed(record, lambda now, one: records.restoring(one, target, now, because, moved))
+        moved = MovedTable.model_validate(loaded)
+        return self.changed(record, lambda now, tombstone: records.restoring(tombstone, target, now, because, moved))
 
     def _take(self, record: Tombstone, task: Task | None, target: TableIdentifier) -> None:
         """End a purge that no attempt has begun as FAILURE; otherwise raise RestoreRefused. Without a task the record
@@ -381,7 +385,7 @@ class Tombstones:
             raise
         except (PolarisError, NameTaken) as error:
             reasons = "; ".join(filter(None, [record.problem, f"not restored to {target}: {error}"]))
-            self.changed(record, lambda now, one: records.failed(one, now, reasons))
+            self.changed(record, lambda now, tombstone: records.failed(tombstone, now, reasons))
             if isinstance(error, NameTaken):
                 raise
             if isinstance(error, NoSuchNamespace):
@@ -390,7 +394,7 @@ class Tombstones:
                 ) from error
             raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
         try:
-            return self.changed(record, lambda now, one: records.restored(one, now, note))
+            return self.changed(record, lambda now, tombstone: records.restored(tombstone, now, note))
         except TombstoneConflict as conflict:
             if not _is_restored_to(conflict.stored, target):
                 raise

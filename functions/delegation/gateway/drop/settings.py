@@ -73,9 +73,9 @@ class DropSettings:
         """Return a table's grace period: of its nearest namespace, else its catalog, else the default."""
         levels = (identifier.catalog, *identifier.namespace)
         for length in range(len(levels), 0, -1):
-            found = self.graces.get(".".join(levels[:length]))
-            if found is not None:
-                return found
+            grace = self.graces.get(".".join(levels[:length]))
+            if grace is not None:
+                return grace
         return self.grace
 
     def mode_of(self, asked: str | None) -> DropMode:

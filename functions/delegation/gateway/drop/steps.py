@@ -81,7 +81,7 @@ class DropSteps:
         table = MovedTable.model_validate(moved)
         try:
             return self.tombstones.changed(
-                record, lambda now, one: records.renamed(one, table, now, task_id=task_id, grace=grace)
+                record, lambda now, tombstone: records.renamed(tombstone, table, now, task_id=task_id, grace=grace)
             )
         except TombstoneConflict as conflict:
             if conflict.stored is None or conflict.stored.table_uuid is None:
@@ -105,13 +105,13 @@ class DropSteps:
         if task is not None:
             return None
         try:
-            found = moved or self.at_destination(record)
+            table = moved or self.at_destination(record)
         except TableMetadataMissing:
-            found = None
-        if found is None or found.table_uuid != record.table_uuid:
+            table = None
+        if table is None or table.table_uuid != record.table_uuid:
             return None  # the purge finds it gone, or a stranger in its place, and fails
         try:
-            check_purgeable(found, self.options)
+            check_purgeable(table, self.options)
         except DelegationError as error:
             return f"{error.code}: {error}"
         return None
@@ -167,7 +167,9 @@ class DropSteps:
         if moved is None and now < record.created_at + GIVE_UP_AFTER:
             return self._checked(record, record.created_at + GIVE_UP_AFTER)
         if moved is None:
-            return self.tombstones.changed(record, lambda now, one: records.cleared(one, now, "it was not renamed"))
+            return self.tombstones.changed(
+                record, lambda now, tombstone: records.cleared(tombstone, now, "it was not renamed")
+            )
         confirmed = self.confirmed(record, moved)
         is_ours = confirmed.state is TombstoneState.RENAMED  # or another process restores it
         return self._waiting(confirmed, moved) if is_ours else self.settle(confirmed)
@@ -195,7 +197,7 @@ class DropSteps:
         """Close a FAILED tombstone whose entry is gone; state what to do about one without metadata. A table other than
         the dropped one is renamed back as soon as its name is free."""
         try:
-            found = self.tombstones.catalog.load_table(record.destination, vend=False)
+            table = self.tombstones.catalog.load_table(record.destination, vend=False)
         except (NoSuchTable, NoSuchNamespace):
             return self.tombstones.closed(record)
         except TableMetadataMissing:
@@ -207,7 +209,7 @@ class DropSteps:
                 f"its metadata file is gone, so its purge cannot be repeated; `delegation tombstones dismiss "
                 f"{record.tombstone_id}` drops its entry and keeps whatever files are left",
             )
-        if found.table_uuid != record.table_uuid:
+        if table.table_uuid != record.table_uuid:
             return self.tombstones.closed(record)
         if record.is_of_another_table:
             return self._waiting(record)
@@ -220,7 +222,7 @@ class DropSteps:
         return begins + max(records.CHECK_AFTER, (now - record.created_at) / 4)
 
     def _checked(self, record: Tombstone, at: datetime | None, advice: str | None = None) -> Tombstone:
-        return self.tombstones.changed(record, lambda now, one: records.checked(one, now, at, advice))
+        return self.tombstones.changed(record, lambda now, tombstone: records.checked(tombstone, now, at, advice))
 
 
 logger = logging.getLogger(__name__)
@@ -272,7 +274,7 @@ def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport
     troubled: dict[str, Exception] = {}
     considered = steps.store.due(steps.tombstones.clock(), _CONSIDERED).tombstones
     # Python's sort is stable: among equals the earliest comes first.
-    for one in each_item(
+    for settled in each_item(
         sorted(considered, key=lambda record: record.attempts)[:_AT_ONCE],
         lambda listed: _settled(steps, listed),
         name="tombstones.settled",
@@ -281,16 +283,16 @@ def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport
         checkpoint=checkpoint,
         in_a_row=None,
     ):
-        if one.error is not None:
-            troubled[one.item.tombstone_id] = one.error
-        elif one.result is not None:
-            states[one.result] += 1
+        if settled.error is not None:
+            troubled[settled.item.tombstone_id] = settled.error
+        elif settled.result is not None:
+            states[settled.result] += 1
     for _ in each_item(
         troubled.items(),
-        lambda one: _note_trouble(steps, *one),
+        lambda failure: _note_trouble(steps, *failure),
         name="tombstones.noted",
         clock=steps.tombstones.clock,
-        shown=lambda one: one[0],
+        shown=lambda failure: failure[0],
         in_a_row=None,
     ):
         pass
@@ -304,7 +306,7 @@ def _note_trouble(steps: DropSteps, tombstone_id: str, error: Exception) -> None
     """Delay a tombstone's next check, unless another process changed it."""
     try:
         record = steps.tombstones.get(tombstone_id)
-        steps.tombstones.changed(record, lambda now, one: records.troubled(one, now, reason_of(error)))
+        steps.tombstones.changed(record, lambda now, tombstone: records.troubled(tombstone, now, reason_of(error)))
     except DropError as unnoted:
         logger.warning("its trouble could not be noted: %s", unnoted, extra={"tombstone_id": tombstone_id})
 

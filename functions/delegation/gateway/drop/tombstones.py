@@ -267,8 +267,8 @@ def restoring(
 ) -> Tombstone:
     """Return the record of a table that is to be renamed to `target`; clears an earlier problem. `reason` is why the
     service renames, None on request. `moved` is the table of an unconfirmed rename."""
-    found = {} if moved is None else moved.model_dump()
-    return _changed(record, _S.RESTORING, now, problem=_optional(reason), **_place(target), **found)
+    moved_fields = {} if moved is None else moved.model_dump()
+    return _changed(record, _S.RESTORING, now, problem=_optional(reason), **_place(target), **moved_fields)
 
 
 def restored(record: Tombstone, now: datetime, note: str | None = None) -> Tombstone:

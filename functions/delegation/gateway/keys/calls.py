@@ -92,17 +92,17 @@ def restored(
 ) -> MutationAnswer:
     """Return a stored answer with credentials vended now, or as stored if the caller gets none. A table that was
     dropped or created again gives none: they would be for other files."""
-    found = _found(rule, request, view)
-    if found is None:
+    state = _found(rule, request, view)
+    if state is None:
         return stored
     kept = json.loads(stored.body) if stored.body else {}
     if _METADATA not in kept:  # it was too large to be stored
-        answer = committed(found) if operation is Operation.COMMIT_TABLE else json_answer(200, found.document)
+        answer = committed(state) if operation is Operation.COMMIT_TABLE else json_answer(200, state.document)
         return MutationAnswer(stored.status, answer.body, {**stored.headers, "Content-Type": "application/json"})
-    if _identity(kept) != _identity(found.document):
-        is_staged = rule.restages and "metadata-location" not in found.document
-        return _answer(stored, found.document) if is_staged else stored
-    return _answer(stored, _with_credentials(kept, found.document))
+    if _identity(kept) != _identity(state.document):
+        is_staged = rule.restages and "metadata-location" not in state.document
+        return _answer(stored, state.document) if is_staged else stored
+    return _answer(stored, _with_credentials(kept, state.document))
 
 
 def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -> Found | None:
@@ -110,11 +110,11 @@ def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -
     if rule.restore is None:
         return None
     try:
-        found = view.state(rule.restore)
+        state = view.state(rule.restore)
     except MutationNotVerified:
         return None
-    if found is not None or not rule.restages:
-        return found
+    if state is not None or not rule.restages:
+        return state
     answer = view.repeat(request)
     return Found(answer, json.loads(answer.body)) if answer.is_success else None
 
@@ -133,9 +133,9 @@ def _with_credentials(kept: dict[str, Any], vended: Mapping[str, Any]) -> dict[s
     return {**kept, **_with_properties(kept, vended), _CONFIG: config, **vended_anew}
 
 
-def _with_properties(kept: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+def _with_properties(kept: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metadata with the current values of properties that were not stored as possibly secret."""
-    metadata, properties = kept.get(_METADATA), (found.get(_METADATA) or {}).get(_PROPERTIES) or {}
+    metadata, properties = kept.get(_METADATA), (current.get(_METADATA) or {}).get(_PROPERTIES) or {}
     secret = {name: value for name, value in properties.items() if may_be_secret(name, value)}
     if not isinstance(metadata, dict) or not secret:
         return {}
@@ -293,13 +293,13 @@ class KeyedCall:
             return None
         (lookup,) = self.rule.after
         uuid = self.view.has_recorded(lookup, self.catalog_key)
-        found = None if uuid is None and attempt.before is None else self.view.state(lookup)
+        state = None if uuid is None and attempt.before is None else self.view.state(lookup)
         try:
-            if found is None:
+            if state is None:
                 return None
             if uuid is not None:
-                return self.rule.of_recorded(found) if same_uuid(found.metadata["table-uuid"], uuid) else None
-            return NOT_APPLIED if found.document["metadata-location"] == json.loads(attempt.before or "null") else None
+                return self.rule.of_recorded(state) if same_uuid(state.metadata["table-uuid"], uuid) else None
+            return NOT_APPLIED if state.document["metadata-location"] == json.loads(attempt.before or "null") else None
         except MALFORMED:
             return None
 

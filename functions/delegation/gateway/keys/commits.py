@@ -40,7 +40,7 @@ Updates = Sequence[JsonObject]
 def commit(path: str, request: JsonObject) -> VerificationRule:
     updates: Updates = request.get("updates") or ()
     requirements: Updates = request.get("requirements") or ()
-    creates = any(one["type"] == "assert-create" for one in requirements)
+    creates = any(requirement["type"] == "assert-create" for requirement in requirements)
 
     def verify(evidence: Evidence) -> Verification:
         state = evidence.states[0]
@@ -55,7 +55,7 @@ def commit(path: str, request: JsonObject) -> VerificationRule:
         before=(Lookup(path, "snapshots=refs"),) if is_any else (),
         restore=table,
         leaves_files=creates or bool(snapshot_ids(updates)),
-        of_recorded=None if creates else lambda found: Applied(committed(found), is_certain=True),
+        of_recorded=None if creates else lambda state: Applied(committed(state), is_certain=True),
     )
 
 
@@ -67,8 +67,8 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
     ]
 
     def verify(evidence: Evidence) -> Verification:
-        found = zip(rules, evidence.states, strict=True)
-        verifications = [rule.verify(replace(evidence, states=(state,))) for rule, state in found]
+        states_by_rule = zip(rules, evidence.states, strict=True)
+        verifications = [rule.verify(replace(evidence, states=(state,))) for rule, state in states_by_rule]
         if any(isinstance(each, Applied) and each.is_certain for each in verifications):
             return Applied(DONE, is_certain=True)
         if any(isinstance(each, NotApplied) for each in verifications):
@@ -90,8 +90,8 @@ def _of_whole(verify: Verify) -> Verify:
     """Return the rule of a transaction, which applies to all tables or to none, by one of its tables."""
 
     def verified(evidence: Evidence) -> Verification:
-        found = verify(evidence)
-        return replace(found, answer=DONE) if isinstance(found, Applied) else found
+        verification = verify(evidence)
+        return replace(verification, answer=DONE) if isinstance(verification, Applied) else verification
 
     return verified
 
@@ -166,9 +166,9 @@ def _is_first(requirements: Updates) -> bool:
     )
 
 
-def committed(found: Found) -> CatalogAnswer:
+def committed(state: Found) -> CatalogAnswer:
     """Return a loaded table as the answer to a commit (CommitTableResponse)."""
-    document = found.document
+    document = state.document
     return json_answer(200, {name: document[name] for name in ("metadata-location", "metadata") if name in document})
 
 
@@ -212,7 +212,9 @@ def content(value: JsonObject, id_name: str) -> Any:
     if id_name == "schema-id":
         return _as_written(kept)
     if id_name == "spec-id":
-        fields = [{name: each for name, each in one.items() if name != "field-id"} for one in kept.get("fields") or ()]
+        fields = [
+            {name: each for name, each in field.items() if name != "field-id"} for field in kept.get("fields") or ()
+        ]
         return {**kept, "fields": fields}
     return kept
 
@@ -223,9 +225,9 @@ def _as_written(schema: Any) -> Any:
         return [_as_written(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {name: _as_written(one_spelling(each) if name in TYPES else each) for name, each in schema.items()}
-    identifiers = sorted(found.pop("identifier-field-ids", ()))
-    return {**found, "identifier-field-ids": identifiers} if identifiers else found
+    written = {name: _as_written(one_spelling(each) if name in TYPES else each) for name, each in schema.items()}
+    identifiers = sorted(written.pop("identifier-field-ids", ()))
+    return {**written, "identifier-field-ids": identifiers} if identifiers else written
 
 
 def _current(

@@ -138,8 +138,8 @@ def uuid_noted(name: str) -> Callable[[Sequence[State]], Any]:
     """Return a note of the UUID at `name` in the metadata of the single state."""
 
     def note(states: Sequence[State]) -> Any:
-        found = states[0]
-        return {"uuid": None if found is None else found.metadata[name]}
+        state = states[0]
+        return {"uuid": None if state is None else state.metadata[name]}
 
     return note
 
@@ -153,15 +153,15 @@ def asserted(requirements: Sequence[JsonObject], kind: str, member: str) -> Any:
     return next((each.get(member) for each in requirements if each.get("type") == kind), None)
 
 
-def loaded(found: Found) -> Applied:
+def loaded(state: Found) -> Applied:
     """Return the loaded table or view as the answer to its creation, which is the same document."""
-    etag = found.answer.header("ETag")
-    return Applied(json_answer(200, found.document, *([("ETag", etag)] if etag else [])))
+    etag = state.answer.header("ETag")
+    return Applied(json_answer(200, state.document, *([("ETag", etag)] if etag else [])))
 
 
-def same_uuid(one: object, other: object) -> bool:
+def same_uuid(uuid: object, other: object) -> bool:
     """Whether two UUIDs are equal; some clients write capital letters."""
-    return str(one).lower() == str(other).lower()
+    return str(uuid).lower() == str(other).lower()
 
 
 def contains(known: JsonObject, wanted: JsonObject) -> bool:

@@ -45,10 +45,10 @@ def namespace_creation(target: Target, request: JsonObject, paths: CatalogPaths)
     wanted = _plain(request.get("properties") or {})
 
     def verify(evidence: Evidence) -> Verification:
-        found = evidence.states[0]
-        if found is None:
+        namespace = evidence.states[0]
+        if namespace is None:
             return Undecided("the namespace does not exist; it may have been created, and dropped since")
-        properties = found.document.get("properties") or {}
+        properties = namespace.document.get("properties") or {}
         if not contains(_plain(properties), wanted):
             return Undecided("the namespace has other properties; they may have been set since")
         return Applied(json_answer(200, {"namespace": request["namespace"], "properties": properties}))
@@ -73,10 +73,10 @@ def namespace_properties(path: str, request: JsonObject) -> VerificationRule:
     path = path.rpartition("/")[0]  # of the namespace
 
     def verify(evidence: Evidence) -> Verification:
-        found = evidence.states[0]
-        if found is None:
+        namespace = evidence.states[0]
+        if namespace is None:
             return Undecided("the namespace no longer exists")
-        known = _plain(found.document.get("properties") or {})
+        known = _plain(namespace.document.get("properties") or {})
         if not contains(known, updates) or any(name in known for name in removals):
             return Undecided("the namespace has other properties; they may have been set since")
         return Applied(json_answer(200, {"updated": list(updates), "removed": removals, "missing": []}))
@@ -127,14 +127,14 @@ def table_creation(path: str, request: JsonObject) -> VerificationRule:
         return without_effect(vended)
 
     def verify(evidence: Evidence) -> Verification:
-        found = evidence.states[0]
-        if found is None:
+        table = evidence.states[0]
+        if table is None:
             return Undecided("the table does not exist; it may have been created, and dropped or renamed since")
-        if not is_as_requested(found.metadata, request):
+        if not is_as_requested(table.metadata, request):
             return Undecided("a table of this name exists that is not as requested")
-        if not evidence.is_newer(_first_ms(found.metadata)):
+        if not evidence.is_newer(_first_ms(table.metadata)):
             return Undecided("a table of this name exists that is older than the request")
-        return loaded(found)
+        return loaded(table)
 
     return VerificationRule(verify, (vended,), restore=vended, of_recorded=loaded)
 
@@ -151,21 +151,21 @@ def table_registration(path: str, request: JsonObject) -> VerificationRule:
     vended = Lookup(table, vends=True)
 
     def verify(evidence: Evidence) -> Verification:
-        found = evidence.states[0]
-        if found is None:
+        table = evidence.states[0]
+        if table is None:
             return Undecided("the table does not exist; it may have been registered, and dropped or renamed since")
-        replaced = _replaced_ms(found, wanted)
-        if found.document.get("metadata-location") == wanted or evidence.is_newer(replaced):
-            return loaded(found)
+        replaced = _replaced_ms(table, wanted)
+        if table.document.get("metadata-location") == wanted or evidence.is_newer(replaced):
+            return loaded(table)
         return Undecided("a table of this name exists with another metadata file")
 
     return VerificationRule(verify, (vended,), restore=vended)
 
 
-def _replaced_ms(found: Found, wanted: str) -> object:
+def _replaced_ms(table: Found, wanted: str) -> object:
     """Return the time of the commit that replaced a metadata file, None if the table's log lacks the file."""
-    log = list(found.metadata.get("metadata-log") or ())
-    later = [*(each.get("timestamp-ms") for each in log), found.metadata.get("last-updated-ms")][1:]
+    log = list(table.metadata.get("metadata-log") or ())
+    later = [*(each.get("timestamp-ms") for each in log), table.metadata.get("last-updated-ms")][1:]
     pairs = zip(log, later, strict=True) if log else ()
     return next((after for each, after in pairs if each.get("metadata-file") == wanted), None)
 
@@ -182,8 +182,8 @@ def rename(
     )
 
     def verify(evidence: Evidence) -> Verification:
-        uuid, found = (evidence.noted or {}).get("uuid"), evidence.states[0]
-        if uuid is not None and found is not None and same_uuid(found.metadata[uuid_name], uuid):
+        uuid, state = (evidence.noted or {}).get("uuid"), evidence.states[0]
+        if uuid is not None and state is not None and same_uuid(state.metadata[uuid_name], uuid):
             return Applied(DONE)
         return Undecided("the destination is not what the source was; it may have been renamed, and moved since")
 
@@ -258,12 +258,12 @@ def view_creation(path: str, request: JsonObject) -> VerificationRule:
     view = Lookup(f"{path}/{segment_of(request['name'])}")
 
     def verify(evidence: Evidence) -> Verification:
-        found = evidence.states[0]
-        if found is None:
+        view = evidence.states[0]
+        if view is None:
             return Undecided("the view does not exist; it may have been created, and dropped or renamed since")
-        if not _added(request["view-version"], found.metadata, evidence):
+        if not _added(request["view-version"], view.metadata, evidence):
             return Undecided("a view of this name exists that is not as requested, or is older than the request")
-        return loaded(found)
+        return loaded(view)
 
     return VerificationRule(verify, (view,), restore=view)
 
@@ -274,12 +274,12 @@ def view_registration(path: str, request: JsonObject) -> VerificationRule:
     wanted = request["metadata-location"]
 
     def verify(evidence: Evidence) -> Verification:
-        found = evidence.states[0]
-        if found is None:
+        view = evidence.states[0]
+        if view is None:
             return Undecided("the view does not exist; it may have been registered, and dropped or renamed since")
-        if found.document.get("metadata-location") != wanted:
+        if view.document.get("metadata-location") != wanted:
             return Undecided("a view of this name exists with another metadata file")
-        return loaded(found)
+        return loaded(view)
 
     return VerificationRule(verify, (view,), restore=view)
 
@@ -292,15 +292,15 @@ def view_replacement(path: str, request: JsonObject) -> VerificationRule:
     added = [each["view-version"] for each in updates if each.get("action") == _ADD]
 
     def verify(evidence: Evidence) -> Verification:
-        found = evidence.states[0]
-        if found is None or uuid is None or not same_uuid(found.metadata.get(VIEW_UUID), uuid):
+        view = evidence.states[0]
+        if view is None or uuid is None or not same_uuid(view.metadata.get(VIEW_UUID), uuid):
             return Undecided("the request asserts no UUID, or not the UUID of the view with this name")
-        if added and _is_below(added, found.metadata):
+        if added and _is_below(added, view.metadata):
             return NOT_APPLIED
-        if added and all(_added(each, found.metadata, evidence) for each in added):
-            return loaded(found)
-        if all(_shown(update, updates, found.metadata) for update in updates):
-            return loaded(found)
+        if added and all(_added(each, view.metadata, evidence) for each in added):
+            return loaded(view)
+        if all(_shown(update, updates, view.metadata) for update in updates):
+            return loaded(view)
         return Undecided("the view does not show what was requested; it may have been replaced since")
 
     view = Lookup(path)
@@ -311,7 +311,7 @@ def _is_below(added: Sequence[JsonObject], metadata: JsonObject) -> bool:
     known = metadata.get("versions") or ()
     highest = max((int(each["version-id"]) for each in known), default=0)
     lowest = min(int(each["version-id"]) for each in added)
-    return highest < lowest and not any(_same_version(one, other) for one in known for other in added)
+    return highest < lowest and not any(_same_version(version, other) for version in known for other in added)
 
 
 def _added(wanted: JsonObject, metadata: JsonObject, evidence: Evidence) -> bool:
@@ -323,9 +323,9 @@ def _added(wanted: JsonObject, metadata: JsonObject, evidence: Evidence) -> bool
     )
 
 
-def _same_version(one: JsonObject, other: JsonObject) -> bool:
+def _same_version(version: JsonObject, other: JsonObject) -> bool:
     names = ("representations", "default-catalog", "default-namespace")
-    return all(plain(one.get(name)) == plain(other.get(name)) for name in names)
+    return all(plain(version.get(name)) == plain(other.get(name)) for name in names)
 
 
 def _current_version(update: JsonObject, updates: Updates, metadata: JsonObject) -> bool:

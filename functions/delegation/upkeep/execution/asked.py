@@ -158,14 +158,14 @@ def rule_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> TableRule[AskedExpiryRule]:
     """Return a table's rule of expiry: a pure function."""
-    found = resolve(table, applicable, properties, limits)[EXPIRY]
-    rule = expiry_of(found, limits)
+    resolved = resolve(table, applicable, properties, limits)[EXPIRY]
+    rule = expiry_of(resolved, limits)
     if rule is None:
-        return TableRule(found)
-    (one,) = (each for each in applicable if each.policy.type == EXPIRY.value)
-    policy = policy_name(table.catalog, one.namespace, one.policy.name)
+        return TableRule(resolved)
+    (own,) = (each for each in applicable if each.policy.type == EXPIRY.value)
+    policy = policy_name(table.catalog, own.namespace, own.policy.name)
     version = hashlib.sha256(f"{policy} {rule!r}".encode()).hexdigest()[:32]
-    return TableRule(found, AskedExpiryRule(rule, policy, version))
+    return TableRule(resolved, AskedExpiryRule(rule, policy, version))
 
 
 def policy_name(catalog: str, namespace: Sequence[str], name: str) -> str:
@@ -186,35 +186,39 @@ class CatalogPolicies:
         """Return what applies to a table: its own policies as last read, and those of its namespaces."""
         if own is not None and own.policies:
             return tuple(
-                ApplicablePolicy(StoredPolicy(one.type, one.name, one.content, one.version), one.namespace, False)
-                for one in own.policies
+                ApplicablePolicy(
+                    StoredPolicy(policy.type, policy.name, policy.content, policy.version), policy.namespace, False
+                )
+                for policy in own.policies
             )
         namespace = table.namespace
         if namespace in self._unread:
             raise self._unread[namespace]
         if namespace not in self._inherited:
             try:
-                found = self._applicable(PolicyTarget(table.catalog, namespace))
+                attached = self._applicable(PolicyTarget(table.catalog, namespace))
             except PolarisError as error:
                 self._unread[namespace] = error
                 raise
             # As the table sees them: Polaris hands down the nearest one of an inheritable type.
             self._inherited[namespace] = tuple(
-                ApplicablePolicy(one.policy, one.namespace, True) for one in found if one.policy.inheritable
+                ApplicablePolicy(applicable.policy, applicable.namespace, True)
+                for applicable in attached
+                if applicable.policy.inheritable
             )
         return self._inherited[namespace]
 
     def own(self, table: TableIdentifier, now: datetime) -> OwnPolicies:
         own = (
             OwnPolicy(
-                one.policy.type,
-                tuple(level[:_LONGEST_NAME] for level in one.namespace[:20]),
-                one.policy.name[:_LONGEST_NAME],
-                one.policy.version,
-                effective(one.policy.content),
+                applicable.policy.type,
+                tuple(level[:_LONGEST_NAME] for level in applicable.namespace[:20]),
+                applicable.policy.name[:_LONGEST_NAME],
+                applicable.policy.version,
+                effective(applicable.policy.content),
             )
-            for one in self._applicable(PolicyTarget.of(table))
-            if not one.inherited
+            for applicable in self._applicable(PolicyTarget.of(table))
+            if not applicable.inherited
         )
         return OwnPolicies(now, tuple(own)[:_MOST_OWN])
 
@@ -251,12 +255,12 @@ class ListedTables:
 def effective(content: str) -> str:
     """Return the part of a policy's content that has an effect; for an invalid one a text that is no content."""
     try:
-        found = content_of(EXPIRY, content)
+        parsed = content_of(EXPIRY, content)
     except PolicyInvalid:
         return ""
     known = {setting.key for setting in SETTINGS[EXPIRY]}
-    config = {key: value for key, value in found.values().items() if key in known}
-    text = json.dumps({"enable": found.enable, "config": config})
+    config = {key: value for key, value in parsed.values().items() if key in known}
+    text = json.dumps({"enable": parsed.enable, "config": config})
     return text if len(text) <= _LONGEST_CONTENT else ""
 
 
@@ -293,20 +297,20 @@ def removal_of(
 ) -> TableRule[AskedRemoval]:
     """Return the rule of the removal of a table's orphan files: a pure function. With a location that the operator does
     not allow nothing is removed: the owner of a policy may not choose where files are deleted."""
-    found = resolve(table, applicable, properties, limits)[REMOVAL]
-    if not found.is_executed:
-        return TableRule(found, reason=found.reason or "it is off")
+    resolved = resolve(table, applicable, properties, limits)[REMOVAL]
+    if not resolved.is_executed:
+        return TableRule(resolved, reason=resolved.reason or "it is off")
     try:
-        locations = tuple(dict.fromkeys(map(location_of, found.values[_LOCATIONS].value or ())))
+        locations = tuple(dict.fromkeys(map(location_of, resolved.values[_LOCATIONS].value or ())))
     except InvalidOption as error:
-        return TableRule(found, reason=f"it names an invalid location: {error}")
-    if not all(one.startswith(limits.orphan_locations) for one in locations):
-        return TableRule(found, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
-    (one,) = (each for each in applicable if each.policy.type == REMOVAL.value)
-    age = max(_age_in(found), LEAST_AGE)
-    dry_run = found.status is RuleStatus.DRY_RUN
-    name = policy_name(table.catalog, one.namespace, one.policy.name)
-    return TableRule(found, AskedRemoval(name, age, found.values[_MODE].value, dry_run, locations))
+        return TableRule(resolved, reason=f"it names an invalid location: {error}")
+    if not all(location.startswith(limits.orphan_locations) for location in locations):
+        return TableRule(resolved, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
+    (own,) = (each for each in applicable if each.policy.type == REMOVAL.value)
+    age = max(_age_in(resolved), LEAST_AGE)
+    dry_run = resolved.status is RuleStatus.DRY_RUN
+    name = policy_name(table.catalog, own.namespace, own.policy.name)
+    return TableRule(resolved, AskedRemoval(name, age, resolved.values[_MODE].value, dry_run, locations))
 
 
 def _age_in(rule: UpkeepRule) -> timedelta:
@@ -381,7 +385,7 @@ class PolicyPermissions:
         except (NoSuchTable, NoSuchNamespace) as error:
             raise NeighbourChanged(str(table.identifier), "the table") from error
         rule = resolve(table.identifier, applicable, table.properties, self.limits)[REMOVAL]
-        unread = next((one for one in rule.findings if one.code in STOPPING), None)
+        unread = next((finding for finding in rule.findings if finding.code in STOPPING), None)
         if unread is not None:
             raise GuardRefused(
                 f"how old orphan files are by the policy of {table.identifier} is not known: {unread.subject}: "

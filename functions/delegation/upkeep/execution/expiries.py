@@ -73,9 +73,13 @@ def with_need(
     nothing expires until the table's next change."""
     try:
         gone = _expirable(asked.rule, document, now)
-        parents = {one["snapshot-id"]: one.get("parent-snapshot-id") for one in document.get("snapshots") or ()}
+        parents = {
+            snapshot["snapshot-id"]: snapshot.get("parent-snapshot-id") for snapshot in document.get("snapshots") or ()
+        }
         freed = freed_bytes(parents, gone, state.changes)
-        again = review_at(document, lambda one, moment: _expirable(asked.rule, one, moment), now, found=bool(gone))
+        again = review_at(
+            document, lambda past, moment: _expirable(asked.rule, past, moment), now, has_expirable=bool(gone)
+        )
     except (GuardRefused, IcebergError):
         return replace(without_rule(health), rule=asked.version, again_at=now + REVIEW_EVERY)
     since = (health.since or now) if gone else None
@@ -114,11 +118,15 @@ def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
     former passes stored, so it is known however this pass ends. A table that is protected or cannot be read does not
     wait."""
     waiting = [
-        one
-        for one in healths
-        if one.expirable and one.since is not None and not _runs(one) and can_be_decided(one) and not one.protection
+        health
+        for health in healths
+        if health.expirable
+        and health.since is not None
+        and not _runs(health)
+        and can_be_decided(health)
+        and not health.protection
     ]
-    return min(waiting, key=lambda one: (one.since, str(one.identifier)), default=None)
+    return min(waiting, key=lambda health: (health.since, str(health.identifier)), default=None)
 
 
 def _runs(health: TableHealth) -> bool:
@@ -197,7 +205,7 @@ def _details(task: Task) -> tuple[Amount, frozenset[str], int | None]:
         details = ExpiryDetails.of(task)
     except MalformedRecord:
         return NOTHING, frozenset(), None
-    codes = frozenset(one.code for one in details.findings)
+    codes = frozenset(finding.code for finding in details.findings)
     return Amount(details.files_deleted, details.bytes_deleted), codes, details.snapshots_expired
 
 
@@ -244,8 +252,8 @@ class ExpiryLook(KindLook[AskedExpiryRule]):
 
     @property
     def needs(self) -> Sequence[UpkeepNeed]:
-        found = (need_of(self._tables[name], asked) for name, asked in self._asked.items())
-        return [need for need in found if need is not None]
+        needs = (need_of(self._tables[name], asked) for name, asked in self._asked.items())
+        return [need for need in needs if need is not None]
 
     def to_read(self) -> Sequence[TableIdentifier]:
         return self._tables.names
@@ -253,9 +261,11 @@ class ExpiryLook(KindLook[AskedExpiryRule]):
     def _own_to_read(self) -> set[TableIdentifier]:
         """Return the tables whose own policies this pass reads."""
         kind, now = self._kind, self._kind.clock()
-        known = [one for one in self._tables if not self._tables.is_aside(one.identifier, kind.rules, now)]
-        changed = [one.identifier for one in known if one.own is None or one.own.as_of < one.as_of][: kind.most_asked]
-        rest = sorted({one.identifier for one in known} - set(changed), key=str)
+        known = [health for health in self._tables if not self._tables.is_aside(health.identifier, kind.rules, now)]
+        changed = [health.identifier for health in known if health.own is None or health.own.as_of < health.as_of][
+            : kind.most_asked
+        ]
+        rest = sorted({health.identifier for health in known} - set(changed), key=str)
         return {*changed, *in_turn(rest, kind.most_asked - len(changed), now, kind.settings.interval)}
 
     def ruled(self, health: TableHealth) -> tuple[TableHealth, TableRule[AskedExpiryRule]]:

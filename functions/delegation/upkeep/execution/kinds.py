@@ -73,7 +73,7 @@ class KeptTables:
 
     def __init__(self, healths: HealthStore, catalog: str) -> None:
         self._healths = healths
-        self._by_name = {one.identifier: one for one in healths.healths(catalog)}
+        self._by_name = {health.identifier: health for health in healths.healths(catalog)}
         self.unsettled: set[TableIdentifier] = set()
         """Tables of which it cannot be known whether their last run has ended."""
 
@@ -184,15 +184,15 @@ class PolicyKind(ABC):
         if run.ended is not None:
             return self.ended(health, run, task)
         if task is None or (task.is_terminal and task.last_status_change_ts < run.began):
-            return replace(health, runs={name: one for name, one in health.runs.items() if name != self.task_type})
+            return replace(health, runs={name: run for name, run in health.runs.items() if name != self.task_type})
         return self.ended(health, run, task) if task.is_terminal else health
 
     def look(self, tables: KeptTables) -> "KindLook[Any]":
         """Read the policies, compute what tables need, and store it."""
-        found = self.looking(tables)
-        for one in each_item(
-            found.to_read(),
-            found.read,
+        look = self.looking(tables)
+        for reading in each_item(
+            look.to_read(),
+            look.read,
             name=RULES,
             clock=self.clock,
             stops=ErrorScope.CATALOG,
@@ -201,10 +201,10 @@ class PolicyKind(ABC):
             probe=lambda: self.probe(next(iter(tables)).identifier.catalog),
             checkpoint=self.checkpoint,
         ):
-            aside = tables[one.item].asides.get(self.rules)
-            if not one.is_done:
-                found.note_unread(str(one.error) if aside is None else aside.error)
-        return found
+            aside = tables[reading.item].asides.get(self.rules)
+            if not reading.is_done:
+                look.note_unread(str(reading.error) if aside is None else aside.error)
+        return look
 
     def is_under_way(self, health: TableHealth) -> bool:
         """Return whether a task of this kind or a purge of a table is in progress, whoever asked for it."""
@@ -293,7 +293,7 @@ class KindLook(ABC, Generic[A]):
             self._asked[name] = rule.asked
         # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
         if len(self._invalid) < _MOST_INVALID:
-            self._invalid.update(one.subject for one in rule.shown.findings if one.code in _OF_POLICIES)
+            self._invalid.update(finding.subject for finding in rule.shown.findings if finding.code in _OF_POLICIES)
             if rule.asked is None and rule.shown.is_executed and rule.shown.policy is not None:
                 self._invalid.add(rule.shown.policy)
         self._tables.put(self.needed(health.set_aside(self._kind.unread, None), rule.asked))
@@ -316,11 +316,11 @@ class KindLook(ABC, Generic[A]):
         if rule.asked is None:
             self._tables.put(self.turned_off(health, need))
             return False
-        found = self.wanted(table, rule.asked, need)
-        if found is None or not self._tables.put(self.reserved(health, found.task_id, need)):
+        wanted = self.wanted(table, rule.asked, need)
+        if wanted is None or not self._tables.put(self.reserved(health, wanted.task_id, need)):
             return False
         kind.checkpoint()
-        return submitted(kind.tasks, found)[1]
+        return submitted(kind.tasks, wanted)[1]
 
 
 def submitted(tasks: TaskService, wanted: TableWork) -> tuple[Task, bool]:

@@ -45,7 +45,7 @@ class _NeedAsides(Asides[UpkeepNeed]):
 def run_kinds(kinds: Sequence[PolicyKind], catalog: str) -> UpkeepCounts:
     """Make one pass. Raises the errors of the stores, and those of the catalog that are no single table's. A kind whose
     policies cannot be read does not stop the others; its error is raised after them."""
-    kinds = [one for one in kinds if one.policy_type in one.limits.types]
+    kinds = [kind for kind in kinds if kind.policy_type in kind.limits.types]
     if not kinds:
         return UpkeepCounts()
     tables = KeptTables(kinds[0].healths, catalog)
@@ -55,25 +55,25 @@ def run_kinds(kinds: Sequence[PolicyKind], catalog: str) -> UpkeepCounts:
     looks: dict[str, KindLook[Any]] = {}
     failed: Exception | None = None
     shown = _type_of
-    for one in each_item(
+    for looked in each_item(
         kinds, lambda kind: kind.look(tables), name="upkeep.kinds", clock=kinds[0].clock, shown=shown, in_a_row=None
     ):
-        failed = failed or one.error
-        if one.result is not None:
-            looks[one.item.task_type] = one.result
+        failed = failed or looked.error
+        if looked.result is not None:
+            looks[looked.item.task_type] = looked.result
     started, waiting = _started(kinds, looks, tables, catalog)
     if failed is not None:
         raise failed
-    counts = [one.counts for one in looks.values()]
+    counts = [look.counts for look in looks.values()]
     return UpkeepCounts(
         tables=len(tables),
-        ruled=sum(one.ruled for one in counts),
-        computed=sum(one.computed for one in counts),
+        ruled=sum(count.ruled for count in counts),
+        computed=sum(count.computed for count in counts),
         started=started,
         waiting=waiting,
-        invalid=frozenset().union(*(one.invalid for one in counts)),
-        unread=sum(one.unread for one in counts),
-        why_unread=next((one.why_unread for one in counts if one.why_unread), None),
+        invalid=frozenset().union(*(count.invalid for count in counts)),
+        unread=sum(count.unread for count in counts),
+        why_unread=next((count.why_unread for count in counts if count.why_unread), None),
     )
 
 
@@ -96,9 +96,9 @@ def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
         tables.put(health)
 
     first = kinds[0]
-    for one in each_item(tables.names, settle, name="upkeep.ended", clock=first.clock, checkpoint=first.checkpoint):
-        if one.error is not None and is_answer(one.error):
-            tables.unsettled.add(one.item)
+    for settled in each_item(tables.names, settle, name="upkeep.ended", clock=first.clock, checkpoint=first.checkpoint):
+        if settled.error is not None and is_answer(settled.error):
+            tables.unsettled.add(settled.item)
 
 
 def _started(
@@ -132,14 +132,14 @@ def _started(
             waiting.update(why.value for _, why in choice.waiting)
             if not choice.start or tried - started > MOST_FAILED_STARTS:
                 # Those that are set aside are not tried; they are counted.
-                yield from (one for one in left if tables.is_aside(one.table, one.task_type, first.clock()))
+                yield from (need for need in left if tables.is_aside(need.table, need.task_type, first.clock()))
                 return
             for need in choice.start:
                 del left[need]
                 tried += 1
                 yield need
 
-    for one in each_item(
+    for submission in each_item(
         chosen(),
         start,
         name="upkeep.starts",
@@ -151,11 +151,11 @@ def _started(
         probe=lambda: first.probe(catalog),
         checkpoint=first.checkpoint,
     ):
-        started += one.result is True
-        if one.item in kept:
+        started += submission.result is True
+        if submission.item in kept:
             now = first.clock()
-            aside = SetAside.after(kept.pop(one.item), _KEPT, now, ASIDE_FOR, again=True)
-            asides.put(one.item, replace(aside, since=now))  # it did not fail, so that no alarm names it
+            aside = SetAside.after(kept.pop(submission.item), _KEPT, now, ASIDE_FOR, again=True)
+            asides.put(submission.item, replace(aside, since=now))  # it did not fail, so that no alarm names it
     return started, dict(waiting)
 
 

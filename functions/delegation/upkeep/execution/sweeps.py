@@ -48,8 +48,8 @@ class OrphanSweeps(PolicyKind):
 
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
         """Count the longest wait, which is known once a table's policy was read."""
-        waiting = () if choice is None else [one for one, _ in choice.waiting if one.task_type == TASK_TYPE]
-        longest = min(waiting, key=lambda one: (one.since, str(one.table)), default=None)
+        waiting = () if choice is None else [need for need, _ in choice.waiting if need.task_type == TASK_TYPE]
+        longest = min(waiting, key=lambda need: (need.since, str(need.table)), default=None)
         if longest is not None:
             self.waited(self.clock() - longest.since, longest.table)
 
@@ -58,7 +58,7 @@ class OrphanSweeps(PolicyKind):
             if health.sweep_since is None and TASK_TYPE not in health.runs:
                 tables.put(replace(health, sweep_since=self.clock()))
 
-        deque(each_item(waiting, note, name="upkeep.waits", clock=self.clock, shown=lambda one: str(one.table)), 0)
+        deque(each_item(waiting, note, name="upkeep.waits", clock=self.clock, shown=lambda need: str(need.table)), 0)
 
     def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
         if run.ended is None and task is not None:
@@ -79,8 +79,8 @@ class RemovalLook(KindLook[AskedRemoval]):
 
     def to_read(self) -> Sequence[TableIdentifier]:
         kind, now = self._kind, self._kind.clock()
-        due = {one.identifier for one in self._tables if self._is_due(one)}
-        aside = {one for one in due if self._tables.is_aside(one, kind.rules, now)}
+        due = {health.identifier for health in self._tables if self._is_due(health)}
+        aside = {identifier for identifier in due if self._tables.is_aside(identifier, kind.rules, now)}
         return [*in_turn(sorted(due - aside, key=str), kind.most_asked, now, kind.settings.interval), *aside]
 
     def _is_due(self, health: TableHealth) -> bool:

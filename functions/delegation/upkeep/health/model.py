@@ -55,27 +55,27 @@ def newest_of_each_type(past: Iterable[PastRun]) -> tuple[PastRun, ...]:
     """Return at most MOST_PAST runs of each kind as stored, newest first."""
     kept: list[PastRun] = []
     of_type: Counter[str] = Counter()
-    for one in sorted(past, key=lambda each: each.ended, reverse=True):
-        of_type[one.task_type] += 1
-        if of_type[one.task_type] <= MOST_PAST:
-            kept.append(one.bounded())
+    for run in sorted(past, key=lambda each: each.ended, reverse=True):
+        of_type[run.task_type] += 1
+        if of_type[run.task_type] <= MOST_PAST:
+            kept.append(run.bounded())
     return tuple(kept)
 
 
 def rows_of_past(past: Sequence[PastRun]) -> list[list[Any]]:
     return [
         [
-            one.task_type,
-            one.task_id,
-            one.policy,
-            int(one.began.timestamp()),
-            int(one.ended.timestamp()),
-            one.outcome,
-            one.files,
-            one.bytes,
-            one.snapshots,
+            run.task_type,
+            run.task_id,
+            run.policy,
+            int(run.began.timestamp()),
+            int(run.ended.timestamp()),
+            run.outcome,
+            run.files,
+            run.bytes,
+            run.snapshots,
         ]
-        for one in past
+        for run in past
     ]
 
 
@@ -99,10 +99,10 @@ Expirable = Callable[[Mapping[str, Any], datetime], Collection[int]]
 """The snapshots of parsed metadata that a rule expires at a time; more of them the later it is."""
 
 
-def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, found: bool) -> datetime:
+def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, has_expirable: bool) -> datetime:
     """Return when to read a table again that does not change, because its snapshots age. If nothing expires yet: when
     the first one will, within REVIEW_WITHIN; else in a day."""
-    if found:
+    if has_expirable:
         return now + REVIEW_EVERY
     early, late = 0, REVIEW_WITHIN // _REVIEW_STEP
     if not expirable(document, now + REVIEW_WITHIN):
@@ -226,7 +226,7 @@ class TableHealth:
 
     def set_aside(self, key: str, aside: SetAside | None) -> "TableHealth":
         """Return the health with what fails for the table now; None removes it."""
-        others = {name: one for name, one in self.asides.items() if name != key}
+        others = {name: aside for name, aside in self.asides.items() if name != key}
         return replace(self, asides=others if aside is None else {**others, key: aside})
 
     def with_run(self, run: LastRun, *, snapshots: int | None = None) -> "TableHealth":
@@ -349,7 +349,9 @@ class ReadState:
         """The state as stored: the manifests with most files, and the newest snapshots."""
         manifests, changes = self.manifests, self.changes
         if len(manifests) > MOST_MANIFESTS:
-            by_size = sorted(manifests.items(), key=lambda one: (-one[1].files - one[1].deletion_vectors, one[0]))
+            by_size = sorted(
+                manifests.items(), key=lambda entry: (-entry[1].files - entry[1].deletion_vectors, entry[0])
+            )
             manifests = dict(by_size[:MOST_MANIFESTS])
         if len(changes) > MOST_CHANGES:
             changes = dict(list(changes.items())[-MOST_CHANGES:])

@@ -79,15 +79,15 @@ def _retained_below(parents: Mapping[int, int | None], gone: Collection[int]) ->
     for parent in parents.values():
         if parent in children:
             children[parent] += 1
-    below = {one: int(one not in gone) for one in parents}
-    leaves = [one for one, count in children.items() if not count]
+    below = {snapshot: int(snapshot not in gone) for snapshot in parents}
+    leaves = [snapshot for snapshot, count in children.items() if not count]
     seen = 0
     while leaves:
-        one = leaves.pop()
+        leaf = leaves.pop()
         seen += 1
-        parent = parents[one]
+        parent = parents[leaf]
         if parent in children:
-            below[parent] += below[one]
+            below[parent] += below[leaf]
             children[parent] -= 1
             if not children[parent]:
                 leaves.append(parent)
@@ -97,8 +97,12 @@ def _retained_below(parents: Mapping[int, int | None], gone: Collection[int]) ->
 
 
 _OWN: Final = f"{POLICY}{PolicyType.SNAPSHOT_EXPIRY.short}."
-_ICEBERG: Final = frozenset(one.iceberg for one in SETTINGS[PolicyType.SNAPSHOT_EXPIRY] if one.iceberg is not None)
-_KNOWN: Final = frozenset({f"{_OWN}{one.key}" for one in SETTINGS[PolicyType.SNAPSHOT_EXPIRY]} | {f"{_OWN}enable"})
+_ICEBERG: Final = frozenset(
+    setting.iceberg for setting in SETTINGS[PolicyType.SNAPSHOT_EXPIRY] if setting.iceberg is not None
+)
+_KNOWN: Final = frozenset(
+    {f"{_OWN}{setting.key}" for setting in SETTINGS[PolicyType.SNAPSHOT_EXPIRY]} | {f"{_OWN}enable"}
+)
 _LONGEST_VALUE: Final = 100
 """A longer text is no number that a rule accepts, and what is left of it is none either."""
 _OTHER: Final = f"{_OWN}unknown"
@@ -108,35 +112,35 @@ def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties that can change a table's rule of expiry, at most eight short ones. One of the unknown
     properties that turn the rule off represents all."""
     properties = properties_of(document)
-    found = {
+    values = {
         name: value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
         for name, value in properties.items()
         if name in _ICEBERG or name in _KNOWN
     }
     if any(name not in _KNOWN and (name.startswith(_OWN) or misspelled(name, _KNOWN)) for name in properties):
-        found[_OTHER] = ""
-    return found
+        values[_OTHER] = ""
+    return values
 
 
 def history_in(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of table metadata that decide which snapshots and refs expire, in compact form."""
     snapshots = [
-        [one["snapshot-id"], one.get("parent-snapshot-id"), one.get("timestamp-ms")]
-        for one in document.get("snapshots") or ()
+        [snapshot["snapshot-id"], snapshot.get("parent-snapshot-id"), snapshot.get("timestamp-ms")]
+        for snapshot in document.get("snapshots") or ()
     ]
     properties = {name: value for name, value in rule_properties(document).items() if name in _ICEBERG}
-    found = {"snapshots": snapshots, "current": document.get("current-snapshot-id"), "properties": properties}
-    return found if "refs" not in document else {**found, "refs": document["refs"]}
+    history = {"snapshots": snapshots, "current": document.get("current-snapshot-id"), "properties": properties}
+    return history if "refs" not in document else {**history, "refs": document["refs"]}
 
 
 def document_of(history: Mapping[str, Any]) -> dict[str, Any]:
     """Return as much of the metadata as the decision needs; it removes no schema and no spec."""
     snapshots = [
-        {"snapshot-id": one, **({} if parent is None else {"parent-snapshot-id": parent}), "timestamp-ms": moment}
-        for one, parent, moment in history["snapshots"]
+        {"snapshot-id": snapshot, **({} if parent is None else {"parent-snapshot-id": parent}), "timestamp-ms": moment}
+        for snapshot, parent, moment in history["snapshots"]
     ]
-    found = {"snapshots": snapshots, "current-snapshot-id": history["current"], "properties": history["properties"]}
-    return found if "refs" not in history else {**found, "refs": history["refs"]}
+    document = {"snapshots": snapshots, "current-snapshot-id": history["current"], "properties": history["properties"]}
+    return document if "refs" not in history else {**document, "refs": history["refs"]}
 
 
 DIGEST_BYTES: Final = 8
@@ -260,7 +264,7 @@ def health_of(
         since=since,
         properties=rule_properties(document),
         again_at=None,
-        review_at=None if rule is None else review_at(document, rule.expirable, now, found=bool(expired)),
+        review_at=None if rule is None else review_at(document, rule.expirable, now, has_expirable=bool(expired)),
         problem=None,
     )
 
@@ -276,7 +280,7 @@ class _TableReader:
         self._limit = limits.max_file_bytes
         self._most, self._most_bytes = limits.most, limits.most_bytes
         self._current = _current(table.metadata)
-        self._snapshots = {one.snapshot_id: one for one in metadata.snapshots}
+        self._snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         if len(self._snapshots) != len(metadata.snapshots):
             raise CorruptMetadata(metadata.path, "snapshots", "an id is there twice")
         if self._current is not None and self._current not in self._snapshots:
@@ -284,9 +288,9 @@ class _TableReader:
 
     def read(self) -> ReadState:
         """Return the state with what is new, without what the table no longer has."""
-        changes = {one: change for one, change in self._state.changes.items() if one in self._snapshots}
+        changes = {snapshot: change for snapshot, change in self._state.changes.items() if snapshot in self._snapshots}
         newest = list(self._snapshots)[-MOST_CHANGES:]
-        unknown = [one for one in newest if one not in changes][-MOST_LISTS:]
+        unknown = [snapshot for snapshot in newest if snapshot not in changes][-MOST_LISTS:]
         self._check_few(len(unknown), self._most, "manifest lists")
         wanted: dict[str, ManifestFile] = {}
         added_by: dict[str, int] = {}
@@ -294,31 +298,37 @@ class _TableReader:
         read: set[int] = set()
         for snapshot_id, manifests in self._lists(unknown):
             read.add(snapshot_id)
-            for one in manifests:
-                path = CANONICAL.one(one.manifest_path)
+            for manifest in manifests:
+                path = CANONICAL.one(manifest.manifest_path)
                 if snapshot_id == self._current:
-                    now_there[path] = one
-                if one.added_snapshot_id == snapshot_id and snapshot_id not in changes:
+                    now_there[path] = manifest
+                if manifest.added_snapshot_id == snapshot_id and snapshot_id not in changes:
                     added_by[path] = snapshot_id
-                    wanted[path] = one
+                    wanted[path] = manifest
         kept: dict[bytes, ManifestSizes] = {}
-        for path, one in now_there.items():
+        for path, manifest in now_there.items():
             before = self._state.manifests.get(digest(path))
             if before is None:
-                wanted[path] = one
+                wanted[path] = manifest
             else:
                 kept[digest(path)] = before
         self._check_few(len(wanted), self._most, "manifests")
-        self._check_few(sum(one.manifest_length or 0 for one in wanted.values()), self._most_bytes, "bytes")
-        found = {one: SnapshotChange() for one in read if one in unknown and self._states_authors(one)}
+        self._check_few(sum(manifest.manifest_length or 0 for manifest in wanted.values()), self._most_bytes, "bytes")
+        new_changes = {
+            snapshot: SnapshotChange() for snapshot in read if snapshot in unknown and self._states_authors(snapshot)
+        }
         for path, sizes, change in self._manifests(wanted):
             if path in now_there:
                 kept[digest(path)] = sizes
             author = added_by.get(path)
-            if author in found:
-                found[author] = found[author] + change
-        both = {**changes, **found}
-        return replace(self._state, manifests=kept, changes={one: both[one] for one in self._snapshots if one in both})
+            if author in new_changes:
+                new_changes[author] = new_changes[author] + change
+        both = {**changes, **new_changes}
+        return replace(
+            self._state,
+            manifests=kept,
+            changes={snapshot: both[snapshot] for snapshot in self._snapshots if snapshot in both},
+        )
 
     def _check_few(self, count: int, most: int | None, what: str) -> None:
         if most is not None and count > most:
@@ -332,16 +342,16 @@ class _TableReader:
     def _lists(self, unknown: Collection[int]) -> Iterator[tuple[int, list[ManifestFile]]]:
         asked = [*unknown, *([] if self._current is None or self._current in unknown else [self._current])]
         by_path: dict[str, list[int]] = {}
-        for one in asked:
-            snapshot = self._snapshots[one]
+        for snapshot_id in asked:
+            snapshot = self._snapshots[snapshot_id]
             if snapshot.manifest_list is None:
-                yield one, [ManifestFile(path, None) for path in snapshot.manifests]
+                yield snapshot_id, [ManifestFile(path, None) for path in snapshot.manifests]
             else:
-                by_path.setdefault(CANONICAL.one(snapshot.manifest_list), []).append(one)
+                by_path.setdefault(CANONICAL.one(snapshot.manifest_list), []).append(snapshot_id)
         for path, content in self._fetcher.fetch((path, self._limit) for path in by_path):
             manifests = list(read_manifest_list(content_of(path, content), path))
-            for one in by_path[path]:
-                yield one, manifests
+            for snapshot_id in by_path[path]:
+                yield snapshot_id, manifests
 
     def _manifests(self, wanted: Mapping[str, ManifestFile]) -> Iterator[tuple[str, ManifestSizes, SnapshotChange]]:
         for path, content in self._fetcher.fetch((path, self._limit) for path in wanted):
@@ -397,10 +407,10 @@ def _target(metadata: ParsedMetadata) -> int:
 
 def _current(document: Mapping[str, Any]) -> int | None:
     """The current snapshot's id; some writers of version 1 write -1 for none."""
-    found = document.get("current-snapshot-id")
-    return found if isinstance(found, int) and not isinstance(found, bool) and found != -1 else None
+    current = document.get("current-snapshot-id")
+    return current if isinstance(current, int) and not isinstance(current, bool) and current != -1 else None
 
 
 def _parents(document: Mapping[str, Any]) -> dict[int, int | None]:
     """The parent of each snapshot; `parse_metadata` has checked that they are objects with an id."""
-    return {one["snapshot-id"]: one.get("parent-snapshot-id") for one in document.get("snapshots") or ()}
+    return {snapshot["snapshot-id"]: snapshot.get("parent-snapshot-id") for snapshot in document.get("snapshots") or ()}

@@ -98,14 +98,16 @@ class HealthRefresher:
         """Read every changed table of the index, and remove the healths of tables that are gone. Raises the errors of
         both stores, and the last error if the catalog answers for no table."""
         known = {
-            one.identifier: _Known(one.table_uuid, one.metadata_location, one.review_at, one.asides.get(TABLES))
-            for one in self.healths.healths(catalog)
+            health.identifier: _Known(
+                health.table_uuid, health.metadata_location, health.review_at, health.asides.get(TABLES)
+            )
+            for health in self.healths.healths(catalog)
         }
         counts = HealthCounts()
-        found = _Compared(known)
+        compared = _Compared(known)
         with ThreadPoolExecutor(self.at_once, "health") as pool:
-            for one in each_item(
-                self._stale(catalog, found),
+            for reading in each_item(
+                self._stale(catalog, compared),
                 self._look,
                 name=TABLES,
                 clock=self.clock,
@@ -113,41 +115,41 @@ class HealthRefresher:
                 stops=ErrorScope.CATALOG,
                 asides=_EntryAsides(self.healths, known, self.clock),
                 first_pause=ASIDE_FOR,
-                probe=lambda: self._probe(found),
+                probe=lambda: self._probe(compared),
                 checkpoint=self.checkpoint,
                 pool=pool,
                 at_once=self.at_once,
             ):
-                if not one.is_done:
+                if not reading.is_done:
                     counts = replace(counts, left=counts.left + 1)
                     continue
-                counts, found.other = replace(counts, read=counts.read + 1), one.item.identifier
+                counts, compared.other = replace(counts, read=counts.read + 1), reading.item.identifier
                 # More with every attempt, so that a run of many hand-overs is seen to get ahead.
-                self.report(len(found.seen) - len(found.stale) + counts.read)
-        removed = self._remove_gone(catalog, known.keys() - found.seen)
-        return replace(counts, tables=len(found.seen), removed=removed)
+                self.report(len(compared.seen) - len(compared.stale) + counts.read)
+        removed = self._remove_gone(catalog, known.keys() - compared.seen)
+        return replace(counts, tables=len(compared.seen), removed=removed)
 
-    def _stale(self, catalog: str, found: "_Compared") -> Iterator[TableEntry]:
+    def _stale(self, catalog: str, compared: "_Compared") -> Iterator[TableEntry]:
         """Yield the entries to read, and note these and all of the index."""
         now = self.clock()
         for entry in self.index.entries(catalog):
             # An absent one is kept until the index has removed it: a renamed table may have been missed.
-            found.seen.add(entry.identifier)
+            compared.seen.add(entry.identifier)
             if entry.absent:
                 continue
-            if _is_stale(entry, found.known.get(entry.identifier), now):
-                found.stale.add(entry.identifier)
+            if _is_stale(entry, compared.known.get(entry.identifier), now):
+                compared.stale.add(entry.identifier)
                 yield entry
             elif entry.problem is None:
-                found.other = entry.identifier
+                compared.other = entry.identifier
 
-    def _probe(self, found: "_Compared") -> bool:
+    def _probe(self, compared: "_Compared") -> bool:
         """Return whether an unchanged table loads, or one was read."""
-        if found.other is None:
+        if compared.other is None:
             return False
         self.pace()
         try:
-            self.catalog.load_table(found.other, vend=False, snapshots="refs")
+            self.catalog.load_table(compared.other, vend=False, snapshots="refs")
         except PolarisError as error:
             return is_answer(error)
         return True
@@ -213,7 +215,7 @@ class HealthRefresher:
             nonlocal failed
             if failed >= MOST_FAILED:
                 return
-            for one in each_item(
+            for outcome in each_item(
                 [visit],
                 read,
                 name="health.visits",
@@ -221,7 +223,7 @@ class HealthRefresher:
                 shown=lambda visit: str(visit[0].identifier),
                 in_a_row=None,
             ):
-                failed = 0 if one.error is None or is_answer(one.error) else failed + 1
+                failed = 0 if outcome.error is None or is_answer(outcome.error) else failed + 1
 
         return visited
 
@@ -246,7 +248,7 @@ class HealthRefresher:
             return True
 
         done = each_item(gone, remove, name="health.gone", clock=self.clock, checkpoint=self.checkpoint)
-        return sum(one.result is True for one in done)
+        return sum(removal.result is True for removal in done)
 
 
 class _Compared:
@@ -266,8 +268,8 @@ class _EntryAsides(Asides[TableEntry]):
     clock: Callable[[], datetime]
 
     def of(self, item: TableEntry) -> SetAside | None:
-        found = self.known.get(item.identifier)
-        return None if found is None else found.aside
+        table = self.known.get(item.identifier)
+        return None if table is None else table.aside
 
     def put(self, item: TableEntry, aside: SetAside | None) -> None:
         with suppress(UpkeepError):  # the next run tries it again

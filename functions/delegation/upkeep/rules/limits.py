@@ -36,20 +36,20 @@ def number_in(value: object) -> int | Decimal:
     """Return a JSON number, or one in a string such as `7` or `0.5`, from 0 to Java's largest long."""
     match value:
         case bool():
-            found: int | Decimal | None = None
+            number: int | Decimal | None = None
         case int():
-            found = value
+            number = value
         case float():
-            found = Decimal(repr(value)) if math.isfinite(value) else None
+            number = Decimal(repr(value)) if math.isfinite(value) else None
         case str() if _NUMBER.fullmatch(value):
-            found = Decimal(value)
+            number = Decimal(value)
         case _:
-            found = None
-    if found is None:
+            number = None
+    if number is None:
         raise ValueError("is not a number")
-    if not 0 <= found <= FOREVER_MS:
+    if not 0 <= number <= FOREVER_MS:
         raise ValueError(f"is not a number from 0 to {FOREVER_MS}")
-    return found
+    return number
 
 
 def age_in_days(value: object) -> int:
@@ -78,10 +78,10 @@ def whole(least: int, most: int = MOST) -> Callable[[object], int]:
     """Return a parser of whole numbers between two bounds."""
 
     def read(value: object) -> int:
-        found = number_in(value)
-        if found != int(found) or not least <= found <= most:
+        number = number_in(value)
+        if number != int(number) or not least <= number <= most:
             raise ValueError(f"is not a whole number from {least} to {most}")
-        return int(found)
+        return int(number)
 
     return read
 
@@ -213,17 +213,17 @@ def _types(text: str) -> frozenset[PolicyType]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == [_NONE]:
         return frozenset()
-    found = {name: PolicyType.named(name) for name in names}
-    for name, type_ in found.items():
+    types = {name: PolicyType.named(name) for name in names}
+    for name, type_ in types.items():
         if type_ is None:
-            known = ", ".join(one.short for one in PolicyType)
+            known = ", ".join(policy_type.short for policy_type in PolicyType)
             raise InvalidProperty(TYPES, f"{name!r} is not one of {known}; `none` alone allows none")
-    return frozenset(type_ for type_ in found.values() if type_ is not None)
+    return frozenset(type_ for type_ in types.values() if type_ is not None)
 
 
 def _places(name: str, text: str) -> tuple[Place, ...]:
-    texts = [found[0].strip() for found in _NAME.finditer(text)]
-    places = tuple(tuple(split_name(one)) for one in texts if one)
+    texts = [match[0].strip() for match in _NAME.finditer(text)]
+    places = tuple(tuple(split_name(written)) for written in texts if written)
     if not all(places) or "`" in _NAME.sub("", text):
         raise InvalidProperty(name, "is not a list of CATALOG or CATALOG.NAMESPACE with commas between them")
     return places
@@ -283,18 +283,18 @@ def _own_terms(properties: Mapping[str, str]) -> dict[str, PolicyTerms]:
         if name.startswith(OF_POLICY):
             policy, _, setting = name.removeprefix(OF_POLICY).rpartition(".")
             if not policy or PREFIX + setting not in OF_TERMS:
-                known = ", ".join(one.removeprefix(PREFIX) for one in OF_TERMS)
+                known = ", ".join(name.removeprefix(PREFIX) for name in OF_TERMS)
                 raise InvalidProperty(name, f"is not {OF_POLICY}POLICY.SETTING, where SETTING is one of {known}")
             given.setdefault(policy, {})[PREFIX + setting] = properties[name]
     if len(given) > _MOST_OWN:
         raise InvalidProperty(OF_POLICY, f"{len(given)} policies have settings of their own, more than {_MOST_OWN}")
-    found = {}
+    own_terms = {}
     for policy, own in given.items():
         try:
-            found[policy] = _terms({**properties, **own})
+            own_terms[policy] = _terms({**properties, **own})
         except InvalidProperty as error:
             raise InvalidProperty(f"{OF_POLICY}{policy}", str(error)) from None
-    return found
+    return own_terms
 
 
 def _terms(properties: Mapping[str, str]) -> PolicyTerms:

@@ -31,7 +31,7 @@ class PolicyType(Enum):
     @classmethod
     def named(cls, text: str) -> "PolicyType | None":
         """Return the type of a name with or without `system.`, else None."""
-        return next((one for one in cls if text in {one.value, one.short}), None)
+        return next((member for member in cls if text in {member.value, member.short}), None)
 
 
 LONGEST_CONTENT: Final = 65_536
@@ -96,10 +96,10 @@ def content_of(type_: PolicyType, text: str) -> PolicyContent:
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object; raises for a repeated name, whose value is ambiguous."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise ValueError("a name is repeated in one object")
-    return found
+    return unique
 
 
 def _no_constant(name: str) -> object:
@@ -108,12 +108,12 @@ def _no_constant(name: str) -> object:
 
 def problems_in(error: ValidationError) -> str:
     """Return at most three errors in a document, without its values."""
-    found = [
+    problems = [
         f"{printable('.'.join(map(str, each['loc'])) or 'the document')}: {each['msg'][:1].lower()}{each['msg'][1:]}"
         for each in error.errors(include_input=False, include_url=False)
     ]
-    more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
-    return "; ".join(found[:_SHOWN]) + more
+    more = f"; and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
+    return "; ".join(problems[:_SHOWN]) + more
 
 
 class OriginKind(Enum):
@@ -212,13 +212,18 @@ class UpkeepRule:
             "policy": self.policy,
             "values": {
                 key: {
-                    "value": list(one.value) if isinstance(one.value, tuple) else one.value,
-                    "text": one.text,
-                    "origin": one.origin.kind.value,
-                    "origin_name": one.origin.name or None,
-                    **({"asked": one.asked, "asked_by": str(one.asked_by)} if one.asked is not None else {}),
+                    "value": list(setting.value) if isinstance(setting.value, tuple) else setting.value,
+                    "text": setting.text,
+                    "origin": setting.origin.kind.value,
+                    "origin_name": setting.origin.name or None,
+                    **(
+                        {"asked": setting.asked, "asked_by": str(setting.asked_by)} if setting.asked is not None else {}
+                    ),
                 }
-                for key, one in self.values.items()
+                for key, setting in self.values.items()
             },
-            "findings": [{"code": one.code.value, "subject": one.subject, "text": one.text} for one in self.findings],
+            "findings": [
+                {"code": finding.code.value, "subject": finding.subject, "text": finding.text}
+                for finding in self.findings
+            ],
         }

@@ -179,7 +179,13 @@ def resolve(
     """Return the rule of each type for a table. `applicable` are the nearest policies of each type; types outside
     PolicyType are ignored. `properties` are the table's."""
     return {
-        type_: _rule_of(type_, table, [one for one in applicable if one.policy.type == type_.value], properties, limits)
+        type_: _rule_of(
+            type_,
+            table,
+            [candidate for candidate in applicable if candidate.policy.type == type_.value],
+            properties,
+            limits,
+        )
         for type_ in PolicyType
     }
 
@@ -193,7 +199,7 @@ def _rule_of(
 ) -> UpkeepRule:
     if not applicable:
         return UpkeepRule(type_, RuleStatus.OFF, "no policy of this type applies")
-    names = [name_of(table.catalog, one) for one in applicable]
+    names = [name_of(table.catalog, policy) for policy in applicable]
     if len(applicable) > 1:
         text = f"{counted(len(names), 'policy', 'policies')} of this type apply, and one must decide"
         finding = RuleFinding(FindingCode.POLICY_AMBIGUOUS, ", ".join(names[:_SHOWN]), text)
@@ -304,7 +310,7 @@ class _Making:
     def _find_unknown(self, known: Sequence[str]) -> None:
         """Report properties with the service's prefix and no effect; one like a known name turns the rule off."""
         unknown = unknown_properties(self._properties)
-        for name in sorted(one for one in self._properties if not one.startswith(TYPED)):
+        for name in sorted(key for key in self._properties if not key.startswith(TYPED)):
             meant = misspelled(name, known)
             if meant is not None:
                 self._refuse(name, f"is not a property that this release knows; did you mean {meant}?")

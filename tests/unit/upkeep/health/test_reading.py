@@ -183,10 +183,10 @@ def test_the_next_look_at_a_quiet_table_is_when_its_first_snapshot_expires() -> 
     def expirable(_document: Mapping[str, Any], now: datetime) -> frozenset[int]:
         return frozenset({1}) if now >= due else frozenset()
 
-    found = review_at({}, expirable, NOW, found=False)
+    found = review_at({}, expirable, NOW, has_expirable=False)
     assert due <= found < due + timedelta(minutes=10)
-    assert review_at({}, expirable, due, found=True) == due + timedelta(days=1)
-    assert review_at({}, lambda _document, _now: frozenset(), NOW, found=False) == NOW + timedelta(days=30)
+    assert review_at({}, expirable, due, has_expirable=True) == due + timedelta(days=1)
+    assert review_at({}, lambda _document, _now: frozenset(), NOW, has_expirable=False) == NOW + timedelta(days=30)
 
 
 def test_a_digest_has_eight_bytes() -> None:
