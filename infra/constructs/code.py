@@ -17,7 +17,7 @@ from infra.environment.context import ROOT
 from infra.package.parts import ARCHIVES, DESCRIPTION, LAMBDA, NOT_DEPLOYED, SPARK, Processor
 from infra.settings import NO_PACKAGE
 
-ENTRY_POINT: Final = ROOT / "spark" / "purge_table.py"
+ENTRY_POINT: Final = ROOT / "spark" / "run_task.py"
 _EXCLUDED: Final = (
     *("**/__pycache__", "**/*.pyc", "*.egg-info", "polaris_persistence"),
     *(f"delegation/{name}" for name in NOT_DEPLOYED),

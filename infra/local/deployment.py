@@ -37,7 +37,7 @@ from infra.local.options import StackOptions
 from infra.package.parts import ARCHIVES, SPARK
 from infra.package.trees import add_sources, write_tar
 
-ENTRY_POINT: Final = ROOT / "spark" / "purge_table.py"
+ENTRY_POINT: Final = ROOT / "spark" / "run_task.py"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from delegation.removal.purge.task_type import TASK_TYPES
 from delegation.storage.locations import parse
 from delegation.storage.memory import Killed
 from delegation.tasks.work.behaviors import Behaviors
-from spark.purge_table import _parser
+from spark.run_task import _parser
 from tests.contract.task_tables import moto, record_store, task_store
 from tests.golden.stories import counted_ids, fill
 from tests.kit.worlds.service import World

@@ -13,7 +13,7 @@ import pytest
 
 from delegation.orchestration.dispatch import parse
 from delegation.orchestration.failures import Step
-from spark.purge_table import _parser
+from spark.run_task import _parser
 from tests.contract.task_tables import moto
 from tests.golden.moments import KEY, MOMENTS, restore, service
 from tests.golden.record import FOLDER, MACHINE, MOMENTS_FOLDER, STALE, former_release, text_of_moment, without_texts

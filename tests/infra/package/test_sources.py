@@ -136,7 +136,7 @@ def test_every_handler_and_the_spark_job_import_from_the_packaged_sources(tmp_pa
 import importlib, runpy, sys
 for name in {modules}:
     importlib.import_module(name)
-runpy.run_path({str(ROOT / "spark" / "purge_table.py")!r}, run_name="purge_table")
+runpy.run_path({str(ROOT / "spark" / "run_task.py")!r}, run_name="run_task")
 print(*[module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "delegation"], sep="\\n")
 """
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "AWS_DEFAULT_REGION": "us-east-1"}

@@ -182,9 +182,9 @@ def test_listing_filters_by_state_and_has_pages(emr, program):
 
 def test_an_entry_point_on_s3_is_downloaded(emr, program):
     program('eval "last=\\${$#}"; cat "$last"')
-    run = emr.start(entry_point="s3://plans/code/purge_table.py")
+    run = emr.start(entry_point="s3://plans/code/run_task.py")
     emr.until(run, "SUCCESS")
-    assert emr.stdout(run) == "# plans/code/purge_table.py\n"
+    assert emr.stdout(run) == "# plans/code/run_task.py\n"
 
 
 def test_an_entry_point_that_does_not_exist_fails_the_job(emr):

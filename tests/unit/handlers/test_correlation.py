@@ -84,7 +84,7 @@ def job(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, task_id: str) -> in
     def denied(_ctx: PurgeContext, _resources: object) -> None:
         raise ObjectStoreDenied("s3://lake/wh/orders")
 
-    spec = importlib.util.spec_from_file_location("purge_table", handlers.ROOT / "spark" / "purge_table.py")
+    spec = importlib.util.spec_from_file_location("run_task", handlers.ROOT / "spark" / "run_task.py")
     assert spec is not None
     assert spec.loader is not None
     driver = importlib.util.module_from_spec(spec)

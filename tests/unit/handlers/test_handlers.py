@@ -99,7 +99,7 @@ class Deployed:
             polaris_secret_arn="arn:aws:secretsmanager:us-east-1:123456789012:secret:polaris",
             emr_application_id=application,
             emr_job_role_arn="arn:aws:iam::123456789012:role/job",
-            emr_entry_point="s3://code/purge_table.py",
+            emr_entry_point="s3://code/run_task.py",
         )
 
     def client(self, service: str, **config: Any) -> Any:

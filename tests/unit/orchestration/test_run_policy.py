@@ -69,7 +69,7 @@ class StartedRuns:
 def test_a_run_is_started_with_its_policy_where_the_bucket_is_known() -> None:
     client = StartedRuns()
     for bucket in ("records", None):
-        configuration = JobConfiguration("app", ROLE, "s3://code/purge_table.py", "", record_bucket=bucket)
+        configuration = JobConfiguration("app", ROLE, "s3://code/run_task.py", "", record_bucket=bucket)
         EmrServerless(client, "app", configuration).start("task-1", [], ("task",))
     first, second = client.requests
     assert json.loads(first["executionIamPolicy"]["policy"])["Statement"][1]["Resource"] == [

@@ -106,7 +106,7 @@ class Application:
 
 
 def start(state: str, code: str = "ValidationException") -> None:
-    configuration = JobConfiguration("app", "arn:role", "s3://code/purge_table.py", "")
+    configuration = JobConfiguration("app", "arn:role", "s3://code/run_task.py", "")
     EmrServerless(Application(state, code), "app", configuration).start("task-1", [])
 
 
@@ -129,7 +129,7 @@ def test_without_permission_to_read_the_state_the_refusal_is_raised() -> None:
         def get_application(self, **_arguments: Any) -> dict[str, Any]:
             raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "GetApplication")
 
-    configuration = JobConfiguration("app", "arn:role", "s3://code/purge_table.py", "")
+    configuration = JobConfiguration("app", "arn:role", "s3://code/run_task.py", "")
     with pytest.raises(JobRefused, match="start_job_run"):
         EmrServerless(WithoutPermission("STOPPING", "ValidationException"), "app", configuration).start("task-1", [])
 

@@ -16,7 +16,7 @@ from tests.paths import ROOT
 
 @pytest.fixture
 def entry() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("purge_table", ROOT / "spark" / "purge_table.py")
+    spec = importlib.util.spec_from_file_location("run_task", ROOT / "spark" / "run_task.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

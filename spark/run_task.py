@@ -15,7 +15,7 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from delegation.tasks.errors import LeaseLost
 from delegation.wiring.spark import job_tasks, run_attempt
 
-logger = logging.getLogger("purge_table")
+logger = logging.getLogger("run_task")
 
 
 def main(arguments: Sequence[str]) -> int:
