@@ -72,7 +72,7 @@ def test_what_cannot_be_read_as_a_whole_ends_no_recurrence_and_an_invalid_file_i
     counted: list[UpkeepCounts] = []
 
     class Torn(PolicyExpiries):
-        def look(self, _tables: KeptTables) -> Any:
+        def evaluate(self, _tables: KeptTables) -> Any:
             raise error
 
     world = UpkeepWorld()

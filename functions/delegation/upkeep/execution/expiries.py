@@ -22,7 +22,7 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.upkeep.errors import TooManyManifests, UpkeepError
 from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, ExpiryRule, TableRule, rule_of
-from delegation.upkeep.execution.kinds import KeptTables, KindLook, PolicyKind, in_turn
+from delegation.upkeep.execution.kinds import KeptTables, KindEvaluation, PolicyKind, in_turn
 from delegation.upkeep.health.model import (
     REVIEW_EVERY,
     FreedBytes,
@@ -237,11 +237,11 @@ class PolicyExpiries(PolicyKind):
     def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
         return health if task is None else ended(health, run, task, self.clock())
 
-    def looking(self, tables: KeptTables) -> "ExpiryLook":
-        return ExpiryLook(self, tables)
+    def new_evaluation(self, tables: KeptTables) -> "ExpiryEvaluation":
+        return ExpiryEvaluation(self, tables)
 
 
-class ExpiryLook(KindLook[AskedExpiryRule]):
+class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
     """What one pass has read of the policies of expiry."""
 
     def __init__(self, kind: PolicyExpiries, tables: KeptTables) -> None:

@@ -163,7 +163,7 @@ class PolicyKind(ABC):
         """Return the health after a run whose task has ended; one whose plan waited may wait no longer."""
 
     @abstractmethod
-    def looking(self, tables: KeptTables) -> "KindLook[Any]":
+    def new_evaluation(self, tables: KeptTables) -> "KindEvaluation[Any]":
         """Return what reads the policies in one pass."""
 
     def applicable(self, target: PolicyTarget) -> list[ApplicablePolicy]:
@@ -187,12 +187,12 @@ class PolicyKind(ABC):
             return replace(health, runs={name: run for name, run in health.runs.items() if name != self.task_type})
         return self.ended(health, run, task) if task.is_terminal else health
 
-    def look(self, tables: KeptTables) -> "KindLook[Any]":
+    def evaluate(self, tables: KeptTables) -> "KindEvaluation[Any]":
         """Read the policies, compute what tables need, and store it."""
-        look = self.looking(tables)
+        evaluation = self.new_evaluation(tables)
         for reading in each_item(
-            look.to_read(),
-            look.read,
+            evaluation.to_read(),
+            evaluation.read,
             name=RULES,
             clock=self.clock,
             stops=ErrorScope.CATALOG,
@@ -203,8 +203,8 @@ class PolicyKind(ABC):
         ):
             aside = tables[reading.item].asides.get(self.rules)
             if not reading.is_done:
-                look.note_unread(str(reading.error) if aside is None else aside.error)
-        return look
+                evaluation.note_unread(str(reading.error) if aside is None else aside.error)
+        return evaluation
 
     def is_under_way(self, health: TableHealth) -> bool:
         """Return whether a task of this kind or a purge of a table is in progress, whoever asked for it."""
@@ -215,7 +215,7 @@ class PolicyKind(ABC):
         return stored is not None and not stored.is_terminal
 
 
-class KindLook(ABC, Generic[A]):
+class KindEvaluation(ABC, Generic[A]):
     """What one pass has read of the policies of a kind."""
 
     def __init__(self, kind: PolicyKind, tables: KeptTables) -> None:

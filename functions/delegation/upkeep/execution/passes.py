@@ -18,7 +18,14 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from delegation.upkeep.errors import UpkeepError
-from delegation.upkeep.execution.kinds import ASIDE_FOR, KeptTables, KindLook, PolicyKind, TableAsides, UpkeepCounts
+from delegation.upkeep.execution.kinds import (
+    ASIDE_FOR,
+    KeptTables,
+    KindEvaluation,
+    PolicyKind,
+    TableAsides,
+    UpkeepCounts,
+)
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.policy_file import PolicyFileInvalid
 from delegation.upkeep.schedule import UpkeepNeed, UpkeepRun, choose
@@ -52,19 +59,19 @@ def run_kinds(kinds: Sequence[PolicyKind], catalog: str) -> UpkeepCounts:
     for kind in kinds:
         kind.count_wait(tables)
     _settle(kinds, tables)
-    looks: dict[str, KindLook[Any]] = {}
+    evaluations: dict[str, KindEvaluation[Any]] = {}
     failed: Exception | None = None
     shown = _type_of
-    for looked in each_item(
-        kinds, lambda kind: kind.look(tables), name="upkeep.kinds", clock=kinds[0].clock, shown=shown, in_a_row=None
+    for evaluated in each_item(
+        kinds, lambda kind: kind.evaluate(tables), name="upkeep.kinds", clock=kinds[0].clock, shown=shown, in_a_row=None
     ):
-        failed = failed or looked.error
-        if looked.result is not None:
-            looks[looked.item.task_type] = looked.result
-    started, waiting = _started(kinds, looks, tables, catalog)
+        failed = failed or evaluated.error
+        if evaluated.result is not None:
+            evaluations[evaluated.item.task_type] = evaluated.result
+    started, waiting = _started(kinds, evaluations, tables, catalog)
     if failed is not None:
         raise failed
-    counts = [look.counts for look in looks.values()]
+    counts = [evaluation.counts for evaluation in evaluations.values()]
     return UpkeepCounts(
         tables=len(tables),
         ruled=sum(count.ruled for count in counts),
@@ -102,12 +109,14 @@ def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
 
 
 def _started(
-    kinds: Sequence[PolicyKind], looks: Mapping[str, KindLook[Any]], tables: KeptTables, catalog: str
+    kinds: Sequence[PolicyKind], evaluations: Mapping[str, KindEvaluation[Any]], tables: KeptTables, catalog: str
 ) -> tuple[int, dict[str, int]]:
     """Start what may run now; return the number of runs, and of waiting needs by reason. A need that does not start
     leaves its place to the next."""
     first = kinds[0]
-    left = dict.fromkeys(need for look in looks.values() for need in look.needs if need.table not in tables.unsettled)
+    left = dict.fromkeys(
+        need for evaluation in evaluations.values() for need in evaluation.needs if need.table not in tables.unsettled
+    )
     terms = first.settings.terms_of({need.policy for need in left})
     waiting: Counter[str] = Counter()
     asides = _NeedAsides(tables)
@@ -116,7 +125,7 @@ def _started(
 
     def start(need: UpkeepNeed) -> bool:
         before, aside = tables[need.table], asides.of(need)
-        has_started = looks[need.task_type].start(need)
+        has_started = evaluations[need.task_type].start(need)
         if not has_started and tables[need.table] is before:
             kept[need] = aside
         return has_started

@@ -21,7 +21,7 @@ from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.upkeep.execution.asked import REMOVAL, AskedRemoval, TableRule, removal_of
 from delegation.upkeep.execution.expiries import pause_after
-from delegation.upkeep.execution.kinds import KeptTables, KindLook, PolicyKind, in_turn
+from delegation.upkeep.execution.kinds import KeptTables, KindEvaluation, PolicyKind, in_turn
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.rules.model import PolicyType
 from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed
@@ -66,11 +66,11 @@ class OrphanSweeps(PolicyKind):
         waits = "" if task is None else _plan_of(_waiting(task))
         return replace(health, runs={**health.runs, TASK_TYPE: replace(run, waiting=waits)})
 
-    def looking(self, tables: KeptTables) -> "RemovalLook":
-        return RemovalLook(self, tables)
+    def new_evaluation(self, tables: KeptTables) -> "RemovalEvaluation":
+        return RemovalEvaluation(self, tables)
 
 
-class RemovalLook(KindLook[AskedRemoval]):
+class RemovalEvaluation(KindEvaluation[AskedRemoval]):
     """What one pass has read of the policies of orphan files."""
 
     @property
