@@ -97,7 +97,7 @@ READ: Final = (
     ),
     Mutant(
         "a process that leaves a pass forgets the names of which one may have lost its table",
-        f"{DELEGATION}references/held.py",
+        f"{DELEGATION}references/sightings.py",
         "return max(self._again_to or (), early, self._disputed_to) or None",
         "return max(self._again_to or (), early) or None",
         ("tests/unit/references/test_moving_tables.py",),

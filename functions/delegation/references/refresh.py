@@ -16,15 +16,16 @@ from delegation.identifiers import TableIdentifier
 from delegation.items import IN_A_ROW, each_item, is_answer
 from delegation.polaris.answers import PolarisError
 from delegation.references.blocking import Blocking
+from delegation.references.catalog_listing import CatalogListing, GenericTables
+from delegation.references.concurrent_visits import TableVisit, Visits
 from delegation.references.errors import PassLost, ReferencesError, ReferencesNotKnown
-from delegation.references.held import OWNED_FOR, HeldPass, Sightings, TableVisit, Visits
 from delegation.references.model import LONGEST_PAUSE, UNANSWERED_PASSES, CatalogPass, PassNeeded, TableEntry
 from delegation.references.names import PassNames, Position, Turn
+from delegation.references.owned_pass import OWNED_FOR, OwnedPass
 from delegation.references.reading import problem_of, read_references
+from delegation.references.sightings import Sightings
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import (
-    CatalogListing,
-    GenericTables,
     OpenStore,
     ReadTable,
     TableVisited,
@@ -132,56 +133,56 @@ class Refresher:
         continued = state.position is not None or state.again
         with PassNames(state.catalog, continued=continued) as names:
             seen = Sightings(names, continued=continued, again=state.again)
-            held = HeldPass(self.store, state, seen, clock=self.clock, report=self.report)
-            catalog_pass = _Pass(state.catalog, names, held, seen)
+            owned = OwnedPass(self.store, state, seen, clock=self.clock, report=self.report)
+            catalog_pass = _Pass(state.catalog, names, owned, seen)
             try:
-                names.know(catalog_pass.noted(_kept(self.store.entries(state.catalog), held.renew)))
+                names.know(catalog_pass.noted(_kept(self.store.entries(state.catalog), owned.renew)))
                 return self._pass_over(catalog_pass, state.position)
             except (PolarisError, ObjectStoreError) as error:
-                held.failed(problem_of(error))
+                owned.failed(problem_of(error))
                 raise
             finally:
-                if not held.is_complete:
+                if not owned.is_complete:
                     # The next process does not know what this one saw, and may meet them.
                     with suppress(ReferencesError):
                         self._remember(names)
-                held.leave()
+                owned.leave()
 
     def _pass_over(self, catalog_pass: "_Pass", position: Position | None) -> CatalogPass:
         """Visit the rest of a pass after a position, and complete it."""
-        names, held, seen = catalog_pass.names, catalog_pass.held, catalog_pass.seen
+        names, owned, seen = catalog_pass.names, catalog_pass.owned, catalog_pass.seen
         self._list(catalog_pass, self.generic)
         if position is not None:
             # Their names were listed when the pass began, and are behind its position now or dropped.
             for identifier in names.known_unlisted(position):
                 seen.vanished(identifier, position)
-        if not held.again:
+        if not owned.again:
             self._sweep(catalog_pass, names.in_turn(position))
             self._visit_new(catalog_pass)
-            disputed = names.disputed(held.missing_to() or ())
+            disputed = names.disputed(owned.missing_to() or ())
             self._sweep(catalog_pass, _later(disputed), loaded_to=names.last_visited())
-            held.begin_again()
-        if held.again_to is not None:
+            owned.begin_again()
+        if owned.again_to is not None:
             seen.begin_again()
-            turns = names.in_turn(held.position, held.again_to)
+            turns = names.in_turn(owned.position, owned.again_to)
             self._sweep(catalog_pass, ((name, Turn.LATER if turn is Turn.EARLY else turn) for name, turn in turns))
             self._visit_new(catalog_pass)
             self._visit_stale(catalog_pass)
         # Once more, long after the first time: a pass that any of them leaves without an answer does not count.
         self._sweep(catalog_pass, _later(sorted(catalog_pass.doubted, key=str)), loaded_to=names.last_visited())
-        if held.moved_again:
+        if owned.moved_again:
             self._remember(names)
 
         def retire(identifier: TableIdentifier) -> None:
             entry = names.entry(identifier)
             if entry is not None:
-                missed = held.moved_again and names.is_missed(identifier)
+                missed = owned.moved_again and names.is_missed(identifier)
                 self._retire(entry, moved=missed or seen.may_have_moved(identifier))
 
         # An entry that cannot be marked or removed protects its areas until a later pass.
-        self._each(names.without_table(), retire, name="references.retired", checkpoint=held.renew)
+        self._each(names.without_table(), retire, name="references.retired", checkpoint=owned.renew)
         why = catalog_pass.why_incomplete()
-        return held.complete(names.tables()) if why is None else held.incomplete(why)
+        return owned.complete(names.tables()) if why is None else owned.incomplete(why)
 
     def _retire(self, entry: TableEntry, *, moved: bool) -> None:
         """Mark the entry of a name without a table, or remove it if an earlier pass marked it. A paused process may do
@@ -256,9 +257,9 @@ class Refresher:
 
         def note_failed() -> None:
             for visit, error in failed:
-                entry = visits.unanswered(visit, error, catalog_pass.held.number)
+                entry = visits.unanswered(visit, error, catalog_pass.owned.number)
                 catalog_pass.doubt(entry)
-                catalog_pass.held.visited(*visits.took(visit, entry))
+                catalog_pass.owned.visited(*visits.took(visit, entry))
             failed.clear()
 
         def others_answer() -> bool:
@@ -269,8 +270,8 @@ class Refresher:
             if self.seconds() >= until:
                 if failed and others_answer():
                     note_failed()
-                raise catalog_pass.held.left()
-            catalog_pass.held.renew()
+                raise catalog_pass.owned.left()
+            catalog_pass.owned.renew()
 
         with ThreadPoolExecutor(self.at_once, "visit") if self.at_once > 1 else nullcontext() as pool:
             for outcome in each_item(
@@ -291,7 +292,7 @@ class Refresher:
                 if outcome.result is not None or len(failed) > IN_A_ROW:  # the probe was answered
                     note_failed()
                 if outcome.result is not None:
-                    catalog_pass.held.visited(*visits.took(outcome.item, *outcome.result))
+                    catalog_pass.owned.visited(*visits.took(outcome.item, *outcome.result))
                     catalog_pass.doubted.pop(outcome.item.identifier, None)
         if failed and not others_answer():
             raise failed[-1][1]
@@ -315,7 +316,7 @@ class Refresher:
     def _list(self, catalog_pass: "_Pass", generic: GenericTables | None = None) -> None:
         """List every table; of a namespace that may not be listed, those in the index. Ownership is renewed before each
         request, because a catalog may have many namespaces without tables, and regularly between pages."""
-        renew = catalog_pass.held.renew
+        renew = catalog_pass.owned.renew
         listing = CatalogListing(
             self.store,
             self.catalog,
@@ -340,7 +341,7 @@ class Refresher:
             if outcome.error is not None:
                 listing.note(outcome.item, outcome.error)
                 catalog_pass.names.list_names(listing.known_in(outcome.item))
-        catalog_pass.unlisted = listing.record(catalog_pass.held.number)
+        catalog_pass.unlisted = listing.record(catalog_pass.owned.number)
 
     def _visitor(self) -> Visitor:
         return Visitor(self.store, self.catalog, self.open_store, self.read, self.clock, self.pace, self.visited)
@@ -360,7 +361,7 @@ class _Pass:
 
     catalog: str
     names: PassNames
-    held: HeldPass
+    owned: OwnedPass
     seen: Sightings
     doubted: dict[TableIdentifier, TableEntry] = field(default_factory=dict)
     unlisted: list[Blocking] = field(default_factory=list)
@@ -368,7 +369,7 @@ class _Pass:
     def noted(self, entries: Iterable[TableEntry]) -> Iterator[TableEntry]:
         """Yield entries, and note those that an earlier process of this pass left without an answer."""
         for entry in entries:
-            if entry.unanswered[-1:] == (self.held.number,):
+            if entry.unanswered[-1:] == (self.owned.number,):
                 self.doubt(entry)
             yield entry
 

@@ -1,6 +1,6 @@
-"""A listing of a catalog, and bringing one table's entry up to date: load it on a condition, read what changed."""
+"""Bringing one table's entry up to date: load it on a condition, read what changed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -10,25 +10,22 @@ from typing import Final, Protocol
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import IcebergError
 from delegation.identifiers import TableIdentifier
-from delegation.items import is_answer, scope_of
 from delegation.polaris.answers import (
     CredentialVendingFailed,
     NoSuchNamespace,
     NoSuchTable,
-    PolarisError,
     PolarisForbidden,
     PolarisUnexpectedAnswer,
     TableMetadataMissing,
 )
-from delegation.polaris.model import GenericTable, LoadedTable
+from delegation.polaris.model import LoadedTable
 from delegation.references.areas import fold
-from delegation.references.blocking import UNKNOWN_AREA, Blocking, LocatedTable, Subject
+from delegation.references.blocking import Subject
 from delegation.references.errors import PassLost
 from delegation.references.model import UNANSWERED_PASSES, TableEntry
 from delegation.references.reading import ReadOnce, outline, problem_of
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStoreError, ReadableStore
-from delegation.storage.locations import AmbiguousPath, Root, UnsupportedLocation
 from polaris_common.errors import DelegationError, ErrorScope
 
 LOADS: Final = 3
@@ -290,157 +287,3 @@ def _is_read(known: TableEntry, table: LoadedTable) -> bool:
 def _raise_retryable(error: DelegationError) -> None:
     if error.retryable:
         raise error
-
-
-_REFUSED: Final = (PolarisForbidden, PolarisUnexpectedAnswer)
-
-
-GenericTables = Callable[[str, tuple[str, ...], Callable[[], None]], Iterable[GenericTable]]
-"""Returns the tables of other formats of a namespace, and calls a function before each request."""
-
-
-class ListedNames(Protocol):
-    """The methods of a catalog that a listing needs; PolarisClient documents the errors."""
-
-    def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]: ...
-
-    def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
-
-
-class CatalogListing:
-    """Lists a catalog once; `renew` and `pace` are called before each request. A namespace that may not be listed holds
-    purges back, because it may have unknown tables. Its tables in the index are listed anyway, so that they stay there
-    and are visited. With `generic` tables of other formats are recorded too."""
-
-    def __init__(
-        self,
-        store: ReferenceStore,
-        lists: ListedNames,
-        clock: Callable[[], datetime],
-        catalog: str,
-        *,
-        renew: Callable[[], None],
-        pace: Callable[[], None],
-        known_below: Callable[[tuple[str, ...]], Iterable[TableIdentifier]],
-        generic: GenericTables | None = None,
-    ) -> None:
-        self._store = store
-        self._lists = lists
-        self._clock = clock
-        self._catalog = catalog
-        self._renew = renew
-        self._pace = pace
-        self._refused: dict[Subject, Exception] = {}
-        self._known_below = known_below
-        self._generic = generic
-        self._located: set[LocatedTable] = set()
-
-    def namespaces(self, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-        self._ask()
-        children = list[tuple[str, ...]]()
-        try:
-            for child in self._lists.list_namespaces(self._catalog, parent):
-                children.append(child)
-        except NoSuchNamespace:
-            return
-        except PolarisError as error:
-            if not parent and is_unanswered(error):
-                raise
-            self.note(parent, error)
-            depth = len(parent) + 1
-            known = {
-                identifier.namespace[:depth]
-                for identifier in self._known_below(parent)
-                if len(identifier.namespace) >= depth
-            }
-            children = sorted({*children, *known})
-        for namespace in children:
-            yield namespace
-            yield from self.namespaces(namespace)
-
-    def tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield a namespace's tables; some twice if listing is refused after a few pages. Raises the error of a catalog
-        that does not answer, for `note`; then `known_in` has the tables."""
-        self._ask()
-        try:
-            yield from self._lists.list_tables(self._catalog, namespace)
-        except NoSuchNamespace:
-            return
-        except _REFUSED as error:
-            self.note(namespace, error)
-            yield from self.known_in(namespace)
-        self._find_located(namespace)
-
-    def known_in(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        return (identifier for identifier in self._known_below(namespace) if identifier.namespace == namespace)
-
-    def _find_located(self, namespace: tuple[str, ...]) -> None:
-        if self._generic is None:
-            return
-        try:
-            self._located.update(_located(self._generic(self._catalog, namespace, self._ask)))
-        except NoSuchNamespace:
-            return
-        except _REFUSED as error:
-            self.note(namespace, error)
-
-    def record(self, number: int) -> list[Blocking]:
-        """Record what this complete listing could not list, as of pass `number`; remove what it could. Returns those
-        without an answer in too few passes."""
-        before = {blocking.subject: blocking for blocking in self._store.unlisted(self._catalog)}
-        blockings = []
-        for subject, error in self._refused.items():
-            known = before.get(subject)
-            passes = () if known is None else known.unanswered
-            if is_unanswered(error) and (known is None or passes):
-                passes = tuple(dict.fromkeys((*passes, number)))[:UNANSWERED_PASSES]
-            since = self._clock() if known is None else known.since
-            blockings.append(Blocking(subject, problem_of(error), since, unanswered=passes))
-            self._store.put_unlisted(blockings[-1])
-        for subject in before.keys() - self._refused.keys():
-            self._store.remove_unlisted(subject)
-            self._store.remove_exemption(subject)
-        if self._generic is not None:
-            self._record_located()
-        return [blocking for blocking in blockings if blocking.is_doubted]
-
-    def _record_located(self) -> None:
-        """Record where tables of other formats are; those of unlisted namespaces stay recorded."""
-        stored = set(self._store.located(self._catalog))
-        for table in self._located - stored:
-            self._store.put_located(table)
-        now = {table.subject for table in self._located}
-        refused = {subject.namespace for subject in self._refused}
-        for table in stored - self._located:
-            parents = (table.subject.namespace[:depth] for depth in range(len(table.subject.namespace) + 1))
-            known = table.subject.record is None or not refused
-            if table.subject not in now and known and refused.isdisjoint(parents):
-                self._store.remove_located(table)
-
-    def _ask(self) -> None:
-        self._renew()
-        self._pace()
-
-    def note(self, namespace: tuple[str, ...], error: Exception) -> None:
-        """Note that a namespace cannot be listed; raise an error that is not its own."""
-        if scope_of(error) > ErrorScope.ITEM:
-            raise error
-        self._refused.setdefault(Subject(self._catalog, namespace), error)
-
-
-def is_unanswered(error: Exception) -> bool:
-    """Return whether an error says nothing about its subject: others may have an answer."""
-    return not is_answer(error) or not isinstance(error, DelegationError)
-
-
-def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:
-    """Yield the tables with their areas, except those in storage where no purge deletes."""
-    for table in tables:
-        try:
-            area = Root.of(table.base_location).uri if table.base_location else UNKNOWN_AREA
-        except AmbiguousPath:
-            area = UNKNOWN_AREA
-        except UnsupportedLocation:
-            continue
-        for folded in fold([area]):
-            yield LocatedTable(Subject.of(table.identifier), folded)

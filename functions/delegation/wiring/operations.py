@@ -16,7 +16,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP
-from delegation.references.held import MOST_AT_ONCE
+from delegation.references.concurrent_visits import MOST_AT_ONCE
 from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.references.visits import TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES

@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.references.held import HeldPass, Sightings
 from delegation.references.names import PassNames
+from delegation.references.owned_pass import OwnedPass
+from delegation.references.sightings import Sightings
 from delegation.removal.referencing import ReferencingTables
 from delegation.removal.unlisted import UnlistedTables
 
@@ -19,7 +20,7 @@ def _nothing(*_arguments: Any, **_more: Any) -> None:
 def _visits() -> Iterator[None]:
     """No name is loaded a second time, whatever traces tables left."""
     with (
-        patch.object(HeldPass, "begin_again", _nothing),
+        patch.object(OwnedPass, "begin_again", _nothing),
         patch.object(PassNames, "disputed", lambda *_: iter(())),
     ):
         yield

@@ -13,7 +13,7 @@ import boto3
 import pytest
 
 from delegation.gateway.drop import tombstones as records
-from delegation.gateway.drop.service import purge_of, task_id_of
+from delegation.gateway.drop.purge_tasks import purge_of, task_id_of
 from delegation.gateway.drop.steps import settle_all
 from delegation.gateway.drop.store import TombstoneStore, TombstoneTable
 from delegation.gateway.drop.tombstones import MovedTable, TombstoneState

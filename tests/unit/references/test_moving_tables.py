@@ -9,8 +9,8 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.references.held import MOST_UNCOUNTED
 from delegation.references.model import CatalogPass, PassNeeded
+from delegation.references.owned_pass import MOST_UNCOUNTED
 from delegation.storage.memory import Killed
 from tests.kit.lakes.lake import rows
 from tests.unit.references.test_refresh import Scene

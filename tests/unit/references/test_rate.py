@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from delegation.references.held import MOST_AT_ONCE, AdaptiveWidth, WidthPolicy
+from delegation.references.concurrent_visits import MOST_AT_ONCE, AdaptiveWidth, WidthPolicy
 from delegation.removal.model import Pace
 
 ALONE = 0.02

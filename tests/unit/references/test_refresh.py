@@ -14,8 +14,8 @@ from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUna
 from delegation.polaris.model import LoadedTable
 from delegation.references import refresh
 from delegation.references.errors import PassLost, ReferencesNotKnown
-from delegation.references.held import OWNED_FOR, TABLES_A_WRITE
 from delegation.references.model import CONTINUED_FOR, SERVES_FOR, PassNeeded, TableEntry
+from delegation.references.owned_pass import OWNED_FOR, TABLES_A_WRITE
 from delegation.references.reading import read_references
 from delegation.references.refresh import Refresher
 from delegation.storage.base import BucketNotFound, ReadableStore

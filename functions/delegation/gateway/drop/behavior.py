@@ -8,7 +8,8 @@ from typing import ClassVar, Final
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError, tombstone_refused
-from delegation.gateway.drop.service import TOMBSTONE, Tombstones, is_there, task_id_of
+from delegation.gateway.drop.purge_tasks import TOMBSTONE, task_id_of
+from delegation.gateway.drop.service import Tombstones, is_there
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisError
 from delegation.removal.errors import NeighbourUnreadable

@@ -21,7 +21,8 @@ from delegation.gateway.drop.errors import (
     not_readable,
     still_purging,
 )
-from delegation.gateway.drop.service import Tombstones, restore_target, submit, task_id_of
+from delegation.gateway.drop.purge_tasks import restore_target, submit, task_id_of
+from delegation.gateway.drop.service import Tombstones
 from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.store import TombstoneConflict, TombstoneStore
 from delegation.gateway.drop.tombstones import LONGEST_BACKOFF, MovedTable, Tombstone, TombstoneState

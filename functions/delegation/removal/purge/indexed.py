@@ -16,12 +16,13 @@ from delegation.identifiers import TableIdentifier
 from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
 from delegation.references.blocking import HeldPurge
+from delegation.references.catalog_listing import GenericTables
 from delegation.references.errors import ReferencesError
 from delegation.references.reading import digest
 from delegation.references.recurring import IndexReport, RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore, freed
-from delegation.references.visits import GenericTables, TableVisited
+from delegation.references.visits import TableVisited
 from delegation.removal.behaviors import FoundTables
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.model import Catalog, Neighbourhood, OverlapScan, Pace, TableSource

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError
-from delegation.gateway.drop.service import payload_of
+from delegation.gateway.drop.purge_tasks import payload_of
 from delegation.gateway.drop.settings import DropSettings
 from delegation.gateway.drop.tombstones import ARROWS, ENDED, MovedTable, Tombstone, TombstoneState, caller_key
 from delegation.identifiers import TableIdentifier

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from delegation.gateway.drop.errors import DropError, NameTaken, RestoreRefused
-from delegation.gateway.drop.service import RESTORED
+from delegation.gateway.drop.purge_tasks import RESTORED
 from delegation.gateway.drop.tombstones import TombstoneState
 from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed

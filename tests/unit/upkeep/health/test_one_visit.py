@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
+from delegation.references.concurrent_visits import AdaptiveWidth
 from delegation.references.errors import ReferencesUnavailable
-from delegation.references.held import AdaptiveWidth
 from delegation.references.model import PassNeeded
 from delegation.references.reading import ReadOnce
 from delegation.storage.locations import ObjectLocation, uri_of
