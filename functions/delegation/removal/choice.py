@@ -144,6 +144,7 @@ class Prices(BaseModel):
     currency: str
     s3_write_request: float
     s3_read_request: float
+    s3_gb_month: float
     emr_vcpu_hour: float
     emr_gb_hour: float
     lambda_gb_second: float

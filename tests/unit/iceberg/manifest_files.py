@@ -30,15 +30,15 @@ class ManifestEntry(NamedTuple):
 
 ENTRY_FIELDS = (
     *manifests._PATH_FIELDS,
-    Wanted((manifests._DATA_FILE, (144, ("content_offset",))), least=0),
-    Wanted((manifests._DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
-    Wanted((manifests._DATA_FILE, (143, ("referenced_data_file",))), text=True),
+    Wanted((manifests.DATA_FILE, (144, ("content_offset",))), least=0),
+    Wanted((manifests.DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
+    Wanted((manifests.DATA_FILE, (143, ("referenced_data_file",))), text=True),
 )
 
 
 def read_manifest(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestEntry]:
     """Decode all entries of a manifest, in file order; raise CorruptManifestError while iterating."""
-    for rows in manifests._read(data, path, ENTRY_FIELDS, max_block_bytes):
+    for rows in manifests.read_fields(data, path, ENTRY_FIELDS, max_block_bytes):
         yield from map(ManifestEntry._make, rows)
 
 

@@ -33,6 +33,7 @@ class Wanted:
     least: int | None = None
     most: int | None = None
     lenient: bool = False  # null and a negative value are read as `default`
+    raw: bool = False  # the encoded bytes of a value of any type
 
     @property
     def label(self) -> str:
@@ -97,6 +98,8 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
             raise MalformedError(0, f"the schema has {len(found)} fields {shown(names[0])} ({field_id})")
         steps.append(found[0])
         index = node.children[found[0]]
+    if want.raw:
+        return steps
     node = schema.nodes[index]
     # A reader's string may be written as bytes (Avro 1.11 Specification, Schema Resolution).
     usable = {AvroType.STRING, AvroType.BYTES} if want.text else {AvroType.INT, AvroType.LONG}
@@ -196,6 +199,10 @@ class _Source:
             below = tree.get(position)
             if below is None:
                 self._skip(at, child)
+            elif isinstance(below, int) and self._wanted[below].raw:
+                self._put(at, f"r{below} = pos")
+                self._skip(at, child)
+                self._put(at, f"v{below} = buf[r{below}:pos]")
             elif isinstance(below, int):
                 self._read(at, self._nodes[child], below)
             else:

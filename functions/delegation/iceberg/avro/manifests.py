@@ -48,24 +48,24 @@ class ManifestFile(NamedTuple):
         return None if None in counts else sum(count for count in counts if count is not None)
 
 
-_DATA_FILE = (2, ("data_file",))
+DATA_FILE = (2, ("data_file",))
 _PATH_FIELDS = (
     Wanted(((0, ("status",)),), required=True, least=0, most=2),
-    Wanted((_DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
-    Wanted((_DATA_FILE, (100, ("file_path",))), text=True, required=True),
-    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, default=0, least=0, lenient=True),
+    Wanted((DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
+    Wanted((DATA_FILE, (100, ("file_path",))), text=True, required=True),
+    Wanted((DATA_FILE, (104, ("file_size_in_bytes",))), required=True, default=0, least=0, lenient=True),
 )
 _SIZE_FIELDS = (
     Wanted(((0, ("status",)),), required=True, least=0, most=2),
-    Wanted((_DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
-    Wanted((_DATA_FILE, (101, ("file_format",))), text=True, required=True),
-    Wanted((_DATA_FILE, (104, ("file_size_in_bytes",))), required=True, default=0, least=0, lenient=True),
+    Wanted((DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
+    Wanted((DATA_FILE, (101, ("file_format",))), text=True, required=True),
+    Wanted((DATA_FILE, (104, ("file_size_in_bytes",))), required=True, default=0, least=0, lenient=True),
 )
 _EXISTING: Final = 0
 _DESCRIBED_FIELDS = (
     Wanted(((0, ("status",)),), required=True, least=0, most=2),
     Wanted(((1, ("snapshot_id",)),)),
-    Wanted((_DATA_FILE, (103, ("record_count",))), required=True),
+    Wanted((DATA_FILE, (103, ("record_count",))), required=True),
 )
 _DESCRIBED: Final = (
     "added entries", "existing entries", "deleted entries", "added rows", "existing rows", "deleted rows",
@@ -90,19 +90,19 @@ _LIST_FIELDS = (
 
 def read_manifest_list(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[ManifestFile]:
     """Yield the manifests of a manifest list. Raises CorruptManifestError while iterating."""
-    for rows in _read(data, path, _LIST_FIELDS, max_block_bytes):
+    for rows in read_fields(data, path, _LIST_FIELDS, max_block_bytes):
         yield from map(ManifestFile._make, rows)
 
 
 def read_paths(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
     """Yield all entries as (status, content, file_path, file_size_in_bytes), in lists of up to 1,024. Raises
     CorruptManifestError while iterating."""
-    return _read(data, path, _PATH_FIELDS, max_block_bytes)
+    return read_fields(data, path, _PATH_FIELDS, max_block_bytes)
 
 
 def read_sizes(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES) -> Iterator[list[PathEntry]]:
     """Yield all entries as (status, content, file_format, file_size_in_bytes), as `read_paths`."""
-    return _read(data, path, _SIZE_FIELDS, max_block_bytes)
+    return read_fields(data, path, _SIZE_FIELDS, max_block_bytes)
 
 
 def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMismatchError | None:
@@ -139,7 +139,7 @@ def _described(data: bytes, path: str, *, most: int) -> tuple[Any, ...] | None:
     than `most` entries: a small hostile manifest may hold millions."""
     files, rows = [0, 0, 0], [0, 0, 0]
     authors: set[int] = set()
-    for batch in _read(data, path, _DESCRIBED_FIELDS, MAX_BLOCK_BYTES):
+    for batch in read_fields(data, path, _DESCRIBED_FIELDS, MAX_BLOCK_BYTES):
         for status, snapshot_id, records in batch:
             files[status] += 1
             rows[status] += records
@@ -162,7 +162,8 @@ def decoder_of(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shape
     return compile_decoder(schema, wanted, tree), Shapes(schema, wanted, tree)
 
 
-def _read(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Iterator[list[DecodedRow]]:
+def read_fields(data: bytes, path: str, wanted: tuple[Wanted, ...], limit: int) -> Iterator[list[DecodedRow]]:
+    """Yield the wanted fields of all records, in lists of up to 1,024. Raises CorruptManifestError while iterating."""
     try:
         header = read_header(data)
         exact, shapes = decoder_of(header.schema, wanted)

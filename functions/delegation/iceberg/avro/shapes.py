@@ -209,7 +209,10 @@ class Shapes:
 
 
 def _usable(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> bool:
-    """Return whether an expression is possible: no recursive or deep type, no wanted integer that may be negative."""
+    """Return whether an expression is possible: no recursive or deep type, no wanted integer that may be negative, and
+    no value that is wanted as it is encoded."""
+    if any(want.raw for want in wanted):
+        return False
     depths: list[int] = []
     for index, node in enumerate(schema.nodes):
         if node.recursive or any(child >= index for child in node.children):

@@ -1,0 +1,177 @@
+"""Manifest entries with all that a choice of files needs: partition, sequence number, rows, and the data file that a
+delete file is of. `manifests` reads less of each entry, and faster."""
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from delegation.iceberg.avro.container import (
+    MAX_BLOCK_BYTES,
+    AvroType,
+    Node,
+    parse_schema,
+    read_header,
+    read_long,
+)
+from delegation.iceberg.avro.decoder import DecodedRow, Wanted, locate, record_of
+from delegation.iceberg.avro.manifests import DATA_FILE, read_fields
+from delegation.iceberg.errors import CorruptManifestError, MalformedError
+
+PartitionValues = tuple[tuple[int, Any], ...]
+"""The id of each partition field and its value as Avro encodes it, None for null; in the order of the ids."""
+
+_PATH_ID: Final = 2147483546
+"""The id of the column `file_path` of position deletes (Iceberg Table Spec, Reserved Field IDs)."""
+_PARTITION: Final = Wanted((DATA_FILE, (102, ("partition",))), raw=True)
+_LOWER: Final = Wanted((DATA_FILE, (125, ("lower_bounds",))), raw=True)
+_UPPER: Final = Wanted((DATA_FILE, (128, ("upper_bounds",))), raw=True)
+_FIELDS: Final = (
+    Wanted(((0, ("status",)),), required=True, least=0, most=2),
+    Wanted(((1, ("snapshot_id",)),)),
+    Wanted(((3, ("sequence_number",)),)),
+    Wanted((DATA_FILE, (134, ("content",))), default=0, least=0, most=2),
+    Wanted((DATA_FILE, (100, ("file_path",))), text=True, required=True),
+    Wanted((DATA_FILE, (101, ("file_format",))), text=True, required=True),
+    Wanted((DATA_FILE, (103, ("record_count",))), required=True, default=0, least=0, lenient=True),
+    Wanted((DATA_FILE, (104, ("file_size_in_bytes",))), required=True, default=0, least=0, lenient=True),
+    _PARTITION,
+)
+_OF_DELETES: Final = (
+    Wanted((DATA_FILE, (143, ("referenced_data_file",))), text=True),
+    Wanted((DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
+    _LOWER,
+    _UPPER,
+)
+_OF_NONE: Final = (None, None)
+
+
+class FileEntry(NamedTuple):
+    """A manifest entry. `snapshot_id` and `sequence_number` are None where it has those of its manifest. A delete file
+    of one data file alone names it as `referenced_data_file`, or by equal bounds of its paths."""
+
+    status: int
+    snapshot_id: int | None
+    sequence_number: int | None
+    content: int
+    file_path: str
+    file_format: str
+    record_count: int
+    file_size_in_bytes: int
+    partition: PartitionValues
+    referenced_data_file: str | None = None
+    content_size_in_bytes: int | None = None
+
+
+def read_entries(
+    data: bytes, path: str, *, deletes: bool, max_block_bytes: int = MAX_BLOCK_BYTES
+) -> Iterator[list[FileEntry]]:
+    """Yield all entries of a manifest, in lists of up to 1,024; `deletes` for one of delete files. Raises
+    CorruptManifestError while iterating."""
+    partitions: dict[bytes, PartitionValues] = {}
+    schema = b""
+    for rows in read_fields(data, path, (*_FIELDS, *_OF_DELETES) if deletes else _FIELDS, max_block_bytes):
+        schema = schema or read_header(data).schema
+        try:
+            for raw in {row[8] for row in rows} - partitions.keys():
+                partitions[raw] = _partition(_decoded(schema, _PARTITION, raw))
+            yield [
+                FileEntry._make((*row[:8], partitions[row[8]], *(_of_deletes(schema, row) if deletes else _OF_NONE)))
+                for row in rows
+            ]
+        except (MalformedError, IndexError, struct.error, UnicodeDecodeError) as error:
+            raise CorruptManifestError(path, 0, f"a partition or bounds cannot be decoded: {error}") from error
+
+
+def _of_deletes(schema: bytes, row: DecodedRow) -> tuple[str | None, int | None]:
+    """Return the data file that a delete file is of, None for several, and the size of a vector in its file."""
+    content, (named, size, lower, upper) = row[3], row[9:]
+    if named is None and content == 1 and lower and upper:
+        first, last = (_path_in(_decoded(schema, want, raw)) for want, raw in ((_LOWER, lower), (_UPPER, upper)))
+        named = first if first == last else None
+    return named, size
+
+
+def _partition(values: Any) -> PartitionValues:
+    if not isinstance(values, dict):
+        raise MalformedError(0, "the partition is no record")
+    return tuple(
+        sorted(((key, value) for key, value in values.items() if isinstance(key, int)), key=lambda one: one[0])
+    )
+
+
+def _path_in(bounds: Any) -> str | None:
+    """Return the bound of the paths in a position delete file, None if it has none."""
+    pairs = [tuple(one.values()) for one in bounds or () if isinstance(one, dict)]
+    found = next((value for key, value in (one for one in pairs if len(one) == 2) if key == _PATH_ID), None)
+    return None if found is None else bytes(found).decode()
+
+
+def _decoded(schema: bytes, want: Wanted, raw: bytes) -> Any:
+    nodes, index = _node_of(schema, want)
+    return _value(nodes, index, raw, 0)[0]
+
+
+@lru_cache(maxsize=64)
+def _node_of(raw_schema: bytes, want: Wanted) -> tuple[tuple[Node, ...], int]:
+    schema = parse_schema(raw_schema)
+    tree: Any = locate(schema, (want,))
+    index = schema.root
+    while isinstance(tree, dict):
+        ((position, tree),) = tree.items()
+        index = schema.nodes[record_of(schema.nodes, index)].children[position]
+    return schema.nodes, index
+
+
+def _value(nodes: Sequence[Node], index: int, raw: bytes, pos: int) -> tuple[Any, int]:
+    """Return a value of a few simple types, and the next position. A record is a mapping of its fields' ids, or their
+    positions where they have none."""
+    node = nodes[index]
+    if node.kind is AvroType.UNION:
+        branch, pos = read_long(raw, pos)
+        return _value(nodes, node.children[branch], raw, pos)
+    if node.kind is AvroType.RECORD:
+        record: dict[Any, Any] = {}
+        for position, (field_id, child) in enumerate(zip(node.ids, node.children, strict=True)):
+            record[field_id if field_id is not None else str(position)], pos = _value(nodes, child, raw, pos)
+        return record, pos
+    if node.kind is AvroType.ARRAY:
+        return _items(nodes, node, raw, pos)
+    if node.width is not None:
+        return _fixed(node, raw, pos), pos + node.width
+    number, pos = read_long(raw, pos)
+    if node.kind in (AvroType.INT, AvroType.LONG):
+        return number, pos
+    if node.kind in (AvroType.STRING, AvroType.BYTES):
+        found = raw[pos : pos + number]
+        return (found.decode() if node.kind is AvroType.STRING else found), pos + number
+    raise MalformedError(pos, f"a {node.kind} in a partition or in bounds")
+
+
+def _fixed(node: Node, raw: bytes, pos: int) -> Any:
+    """Return a value of constant size."""
+    if node.kind is AvroType.NULL:
+        return None
+    if node.kind is AvroType.BOOLEAN:
+        return raw[pos] == 1
+    if node.kind is AvroType.FIXED:
+        return raw[pos : pos + node.size]
+    if node.kind not in (AvroType.FLOAT, AvroType.DOUBLE):
+        raise MalformedError(pos, f"a {node.kind} in a partition or in bounds")
+    number = struct.unpack_from("<f" if node.kind is AvroType.FLOAT else "<d", raw, pos)[0]
+    # One object for all NaN, so that equal partitions are equal.
+    return math.nan if math.isnan(number) else number
+
+
+def _items(nodes: Sequence[Node], node: Node, raw: bytes, pos: int) -> tuple[list[Any], int]:
+    found = []
+    count, pos = read_long(raw, pos)
+    while count:
+        if count < 0:
+            count, (_, pos) = -count, read_long(raw, pos)
+        for _ in range(count):
+            value, pos = _value(nodes, node.children[0], raw, pos)
+            found.append(value)
+        count, pos = read_long(raw, pos)
+    return found, pos

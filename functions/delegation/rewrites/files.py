@@ -1,0 +1,246 @@
+"""The data files of a branch by partition, with the deletes that apply to each, read from manifests without Spark.
+
+Which deletes apply is decided as by Iceberg's DeleteFileIndex, except that an equality delete applies whatever the
+bounds of its columns are. Files without a need to be rewritten are counted and not kept.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from delegation.iceberg.avro.container import read_header
+from delegation.iceberg.avro.entries import FileEntry, PartitionValues, read_entries
+from delegation.iceberg.avro.manifests import ManifestFile, mismatch_of, read_manifest_list
+from delegation.iceberg.errors import CorruptMetadata
+from delegation.iceberg.metadata import ParsedMetadata, Snapshot
+from delegation.iceberg.paths import CANONICAL
+from delegation.iceberg.reach import Fetcher, content_of
+from delegation.rewrites.choose import DataFile, Partition, PartitionFiles, Thresholds
+from delegation.rewrites.filters import PartitionFilter
+from delegation.rewrites.manifests import ManifestState
+from delegation.rewrites.terms import MAIN
+
+_DELETED: Final = 2
+_EQUALITY: Final = 2
+_PUFFIN: Final = "PUFFIN"
+_REPLACE: Final = "replace"
+_Place = tuple[int, PartitionValues]
+"""The spec and the partition of a file, as its manifest has them."""
+
+
+@dataclass(slots=True)
+class TableFiles:
+    """The files of a branch at its snapshot. `snapshot_id` is None for a branch without one, which has no files."""
+
+    snapshot_id: int | None
+    partitions: list[PartitionFiles] = field(default_factory=list)
+    manifests: list[ManifestFile] = field(default_factory=list)
+    states: list[ManifestState] = field(default_factory=list)
+    data_files: int = 0
+    data_bytes: int = 0
+    delete_files: int = 0
+    delete_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Deletes:
+    """The deletes of a snapshot. Sequence numbers are sorted before the data files are read; `by_path` has the number
+    and the rows of each delete of one data file alone."""
+
+    everywhere: list[int] = field(default_factory=list)
+    equality: defaultdict[_Place, list[int]] = field(default_factory=lambda: defaultdict(list))
+    positions: defaultdict[_Place, list[int]] = field(default_factory=lambda: defaultdict(list))
+    by_path: defaultdict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    vectors: dict[str, int] = field(default_factory=dict)
+
+    def add(self, entry: FileEntry, place: _Place, sequence: int) -> None:
+        if entry.content == _EQUALITY:
+            # One in an unpartitioned spec applies to files of every spec.
+            (self.equality[place] if place[1] else self.everywhere).append(sequence)
+        elif entry.referenced_data_file is None:
+            self.positions[place].append(sequence)
+        elif entry.file_format.upper() == _PUFFIN:
+            self.vectors[entry.referenced_data_file] = entry.record_count
+        else:
+            self.by_path[entry.referenced_data_file].append((sequence, entry.record_count))
+
+    def sort(self) -> None:
+        for numbers in (self.everywhere, *self.equality.values(), *self.positions.values()):
+            numbers.sort()
+
+    def of(self, entry: FileEntry, place: _Place, sequence: int) -> DataFile:
+        """Return a data file with what applies to it: an equality delete to older files, others also to those of the
+        same commit. A vector replaces the position deletes of its file."""
+        deletes = _from(self.everywhere, sequence + 1) + _from(self.equality.get(place, ()), sequence + 1)
+        if entry.file_path in self.vectors:
+            deletes, deleted = deletes + 1, self.vectors[entry.file_path]
+        else:
+            own = [rows for number, rows in self.by_path.get(entry.file_path, ()) if number >= sequence]
+            deletes += _from(self.positions.get(place, ()), sequence) + len(own)
+            deleted = sum(own)
+        return DataFile(entry.file_size_in_bytes, entry.record_count, deletes, deleted)
+
+    def lasting(self, place: _Place, sequence: int) -> int:
+        """Return how many position deletes apply to a file that is written with a sequence number."""
+        return _from(self.positions.get(place, ()), sequence)
+
+
+def _from(numbers: Any, least: int) -> int:
+    return len(numbers) - bisect_left(numbers, least)
+
+
+def head_of(document: Mapping[str, Any], branch: str = MAIN) -> Mapping[str, Any] | None:
+    """Return a branch's snapshot as table metadata has it, None if there is no such branch or it has none."""
+    ref = (document.get("refs") or {}).get(branch) or {}
+    head = ref.get("snapshot-id") if ref.get("type", "branch") == "branch" else None
+    if head is None and branch == MAIN:
+        head = document.get("current-snapshot-id")
+    return next((one for one in document.get("snapshots") or () if one.get("snapshot-id") == head), None)
+
+
+def read_files(
+    metadata: ParsedMetadata,
+    document: Mapping[str, Any],
+    fetcher: Fetcher,
+    thresholds: Thresholds,
+    *,
+    branch: str = MAIN,
+    limit: int,
+) -> TableFiles:
+    """Read a branch's files; `document` is the table metadata of `metadata`, `limit` the most bytes of one manifest.
+    Raises the errors of the store and of manifests."""
+    head = head_of(document, branch)
+    snapshot = next((one for one in metadata.snapshots if head and one.snapshot_id == head["snapshot-id"]), None)
+    if snapshot is None or head is None:
+        return TableFiles(None)
+    reading = _Reading(document, thresholds, head.get("sequence-number") or 0, fetcher, limit)
+    return reading.read(snapshot)
+
+
+class _Reading:
+    def __init__(
+        self, document: Mapping[str, Any], thresholds: Thresholds, sequence: int, fetcher: Fetcher, limit: int
+    ) -> None:
+        self._sequence = sequence
+        self._fetcher = fetcher
+        self._thresholds = thresholds
+        self._limit = limit
+        self._spec = document.get("default-spec-id", 0)
+        self._fields = tuple(one.field_id for one in PartitionFilter.of(document).fields)
+        self._times = {
+            one["snapshot-id"]: one.get("timestamp-ms") or 0
+            for one in document.get("snapshots") or ()
+            if (one.get("summary") or {}).get("operation") != _REPLACE
+        }
+        self._deletes = _Deletes()
+        self._partitions: dict[Partition, PartitionFiles] = {}
+        self._found = TableFiles(None)
+        self._specs: dict[str, int] = {}
+        self._places: defaultdict[str, set[PartitionValues]] = defaultdict(set)
+
+    def read(self, snapshot: Snapshot) -> TableFiles:
+        manifests = self._manifests(snapshot)
+        self._found.snapshot_id = snapshot.snapshot_id
+        self._found.manifests = list(manifests.values())
+        for manifest, entry in self._entries(manifests, deletes=True):
+            self._add_delete(manifest, entry)
+        self._deletes.sort()
+        for manifest, entry in self._entries(manifests, deletes=False):
+            self._add_data(manifest, entry)
+        self._found.partitions = list(self._partitions.values())
+        self._found.states = self._states(manifests)
+        return self._found
+
+    def _states(self, manifests: Mapping[str, ManifestFile]) -> list[ManifestState]:
+        """Return the manifests by spec and content, with the partitions that each has."""
+        found: list[ManifestState] = []
+        by_kind: defaultdict[tuple[int, bool], list[str]] = defaultdict(list)
+        for path, one in manifests.items():
+            by_kind[self._specs[path], one.content == 1].append(path)
+        for (spec, is_of_deletes), paths in sorted(by_kind.items()):
+            partitions = set[PartitionValues]().union(*(self._places[path] for path in paths))
+            found.append(
+                ManifestState(
+                    spec,
+                    is_of_deletes,
+                    len(paths),
+                    sum(manifests[path].manifest_length or 0 for path in paths),
+                    len(partitions),
+                    sum(len(self._places[path]) for path in paths),
+                    sum(manifests[path].entries is None for path in paths),
+                )
+            )
+        return found
+
+    def _manifests(self, snapshot: Snapshot) -> dict[str, ManifestFile]:
+        if snapshot.manifest_list is None:
+            listed = [ManifestFile(path, None) for path in snapshot.manifests]
+        else:
+            path = CANONICAL.one(snapshot.manifest_list)
+            ((_, content),) = self._fetcher.fetch([(path, self._limit)])
+            listed = list(read_manifest_list(content_of(path, content), path))
+        return {CANONICAL.one(one.manifest_path): one for one in listed}
+
+    def _entries(
+        self, manifests: Mapping[str, ManifestFile], *, deletes: bool
+    ) -> Iterator[tuple[ManifestFile, FileEntry]]:
+        wanted = [(path, self._limit) for path, one in manifests.items() if (one.content == 1) is deletes]
+        for path, content in self._fetcher.fetch(wanted):
+            data, manifest = content_of(path, content), manifests[path]
+            mismatch = mismatch_of(manifest, data, path)
+            if mismatch is not None:
+                raise mismatch
+            if manifest.partition_spec_id is None:
+                text = read_header(data).metadata.get(b"partition-spec-id", b"0").decode("ascii", "replace")
+                if not text.isdecimal():
+                    raise CorruptMetadata(path, "partition-spec-id", "it is no number")
+                manifest = manifest._replace(partition_spec_id=int(text))
+            self._specs[path] = manifest.partition_spec_id or 0
+            for batch in read_entries(data, path, deletes=deletes):
+                self._places[path].update(entry.partition for entry in batch if entry.status != _DELETED)
+                for entry in batch:
+                    yield manifest, entry
+
+    def _place(self, manifest: ManifestFile, entry: FileEntry) -> _Place:
+        return manifest.partition_spec_id or 0, entry.partition
+
+    def _of(self, manifest: ManifestFile, entry: FileEntry) -> PartitionFiles:
+        """Return the partition with which the planner groups a file, with the time of its commit noted."""
+        is_current = manifest.partition_spec_id == self._spec
+        values = dict(entry.partition) if is_current else {}
+        key = Partition(self._spec, tuple((one, values.get(one)) for one in self._fields))
+        found = self._partitions.get(key)
+        if found is None:
+            found = self._partitions[key] = PartitionFiles(key)
+        written = self._times.get(manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id)
+        if written is not None and (found.newest_ms is None or written > found.newest_ms):
+            found.newest_ms = written
+        return found
+
+    def _sequence_of(self, manifest: ManifestFile, entry: FileEntry) -> int:
+        return entry.sequence_number if entry.sequence_number is not None else manifest.sequence_number or 0
+
+    def _add_delete(self, manifest: ManifestFile, entry: FileEntry) -> None:
+        self._of(manifest, entry)
+        if entry.status == _DELETED:
+            return
+        self._found.delete_files += 1
+        self._found.delete_bytes += entry.content_size_in_bytes or entry.file_size_in_bytes
+        self._deletes.add(entry, self._place(manifest, entry), self._sequence_of(manifest, entry))
+
+    def _add_data(self, manifest: ManifestFile, entry: FileEntry) -> None:
+        partition = self._of(manifest, entry)
+        if entry.status == _DELETED:
+            return
+        place = self._place(manifest, entry)
+        file = self._deletes.of(entry, place, self._sequence_of(manifest, entry))
+        partition.files += 1
+        partition.bytes += file.size
+        partition.former += manifest.partition_spec_id != self._spec
+        self._found.data_files += 1
+        self._found.data_bytes += file.size
+        if self._thresholds.is_candidate(file):
+            partition.candidates.append(file)
+            partition.lasting = max(partition.lasting, self._deletes.lasting(place, self._sequence))
