@@ -120,6 +120,11 @@ def cost_of(work: Work, files: TableFiles | None = None, *, held: timedelta = HE
     return use_of(work, delete_bytes=_delete_bytes(files)).cost + _storage(work.bytes, held, prices())
 
 
+def cost_of_manifests(work: ManifestWork, *, held: timedelta = HELD) -> float:
+    """Return the money for the manifests of one spec, with the storage that is held twice."""
+    return use_of_manifests(work).cost + _storage(work.bytes, held, prices())
+
+
 def estimate(choice: PartitionsChoice, files: TableFiles, *, held: timedelta = HELD) -> RewriteEstimate:
     """Return what a compaction would do; `held` is how long an expiry keeps the former files."""
     listed, work, of_one = prices(), choice.work, _delete_bytes(files)

@@ -205,15 +205,6 @@ MANIFESTS_OPTIONS: Final = OptionTable(
 
 
 @dataclass(frozen=True, slots=True)
-class SortField:
-    """A column of a sort order. As in SQL, nulls are first in ascending order unless it is stated otherwise."""
-
-    column: str
-    descending: bool = False
-    nulls_first: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class CompactionLimits:
     """The operator's settings of compactions.
 
@@ -266,12 +257,12 @@ def _operator_benefit(name: str, properties: Mapping[str, str]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTerms:
-    """What one compaction rewrites, and how. None as `target_file_size_bytes` is the table's own, an empty `sort_order`
-    the table's, None as `delete_file_threshold` no threshold. `filter` is Spark SQL. `min_benefit` are files removed
-    and deletes folded for one unit of currency."""
+    """What one compaction rewrites, and how. None as `target_file_size_bytes` or `sort_order` is the table's own, as
+    `delete_file_threshold` no threshold. `filter` is Spark SQL. `min_benefit` are files removed and deletes folded for
+    one unit of currency."""
 
     strategy: Strategy = Strategy.BIN_PACK
-    sort_order: tuple[SortField, ...] = ()
+    sort_order: str | None = None
     z_order_columns: tuple[str, ...] = ()
     target_file_size_bytes: int | None = None
     min_input_files: int = DEFAULT_MIN_INPUT_FILES
@@ -303,7 +294,7 @@ class CompactionTerms:
         cold_after = chosen.get(COLD_AFTER)
         return cls(
             strategy=strategy,
-            sort_order=sort_fields(chosen.get(SORT_ORDER)),
+            sort_order=chosen.get(SORT_ORDER),
             z_order_columns=_columns(chosen.get(Z_ORDER_COLUMNS)),
             target_file_size_bytes=_whole(chosen.get(TARGET_FILE_SIZE)),
             min_input_files=_whole(chosen.get(MIN_INPUT_FILES)) or DEFAULT_MIN_INPUT_FILES,
@@ -345,16 +336,6 @@ class ManifestTerms:
             min_benefit=float(chosen[MIN_BENEFIT]) if MIN_BENEFIT in chosen else limits.min_benefit,
             dry_run=chosen[DRY_RUN] == "true",
         )
-
-
-def sort_fields(text: str | None) -> tuple[SortField, ...]:
-    """Return the columns of a valid sort order."""
-    fields = []
-    for part in re.findall(_SORT_FIELD, text) if text else ():
-        column, direction, nulls = part[0], part[1].strip().lower(), part[3].lower()
-        descending = direction == "desc"
-        fields.append(SortField(column.strip("`"), descending, (nulls == "first") if nulls else not descending))
-    return tuple(fields)
 
 
 def _columns(text: str | None) -> tuple[str, ...]:

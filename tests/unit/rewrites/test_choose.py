@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.rewrites.choose import (
-    PartitionsChoice,
     DataFile,
     Left,
     Partition,
     PartitionFiles,
+    PartitionsChoice,
     Thresholds,
     choose,
     work_of,

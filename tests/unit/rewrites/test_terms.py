@@ -11,9 +11,7 @@ from delegation.rewrites.terms import (
     CompactionTerms,
     ManifestLimits,
     ManifestTerms,
-    SortField,
     Strategy,
-    sort_fields,
 )
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.options import InvalidOption
@@ -45,7 +43,7 @@ def test_every_option_is_read() -> None:
     )
     assert terms == CompactionTerms(
         strategy=Strategy.SORT,
-        sort_order=(SortField("day", True, False), SortField("a b", False, False), SortField("id")),
+        sort_order="day DESC, `a b` ASC NULLS LAST,id",
         target_file_size_bytes=1048576,
         min_input_files=2,
         delete_file_threshold=3,
@@ -157,8 +155,3 @@ def test_manifests_are_rewritten_of_one_spec_or_of_all() -> None:
     assert ManifestTerms.of({"spec-id": "0", "min-benefit": "1"}, limits) == ManifestTerms(spec_id=0, min_benefit=1.0)
     with pytest.raises(InvalidOption):
         ManifestTerms.of({"spec-id": "-1"})
-
-
-def test_no_sort_order_is_no_field() -> None:
-    assert sort_fields(None) == ()
-    assert sort_fields("a desc nulls first , b") == (SortField("a", True, True), SortField("b"))

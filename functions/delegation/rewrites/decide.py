@@ -1,0 +1,132 @@
+"""What a rewrite of a loaded table does: its files are read, chosen and estimated, and the result is what Iceberg's
+action is called with. No Spark is needed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from delegation.errors import GuardRefused
+from delegation.iceberg.metadata import parse_metadata
+from delegation.iceberg.reach import Fetcher
+from delegation.polaris.model import LoadedTable
+from delegation.rewrites.choose import PartitionsChoice, Thresholds, choose
+from delegation.rewrites.context import DataFilesRewrite, ManifestsRewrite, RewriteContext
+from delegation.rewrites.estimate import HELD, RewriteEstimate, cost_of, cost_of_manifests, estimate, estimate_manifests
+from delegation.rewrites.files import TableFiles, head_of, read_files
+from delegation.rewrites.filters import PartitionFilter
+from delegation.rewrites.manifests import ManifestsChoice, choose_manifests, target_size
+from delegation.rewrites.terms import MAIN, CompactionTerms, ManifestTerms, Strategy
+from polaris_common.errors import printable
+
+MAX_MANIFEST_BYTES: Final = 256 * 1024 * 1024
+READ_THREADS: Final = 8
+_MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
+_LONGEST_HELD: Final = timedelta(days=3_650)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The decision of a compaction. `rewrite` is None if nothing is rewritten."""
+
+    files: TableFiles
+    choice: PartitionsChoice
+    estimate: RewriteEstimate
+    rewrite: DataFilesRewrite | None
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestsDecision:
+    """The decision of a rewrite of manifests, with one call of the action for each spec."""
+
+    choice: ManifestsChoice
+    estimate: RewriteEstimate
+    rewrites: tuple[ManifestsRewrite, ...] = ()
+
+
+def decide_compaction(ctx: RewriteContext, table: LoadedTable, terms: CompactionTerms) -> Compaction:
+    """Decide for the table as it was loaded. Raises the errors of the store and of manifests, and GuardRefused
+    (BRANCH_NOT_FOUND, NO_SORT_ORDER)."""
+    check_terms(table.metadata, terms)
+    thresholds = Thresholds.of(terms, table.properties)
+    files = _read(ctx, table, thresholds, terms.branch)
+    held = held_for(table.properties)
+    filters = PartitionFilter.of(table.metadata)
+    choice = choose(
+        files.partitions,
+        thresholds,
+        cold_before_ms=_milliseconds(ctx.clock() - terms.cold_after),
+        cost=lambda work: cost_of(work, files, held=held),
+        min_benefit=terms.min_benefit,
+        has_filter=filters.has,
+    )
+    estimated = estimate(choice, files, held=held)
+    if not choice.chosen or estimated.gain_per_cost < terms.min_benefit:
+        return Compaction(files, choice, estimated, None)
+    partitions = None if choice.is_whole else filters.of_partitions(one.partition for one in choice.chosen)
+    return Compaction(files, choice, estimated, _rewrite(terms, partitions))
+
+
+def _rewrite(terms: CompactionTerms, partitions: Any | None) -> DataFilesRewrite:
+    return DataFilesRewrite(
+        branch=terms.branch,
+        strategy=terms.strategy.value,
+        sort_order=terms.sort_order,
+        z_order_columns=terms.z_order_columns,
+        options=terms.action_options(),
+        partitions=partitions,
+        where=terms.filter,
+    )
+
+
+def decide_manifests(ctx: RewriteContext, table: LoadedTable, terms: ManifestTerms) -> ManifestsDecision:
+    """Decide for the table as it was loaded. Raises the errors of the store and of manifests."""
+    held = held_for(table.properties)
+    files = _read(ctx, table, Thresholds.of(CompactionTerms(), table.properties), MAIN)
+    choice = choose_manifests(
+        files.states,
+        target_size(table.properties),
+        cost=lambda work: cost_of_manifests(work, held=held),
+        min_benefit=terms.min_benefit,
+        spec_id=terms.spec_id,
+    )
+    return ManifestsDecision(
+        choice,
+        estimate_manifests(choice, held=held),
+        tuple(ManifestsRewrite(spec_id=spec_id) for spec_id in choice.chosen),
+    )
+
+
+def check_terms(document: Mapping[str, Any], terms: CompactionTerms) -> None:
+    """Raise GuardRefused for a branch or a sort order that the table has not."""
+    if terms.branch != MAIN and head_of(document, terms.branch) is None:
+        raise GuardRefused(f"the table has no branch {printable(terms.branch)}", code="BRANCH_NOT_FOUND")
+    if terms.strategy is Strategy.SORT and terms.sort_order is None and not has_sort_order(document):
+        raise GuardRefused(
+            "the table has no sort order; state the option sort-order, or write the table's own", code="NO_SORT_ORDER"
+        )
+
+
+def has_sort_order(document: Mapping[str, Any]) -> bool:
+    """Return whether the table's default sort order has any field."""
+    current = document.get("default-sort-order-id", 0)
+    orders = document.get("sort-orders") or ()
+    return any(one.get("order-id") == current and one.get("fields") for one in orders)
+
+
+def held_for(properties: Mapping[str, str]) -> timedelta:
+    """Return how long an expiry keeps the snapshots of this table."""
+    text = properties.get(_MAX_AGE, "")
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        return HELD
+    return min(timedelta(milliseconds=min(int(text), 10**15)), _LONGEST_HELD)
+
+
+def _read(ctx: RewriteContext, table: LoadedTable, thresholds: Thresholds, branch: str) -> TableFiles:
+    metadata = parse_metadata(table.metadata_location, table.metadata)
+    fetcher = Fetcher(ctx.store, threads=READ_THREADS, checkpoint=lambda: ctx.attempt.look(moved=True))
+    return read_files(metadata, table.metadata, fetcher, thresholds, branch=branch, limit=MAX_MANIFEST_BYTES)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.astimezone(UTC).timestamp() * 1000)
