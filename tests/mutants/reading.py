@@ -49,8 +49,8 @@ READ: Final = (
     Mutant(
         "pauses: an earlier drain hides a later stop",
         f"{DELEGATION}tasks/pauses.py",
-        "key=lambda one: (one.mode is PauseMode.DRAIN, one.since)",
-        "key=lambda one: one.since",
+        "key=lambda pause: (pause.mode is PauseMode.DRAIN, pause.since)",
+        "key=lambda pause: pause.since",
         ("tests/unit/tasks/pauses/test_pauses.py",),
     ),
     Mutant(

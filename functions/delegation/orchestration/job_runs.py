@@ -209,8 +209,8 @@ class EmrServerless:
         return str(answer["jobRunId"])
 
     def get(self, run_id: str) -> JobRun | None:
-        found = self._found(run_id)
-        return None if found is None else found[1]
+        located = self._found(run_id)
+        return None if located is None else located[1]
 
     def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
         now = self._clock()
@@ -227,29 +227,29 @@ class EmrServerless:
         return None
 
     def _list(self) -> Sequence[JobRun]:
-        found = list(self._list_of(self._application_id))
+        runs = list(self._list_of(self._application_id))
         for application in self._former:
             with contextlib.suppress(JobRunUnknown):
-                found += self._list_of(application)
-        return found
+                runs += self._list_of(application)
+        return runs
 
     def _list_of(self, application: str) -> Sequence[JobRun]:
-        found: list[JobRun] = []
+        open_runs: list[JobRun] = []
         token: dict[str, str] = {}
         while True:
             answer = self._call("list_job_runs", application, states=list(_ACTIVE), **token)
             runs = [_run(run, "id") for run in answer["jobRuns"]]
-            found += [run for run in runs if not run.has_ended]
+            open_runs += [run for run in runs if not run.has_ended]
             if not answer.get("nextToken"):
-                return found
+                return open_runs
             token = {"nextToken": answer["nextToken"]}
 
     def cancel(self, run_id: str) -> None:
         try:
-            found = self._found(run_id)
-            if found is None or _is_ending(found[1]):
+            located = self._found(run_id)
+            if located is None or _is_ending(located[1]):
                 return
-            applications: Sequence[str] = (found[0],)
+            applications: Sequence[str] = (located[0],)
         except JobRefused:  # it may be cancelled although it may not be read
             applications = (self._application_id, *self._former)
         for application in applications:

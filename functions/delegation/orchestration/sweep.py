@@ -38,17 +38,17 @@ def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence
     """Return tasks without an outcome, as the due index has them, those whose next check is nearest first."""
     ids = [entry.task_id for entry in reads.due(now + _ANY_TIME, limit=LOOKED_AT)]
     with ThreadPoolExecutor(threads) as pool:
-        found = each_item(ids, reads.find, name="sweep.measured", clock=lambda: now, pool=pool, at_once=threads)
-        return [one.result for one in found if one.result is not None and not one.result.is_terminal]
+        outcomes = each_item(ids, reads.find, name="sweep.measured", clock=lambda: now, pool=pool, at_once=threads)
+        return [outcome.result for outcome in outcomes if outcome.result is not None and not outcome.result.is_terminal]
 
 
-def ages(waiting: Sequence[Queued], found: Iterable[Task], now: datetime) -> dict[Metric, float]:
+def ages(waiting: Sequence[Queued], tasks: Iterable[Task], now: datetime) -> dict[Metric, float]:
     """Return count and ages of tasks that wait for a place, and the ages of those in `found`. Recurring tasks have no
     end, and a task that is to run later is not late."""
-    found = [task for task in found if not task.is_recurring]
-    waits = [_age(one.since, now) for one in waiting]
-    begun = [task for task in found if not _is_scheduled_ahead(task, now)]
-    leases = [_age(task.lease.acquired_ts, now) for task in found if task.is_held and task.lease.acquired_ts]
+    tasks = [task for task in tasks if not task.is_recurring]
+    waits = [_age(queued.since, now) for queued in waiting]
+    begun = [task for task in tasks if not _is_scheduled_ahead(task, now)]
+    leases = [_age(task.lease.acquired_ts, now) for task in tasks if task.is_held and task.lease.acquired_ts]
     return {
         TASKS_WAITING: len(waits),
         OLDEST_WAITING_SECONDS: max(waits, default=0),
@@ -119,7 +119,7 @@ def sweep(
             fresh = [entry for entry in entries if entry.task_id not in seen]
             seen.update(entry.task_id for entry in fresh)
             held: list[Task] = []
-            for one in each_item(
+            for outcome in each_item(
                 fresh,
                 look.read,
                 name="sweep.read",
@@ -130,12 +130,12 @@ def sweep(
                 pool=pool,
                 at_once=threads,
             ):
-                if one.result is not None:
-                    (held if one.result.is_held else waiting).append(one.result)
-                elif not one.is_done:
-                    if isinstance(one.error, MalformedRecord):
-                        look.left_alone.add(one.item)
-                    yield Swept(None, None, one.error, set_aside=not one.was_tried)
+                if outcome.result is not None:
+                    (held if outcome.result.is_held else waiting).append(outcome.result)
+                elif not outcome.is_done:
+                    if isinstance(outcome.error, MalformedRecord):
+                        look.left_alone.add(outcome.item)
+                    yield Swept(None, None, outcome.error, set_aside=not outcome.was_tried)
             yield from look.reconciled(pool, held, threads)
             if not fresh or len(entries) < wanted:
                 break
@@ -166,7 +166,7 @@ class _Look:
         return head
 
     def reconciled(self, pool: ThreadPoolExecutor | None, heads: Collection[Task], threads: int) -> Iterator[Swept]:
-        for one in each_item(
+        for outcome in each_item(
             heads,
             self._reconcile,
             name="sweep.reconcile",
@@ -177,10 +177,10 @@ class _Look:
             pool=pool,
             at_once=threads,
         ):
-            if one.result is not None:
-                yield one.result
-            elif not one.is_done:
-                yield Swept(one.item, None, one.error, set_aside=not one.was_tried)
+            if outcome.result is not None:
+                yield outcome.result
+            elif not outcome.is_done:
+                yield Swept(outcome.item, None, outcome.error, set_aside=not outcome.was_tried)
 
     def _reconcile(self, head: Task) -> Swept | None:
         if self.is_late():

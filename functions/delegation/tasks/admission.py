@@ -62,7 +62,7 @@ class Admission:
         self._limits = limits or Caps()
         self._threads = threads
         self._admitted = admitted
-        self._failed = RememberedAsides[Recent | Queued](lambda one: one.task_id)
+        self._failed = RememberedAsides[Recent | Queued](lambda task: task.task_id)
 
     @property
     def is_paused(self) -> bool:
@@ -81,7 +81,7 @@ class Admission:
             chosen = chosen[:most]
             # After the reads, which take long where much waits: what follows must be done within seconds of it.
             now = self._tasks.clock()
-            fresh = tuple(Recent(one.task_id, one.lane, now) for one in chosen)
+            fresh = tuple(Recent(queued.task_id, queued.lane, now) for queued in chosen)
             if not chosen and after == register.after and not _names(register, ended):
                 return 0
             if self._store.write_register(Register(register.revision + 1, recent + fresh, after)):
@@ -92,11 +92,11 @@ class Admission:
         """Return what runs, and the recent admissions that the index does not show yet, or may hide again."""
         now = self._tasks.clock()
         shown = self._store.running()
-        known = {one.task_id for one in shown}
+        known = {entry.task_id for entry in shown}
 
-        def counts(one: Recent) -> bool:
-            age = now - one.at
-            return one.task_id not in ended and age < (_SETTLED if one.task_id in known else _COUNTED)
+        def counts(entry: Recent) -> bool:
+            age = now - entry.at
+            return entry.task_id not in ended and age < (_SETTLED if entry.task_id in known else _COUNTED)
 
         recent = tuple(filter(counts, register.recent))
         if room((*shown, *_starting(recent, known)), self._limits) == 0:
@@ -108,34 +108,36 @@ class Admission:
         doubtful = [
             admission for admission in recent if admission.task_id not in known and now - admission.at >= _DOUBTED
         ][:_LOOKED_AT]
-        over = {one.item for one in self._each(doubtful, self._is_over, name="admission.doubted") if one.result}
+        over = {
+            outcome.item for outcome in self._each(doubtful, self._is_over, name="admission.doubted") if outcome.result
+        }
         return tuple(admission for admission in recent if admission not in over)
 
     def _each(
         self, some: Sequence[Recent], act: Callable[[Recent], bool], *, name: str, asides: Asides[Recent] | None = None
     ) -> list[ItemOutcome[Recent, bool]]:
         with ThreadPoolExecutor(self._threads) if self._threads > 1 else nullcontext() as pool:
-            found = each_item(
+            outcomes = each_item(
                 some,
                 act,
                 name=name,
                 clock=self._tasks.clock,
-                shown=lambda one: one.task_id,
+                shown=lambda task: task.task_id,
                 asides=asides,
                 in_a_row=None,
                 pool=pool,
                 at_once=self._threads,
             )
-            return list(found)
+            return list(outcomes)
 
-    def _is_over(self, one: Recent) -> bool:
-        task = self._tasks.reads.find(one.task_id)
+    def _is_over(self, started: Recent) -> bool:
+        task = self._tasks.reads.find(started.task_id)
         stage = None if task is None else stage_of(task)
         if task is None or stage is not Stage.QUEUED:
             return stage is None
         # The process that wrote the register may be about to start it, unless it waits since a later time.
-        waits_since = task.next_scheduled_run_ts or one.at
-        return waits_since > one.at or self._tasks.clock() - one.at > _WRITTEN_WITHIN + _DOUBTED
+        waits_since = task.next_scheduled_run_ts or started.at
+        return waits_since > started.at or self._tasks.clock() - started.at > _WRITTEN_WITHIN + _DOUBTED
 
     def _chosen(
         self, register: Register, running: Sequence[Running], recent: int
@@ -146,8 +148,8 @@ class Admission:
         index may still show recently admitted tasks as waiting."""
         free = room(running, self._limits)
         each = free + recent + _LAG + min(len(self._failed), _MOST_SET_ASIDE)
-        started = {one.task_id for one in running}
-        found: list[Queued] = []
+        started = {queued.task_id for queued in running}
+        fitting: list[Queued] = []
         reads = 0
         for span, following, most in _lane_ranges(register.after) if free else ():
             after: str | None = span.after
@@ -155,27 +157,29 @@ class Admission:
                 page = self._store.queued_in(
                     self._tasks.clock(), each=each, lanes=LANES, span=LaneRange(after, span.until)
                 )
-                found += [one for one in page.found if one.task_id not in started and self._may_start(one)]
+                fitting += [
+                    queued for queued in page.queued if queued.task_id not in started and self._may_start(queued)
+                ]
                 after, reads = page.after, reads + 1
-                if reads == _READS or suffices(found, running, self._limits):
-                    return admitted(found, running, self._limits), following if after is None else after
-        return admitted(found, running, self._limits), None if free else register.after
+                if reads == _READS or suffices(fitting, running, self._limits):
+                    return admitted(fitting, running, self._limits), following if after is None else after
+        return admitted(fitting, running, self._limits), None if free else register.after
 
-    def _may_start(self, one: Queued) -> bool:
+    def _may_start(self, queued: Queued) -> bool:
         """Return whether its type runs here and it is not set aside, which would take a place each time."""
-        aside = self._failed.of(one)
-        return one.lane.task_type in self._task_types and (aside is None or self._tasks.clock() >= aside.next_try)
+        aside = self._failed.of(queued)
+        return queued.lane.task_type in self._task_types and (aside is None or self._tasks.clock() >= aside.next_try)
 
     def _start_all(self, booked: Sequence[Recent], until: datetime) -> int:
         """Start what was booked, and return how much; the booking of what was not started ends."""
 
-        def start(one: Recent) -> bool:
-            return self._tasks.clock() <= until and self._start(one.task_id)
+        def start(booking: Recent) -> bool:
+            return self._tasks.clock() <= until and self._start(booking.task_id)
 
         started = self._each(booked, start, name="admission.start", asides=self._failed)
         # One that failed may have started; it waits again after the dispatch grace.
-        self._cancel_booking({one.item for one in started if one.result is False})
-        return sum(one.result is True for one in started)
+        self._cancel_booking({outcome.item for outcome in started if outcome.result is False})
+        return sum(outcome.result is True for outcome in started)
 
     def _start(self, task_id: str) -> bool:
         """Start a task; return False if it certainly has no place now."""

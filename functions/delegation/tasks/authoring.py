@@ -125,16 +125,16 @@ class Context(AttemptContext):
         counts against no limit, and the work runs again from its beginning with the same children. Raises ChildFailed,
         unless `return_errors` puts the errors into the list."""
         heads = self.tasks.reads.find_many([child.task_id for child in children])
-        found = [child.peek(head=heads.get(child.task_id)) for child in children]
-        missing = sum(outcome is None for outcome in found)
+        outcomes = [child.peek(head=heads.get(child.task_id)) for child in children]
+        missing = sum(outcome is None for outcome in outcomes)
         if missing:
             raise ChildrenPending(self.task_id, missing)
         self.settled.update(child.task_id for child in children)
-        failed = [outcome for outcome in found if isinstance(outcome, AwaitedTaskFailed)]
+        failed = [outcome for outcome in outcomes if isinstance(outcome, AwaitedTaskFailed)]
         self.forgiven.update(failure.task_id for failure in failed)
         if failed and not return_errors:
-            raise ChildFailed(f"{len(failed)} of {len(found)} children failed; the first: {failed[0]}")
-        return [outcome if isinstance(outcome, AwaitedTaskFailed) else outcome.value for outcome in found if outcome]
+            raise ChildFailed(f"{len(failed)} of {len(outcomes)} children failed; the first: {failed[0]}")
+        return [outcome if isinstance(outcome, AwaitedTaskFailed) else outcome.value for outcome in outcomes if outcome]
 
     def keep_cursor(self) -> None:
         """Write the cursor at the end of an attempt; an attempt that lost its lease leaves it as it is."""
@@ -270,12 +270,12 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
     require_work(task_type, function)
     context_type, other = (AsyncContext, Context) if is_coroutine_function(function) else (Context, AsyncContext)
     try:
-        found = inspect.signature(function, eval_str=True)
+        signature = inspect.signature(function, eval_str=True)
     except NameError as error:
         raise bad_behavior(task_type, f"an annotation names {error.name}, which its module does not define") from error
     given: list[inspect.Parameter] = []
     context: str | None = None
-    for parameter in found.parameters.values():
+    for parameter in signature.parameters.values():
         if parameter.annotation is inspect.Parameter.empty:
             raise bad_behavior(task_type, f"the parameter {parameter.name} has no type")
         if parameter.kind not in _KINDS:
@@ -287,12 +287,14 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
             context = parameter.name
         else:
             given.append(parameter)
-    if found.return_annotation is inspect.Signature.empty:
+    if signature.return_annotation is inspect.Signature.empty:
         raise bad_behavior(task_type, "the function does not say what it returns; use -> None for nothing")
-    shape = found.replace(parameters=given)
+    shape = signature.replace(parameters=given)
     names = {f"argument_{index}": parameter.name for index, parameter in enumerate(given)}
     try:
-        return Signature(_model(task_type, function, given), _result(found.return_annotation), names, context, shape)
+        return Signature(
+            _model(task_type, function, given), _result(signature.return_annotation), names, context, shape
+        )
     except PydanticUserError as error:
         raise bad_behavior(task_type, f"a type cannot be stored: {error.message}") from error
 
@@ -382,13 +384,13 @@ def behavior(
         if concurrency is not None and concurrency < 1:
             raise bad_behavior(task_type, "concurrency must be at least 1")
         Recurrence(every, cron)
-        found = signature_of(task_type, function)
+        signature = signature_of(task_type, function)
         return FunctionTask(
             task_type=task_type,
-            parameters=found.parameters,
-            work=_work(task_type, function, found),
-            result=found.result,
-            identify=None if key is None else lambda parameters: key(**found.arguments(parameters)),
+            parameters=signature.parameters,
+            work=_work(task_type, function, signature),
+            result=signature.result,
+            identify=None if key is None else lambda parameters: key(**signature.arguments(parameters)),
             every=every,
             cron=cron,
             on_lost=on_lost,
@@ -398,7 +400,7 @@ def behavior(
             version=version,
             concurrency=concurrency,
             function=function,
-            signature=found,
+            signature=signature,
         )
 
     return declare

@@ -56,14 +56,14 @@ class WorkCancelledItself(RuntimeError):
 
 def require_work(task_type: str, work: Callable[..., Any]) -> None:
     """Raise DelegationError (BAD_BEHAVIOR) for a generator function: to call one runs nothing of it."""
-    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _forms(work)):
+    if any(inspect.isgeneratorfunction(form) or inspect.isasyncgenfunction(form) for form in _forms(work)):
         raise bad_behavior(
             task_type, "the function is a generator, which nothing would run: return a value instead of yield"
         )
 
 
 def is_coroutine_function(work: Callable[..., Any]) -> bool:
-    return any(inspect.iscoroutinefunction(one) for one in _forms(work))
+    return any(inspect.iscoroutinefunction(form) for form in _forms(work))
 
 
 def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -> Any:
@@ -87,9 +87,9 @@ def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -
 
 def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) -> BaseException:
     """Return what ends the attempt whose work raised `error`: the stop, also one within a group of errors."""
-    found = _stop_within(error) or next(iter(stops), None)
-    if found is not None:
-        return found
+    stop = _stop_within(error) or next(iter(stops), None)
+    if stop is not None:
+        return stop
     if isinstance(error, Exception):
         return error
     if _contains(error, SystemExit):
@@ -118,9 +118,9 @@ def _awaited(work: Awaitable[Any], run: "AttemptContext", stops: list[BaseExcept
             done, _ = await asyncio.wait({task}, timeout=LOOK_EVERY.total_seconds())
             if done:
                 return task.result()
-            found = await asyncio.to_thread(_stop_of, run)
-            if found is not None:
-                stops[:] = [found]
+            stop = await asyncio.to_thread(_stop_of, run)
+            if stop is not None:
+                stops[:] = [stop]
             if stops:
                 task.cancel()  # again, if the work caught the one before
 
@@ -145,7 +145,7 @@ def _stop_within(error: BaseException) -> BaseException | None:
     if isinstance(error, RunStopped | LeaseLost):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return next((found for exception in error.exceptions if (found := _stop_within(exception))), None)
+        return next((stop for exception in error.exceptions if (stop := _stop_within(exception))), None)
     return None
 
 

@@ -192,26 +192,26 @@ class OptionTable:
             if option.by is not SetBy.OPERATOR
             for spelling in option.spellings
         }
-        found: dict[str, str] = {}
+        canonical: dict[str, str] = {}
         for given, value in properties.items():
             name = names.get(given)
             if name is None:
                 raise option_unknown(given, names.values())
-            if name in found:
+            if name in canonical:
                 raise InvalidOption(name, "given once: the request has it in two spellings")
-            found[name] = value
-        return found
+            canonical[name] = value
+        return canonical
 
     def limits(self, properties: Mapping[str, str] | None = None) -> SetLimits:
         """Read the properties that begin with the prefix, and ignore all others; raise InvalidProperty."""
         limited, fixed = self.by(SetBy.BOTH), self.by(SetBy.OPERATOR)
-        chosen = {one.name: one.loosest or one.values[-1] for one in limited}
-        silent = {one.name: one.default for one in limited if one.default is not None}
-        values = {one.name: one.values[0] for one in fixed}
+        chosen = {option.name: option.loosest or option.values[-1] for option in limited}
+        silent = {option.name: option.default for option in limited if option.default is not None}
+        values = {option.name: option.values[0] for option in fixed}
         targets: dict[str, tuple[dict[str, str], Option]] = {
-            **{one.property_name: (chosen, one) for one in limited},
-            **{one.default_setting: (silent, one) for one in limited if one.default_setting is not None},
-            **{one.property_name: (values, one) for one in fixed},
+            **{option.property_name: (chosen, option) for option in limited},
+            **{option.default_setting: (silent, option) for option in limited if option.default_setting is not None},
+            **{option.property_name: (values, option) for option in fixed},
         }
         for full, value in (properties or {}).items():
             name = full.removeprefix(self.prefix)
@@ -219,10 +219,10 @@ class OptionTable:
                 continue
             if name not in targets:
                 raise InvalidProperty(full, "is not a property of this service")
-            found, option = targets[name]
+            target, option = targets[name]
             if value not in option.values:
                 raise InvalidProperty(full, f"{value!r} is not one of {', '.join(option.values)}")
-            found[option.name] = value
+            target[option.name] = value
         self._check_silent(chosen, silent)
         return SetLimits(chosen, silent, values)
 
@@ -235,62 +235,66 @@ class OptionTable:
         """Return the value of every option that callers may set. Raises InvalidOption, DelegationError
         (PROPERTY_NOT_ALLOWED). In a request that was already `accepted`, a value looser than today's settings is
         replaced by the setting. An option with a pattern is absent unless the request has it."""
-        found = {one.name: self._value(one, properties, one.values[0]) for one in self.by(SetBy.CALLER) if one.values}
-        for one in self.by(SetBy.BOTH):
-            value, loosest = self._value(one, properties, self.default(one, limits)), limits.choices[one.name]
-            if one.is_looser(value, loosest):
+        values = {
+            option.name: self._value(option, properties, option.values[0])
+            for option in self.by(SetBy.CALLER)
+            if option.values
+        }
+        for option in self.by(SetBy.BOTH):
+            value, loosest = self._value(option, properties, self.default(option, limits)), limits.choices[option.name]
+            if option.is_looser(value, loosest):
                 if not accepted:
-                    raise option_not_allowed(one.name, value, loosest)
+                    raise option_not_allowed(option.name, value, loosest)
                 value = loosest
-            found[one.name] = value
-        for one in self.by(SetBy.CALLER):
-            if one.pattern is not None and one.name != CALLBACK and one.name in properties:
-                found[one.name] = checked_text(one, properties[one.name])
+            values[option.name] = value
+        for option in self.by(SetBy.CALLER):
+            if option.pattern is not None and option.name != CALLBACK and option.name in properties:
+                values[option.name] = checked_text(option, properties[option.name])
         for absent, where in self.exclusive:
-            if absent in found and found[where] == "true":
+            if absent in values and values[where] == "true":
                 raise InvalidOption(absent, f"absent when {where} is true")
-        return found
+        return values
 
     def schema(self) -> dict[str, Any]:
         """Return the members of `properties` as JSON Schema, the default first."""
         limits = self.limits()
         members: dict[str, Any] = {}
-        for one in (*self.by(SetBy.BOTH), *self.by(SetBy.CALLER)):
-            if one.pattern is None:
-                values = (self.default(one, limits), *one.values)
-                members[one.name] = {"type": "string", "enum": list(dict.fromkeys(each for each in values if each))}
+        for option in (*self.by(SetBy.BOTH), *self.by(SetBy.CALLER)):
+            if option.pattern is None:
+                values = (self.default(option, limits), *option.values)
+                members[option.name] = {"type": "string", "enum": list(dict.fromkeys(each for each in values if each))}
             else:
-                members[one.name] = {"type": "string", "pattern": f"^{one.pattern}$"}
-            if one.described is not None:
-                members[one.name]["description"] = one.described
+                members[option.name] = {"type": "string", "pattern": f"^{option.pattern}$"}
+            if option.described is not None:
+                members[option.name]["description"] = option.described
         return members
 
     def settings(self) -> Iterable[OperatorProperty]:
         """Yield the operator's properties, in the order of the table."""
-        for one in self.options:
-            if one.default_setting is not None and one.default is not None:
-                yield OperatorProperty(self.prefix + one.default_setting, one.default, one.default_meaning)
-            if one.by is not SetBy.CALLER:
-                default = one.loosest if one.by is SetBy.BOTH else one.values[0]
-                yield OperatorProperty(self.prefix + one.property_name, default or one.values[-1], one.meaning)
+        for option in self.options:
+            if option.default_setting is not None and option.default is not None:
+                yield OperatorProperty(self.prefix + option.default_setting, option.default, option.default_meaning)
+            if option.by is not SetBy.CALLER:
+                default = option.loosest if option.by is SetBy.BOTH else option.values[0]
+                yield OperatorProperty(self.prefix + option.property_name, default or option.values[-1], option.meaning)
 
     def _value(self, option: Option, properties: Mapping[str, str], default: str) -> str:
         value = properties.get(option.name, default)
         if value not in option.values or (option.name in properties and not value):
-            expected = [one for one in option.values if one]
+            expected = [value for value in option.values if value]
             raise InvalidOption(option.name, ("one of " if len(expected) > 1 else "") + ", ".join(expected))
         return value
 
     def _check_silent(self, choices: Mapping[str, str], silent: Mapping[str, str]) -> None:
         """Raise InvalidProperty for a value that a silent request would get and an explicit one could not choose."""
-        for one in self.by(SetBy.BOTH):
-            if one.default_setting is None:
+        for option in self.by(SetBy.BOTH):
+            if option.default_setting is None:
                 continue
-            value, loosest = silent[one.name], choices[one.name]
-            if one.is_looser(value, loosest):
+            value, loosest = silent[option.name], choices[option.name]
+            if option.is_looser(value, loosest):
                 raise InvalidProperty(
-                    self.prefix + one.default_setting,
-                    f"{value!r} is looser than {self.prefix}{one.property_name}, which is {loosest!r}; set that as "
+                    self.prefix + option.default_setting,
+                    f"{value!r} is looser than {self.prefix}{option.property_name}, which is {loosest!r}; set that as "
                     "well",
                 )
 

@@ -87,8 +87,8 @@ class PauseRecord:
 
     def of(self, labels: Labels) -> WorkPause | None:
         """Return the pause that holds a task with these labels: one that stops it before one that only drains."""
-        found = [pause for pause in self.pauses if pause.scope.covers(labels)]
-        return min(found, key=lambda one: (one.mode is PauseMode.DRAIN, one.since), default=None)
+        covering = [pause for pause in self.pauses if pause.scope.covers(labels)]
+        return min(covering, key=lambda pause: (pause.mode is PauseMode.DRAIN, pause.since), default=None)
 
     @property
     def of_everything(self) -> WorkPause | None:
@@ -101,10 +101,10 @@ class PauseRecord:
 
     def with_pause(self, pause: WorkPause) -> "PauseRecord":
         """Return the record with a pause added; one of the same scope and mode stays as it was, with its time."""
-        known = next((one for one in self.pauses if one.scope == pause.scope), None)
+        known = next((present for present in self.pauses if present.scope == pause.scope), None)
         if known is not None and known.mode is pause.mode:
             return self
-        others = tuple(one for one in self.pauses if one.scope != pause.scope)
+        others = tuple(present for present in self.pauses if present.scope != pause.scope)
         return PauseRecord(self.revision + 1, (*others, pause))
 
     def without(self, scope: PauseScope) -> "PauseRecord":
@@ -130,14 +130,14 @@ def pauses_of(item: Mapping[str, Any] | None) -> PauseRecord:
         raise MalformedRecord(f"the record of pauses: {type(error).__name__}") from None
 
 
-def pause_of(found: Mapping[str, Any]) -> WorkPause:
+def pause_of(stored: Mapping[str, Any]) -> WorkPause:
     """Return a pause of its document; raises ValueError, KeyError or ValidationError."""
     return WorkPause(
-        scope=PauseScope(found.get("realm"), found.get("table")),
-        since=datetime.fromisoformat(found["since"]),
-        by=Caller.model_validate(found["by"]),
-        reason=str(found.get("reason", "")),
-        mode=PauseMode(found.get("mode", PauseMode.STOP)),
+        scope=PauseScope(stored.get("realm"), stored.get("table")),
+        since=datetime.fromisoformat(stored["since"]),
+        by=Caller.model_validate(stored["by"]),
+        reason=str(stored.get("reason", "")),
+        mode=PauseMode(stored.get("mode", PauseMode.STOP)),
     )
 
 
@@ -278,8 +278,8 @@ class ReadPauses:
         return record.of(self._types.labels(task)) if record.is_by_label else record.of_everything
 
     def work(self, task: Task) -> WorkPause | None:
-        found = self.start(task)
-        return found if found is not None and found.mode is PauseMode.STOP else None
+        pause = self.start(task)
+        return pause if pause is not None and pause.mode is PauseMode.STOP else None
 
     def everything(self) -> WorkPause | None:
         return self.now().of_everything

@@ -122,10 +122,10 @@ class Recovery:
 
 def versions(store: DynamoDbTaskStore, task_id: str) -> Sequence[Task]:
     """Return all rows of a task; raises MalformedRecord."""
-    found: list[Task] = []
-    while rows := store.history(task_id, after=found[-1].version if found else 0, limit=_PAGE):
-        found += rows
-    return found
+    history: list[Task] = []
+    while rows := store.history(task_id, after=history[-1].version if history else 0, limit=_PAGE):
+        history += rows
+    return history
 
 
 def recover_records(calls: ConditionalTable, copy: str, live: str, *, dry_run: bool = False) -> int:

@@ -319,11 +319,11 @@ class Tasks:
         rerun = options.get("rerun", False)
         prepared, moved = self._prepared(calls, options)
         stored = self._service.submission.create_all(prepared, rerun=rerun, moved=moved)
-        found: list[Submitted[V]] = []
+        submitted: list[Submitted[V]] = []
         for call, (task, is_new) in zip(calls, stored, strict=True):
             handle: Handle[V] = Handle(self._service, call.behavior, task.task_id, task.version)
-            found.append(Submitted(task.task_id, is_new, handle))
-        return found
+            submitted.append(Submitted(task.task_id, is_new, handle))
+        return submitted
 
     def submit_children(
         self, calls: Sequence[Call[Any]], options: Options, known: Mapping[str, Task]

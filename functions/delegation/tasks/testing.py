@@ -86,7 +86,7 @@ class TaskHarness:
         self.service = TaskService(self.store, due_at_once, NoDispatchQueue(), clock=lambda: self.now)
         self.tasks = Tasks(self.service)
         runnable = [self._runnable(behavior) for behavior in behaviors]
-        task_types.update(task_type for one in runnable for task_type in one.task_types)
+        task_types.update(task_type for behavior in runnable for task_type in behavior.task_types)
         self._behaviors = Behaviors(runnable)
         self._interruptions: dict[str, _Interruption] = {}
         self._workers = 0

@@ -60,7 +60,7 @@ class HealthStoreContract:
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     def test_a_health_comes_back_whole(self, store: HealthStore) -> None:
-        one = health(
+        recorded = health(
             snapshots=1,
             refs=2,
             files=3,
@@ -88,11 +88,11 @@ class HealthStoreContract:
             asides={"health.tables": SetAside("X: no", NOW, 3, NOW + timedelta(hours=1))},
             sweep_since=NOW,
         )
-        written = store.put(one, STATE)
-        assert written == replace(one, revision=1)
-        assert store.health(one.identifier) == written
+        written = store.put(recorded, STATE)
+        assert written == replace(recorded, revision=1)
+        assert store.health(recorded.identifier) == written
         assert list(store.healths("cat")) == [written]
-        assert store.read_state(one.identifier) == STATE
+        assert store.read_state(recorded.identifier) == STATE
 
     def test_unknown_values_stay_unknown(self, store: HealthStore) -> None:
         written = store.put(health(freed=FreedBytes(1, None)))
@@ -140,14 +140,15 @@ class HealthStoreContract:
             table("a.t"),
             table("t", namespace=("ns.a",)),
         }
-        for one in identifiers:
-            store.put(replace(health(), identifier=one))
-        assert {one.identifier for one in store.healths("cat")} == {one for one in identifiers if one.catalog == "cat"}
+        for identifier in identifiers:
+            store.put(replace(health(), identifier=identifier))
+        of_catalog = {identifier for identifier in identifiers if identifier.catalog == "cat"}
+        assert {stored.identifier for stored in store.healths("cat")} == of_catalog
 
     def test_a_catalog_of_many_tables_is_read_whole(self, store: HealthStore) -> None:
         for number in range(60):
             store.put(health(f"t{number}", rule="r" * 20_000, problem="p" * LONGEST_PROBLEM))
-        assert {one.identifier.name for one in store.healths("cat")} == {f"t{number}" for number in range(60)}
+        assert {read.identifier.name for read in store.healths("cat")} == {f"t{number}" for number in range(60)}
 
     def test_whatever_a_tables_writer_chose_the_items_have_room(self, store: HealthStore) -> None:
         huge = 2**90
@@ -157,11 +158,11 @@ class HealthStoreContract:
         }
         changes = {n * 2**40: SnapshotChange(huge, huge - n, huge) for n in range(MOST_CHANGES + 9)}
         runs = {f"K{n}": replace(RUN, task_type=f"K{n}") for n in range(99)}
-        one = health(bytes=huge, problem="p" * 10**6, runs=runs)
-        written = store.put(replace(one, metadata_location="l" * 10**6), ReadState("uuid", 1, manifests, changes))
-        assert store.health(one.identifier) == written
+        recorded = health(bytes=huge, problem="p" * 10**6, runs=runs)
+        written = store.put(replace(recorded, metadata_location="l" * 10**6), ReadState("uuid", 1, manifests, changes))
+        assert store.health(recorded.identifier) == written
         assert len(written.runs) == MOST_KINDS
-        kept = store.read_state(one.identifier)
+        kept = store.read_state(recorded.identifier)
         assert (len(kept.manifests), len(kept.changes)) == (MOST_MANIFESTS, MOST_CHANGES)
 
     def test_the_past_of_a_table_is_bounded_in_runs_of_each_kind_and_in_bytes(self, store: HealthStore) -> None:
@@ -173,11 +174,11 @@ class HealthStoreContract:
         written = store.put(health(past=many))
         assert store.health(written.identifier) == written
         for task_type in ("EXPIRY", "ORPHANS"):
-            of_type = [one.ended for one in written.past if one.task_type == task_type]
+            of_type = [run.ended for run in written.past if run.task_type == task_type]
             assert of_type == [NOW + timedelta(minutes=number) for number in range(MOST_PAST + 4, 4, -1)]
         noise = random.Random(5)
         loud = tuple(
-            replace(one, policy="".join(chr(noise.randrange(0x4E00, 0x9FFF)) for _ in range(5_000))) for one in many
+            replace(run, policy="".join(chr(noise.randrange(0x4E00, 0x9FFF)) for _ in range(5_000))) for run in many
         )
         kept = store.put(replace(written, past=loud)).past
         assert 0 < len(kept) < 2 * MOST_PAST

@@ -50,10 +50,10 @@ def unexpiring(idempotency: IdempotencyStore) -> list[Record]:
 
 
 def pages(idempotency: IdempotencyStore) -> list[RecordPage]:
-    found = [idempotency.without_expiry(limit=2)]
-    while found[-1].cursor is not None:
-        found.append(idempotency.without_expiry(cursor=found[-1].cursor, limit=2))
-    return found
+    read = [idempotency.without_expiry(limit=2)]
+    while read[-1].cursor is not None:
+        read.append(idempotency.without_expiry(cursor=read[-1].cursor, limit=2))
+    return read
 
 
 class IdempotencyStoreContract:

@@ -31,13 +31,13 @@ def entry(
     return TableEntry(TableIdentifier(catalog, namespace, name), "uuid", f"s3://b/{name}.json", areas, **fields)
 
 
-def names(found: frozenset[TableIdentifier]) -> set[str]:
-    return {one.name for one in found}
+def names(tables: frozenset[TableIdentifier]) -> set[str]:
+    return {table.name for table in tables}
 
 
-def put(store: ReferenceStore, one: TableEntry) -> None:
-    stored = store.get(one.identifier)
-    store.put(replace(one, revision=0 if stored is None else stored.revision))
+def put(store: ReferenceStore, entry: TableEntry) -> None:
+    stored = store.get(entry.identifier)
+    store.put(replace(entry, revision=0 if stored is None else stored.revision))
 
 
 class ReferenceStoreContract:
@@ -49,19 +49,19 @@ class ReferenceStoreContract:
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     def test_an_entry_comes_back_whole(self, store: ReferenceStore) -> None:
-        one = entry(
+        table_entry = entry(
             "t", "s3://b/t/", "s3://c/", etag='"e"', seen=frozenset({b"12345678", b"abcdefgh"}), problem="X: no"
         )
-        put(store, one)
-        assert store.get(one.identifier) == replace(one, revision=1)
-        assert list(store.entries("cat")) == [replace(one, seen=frozenset(), revision=1)]
+        put(store, table_entry)
+        assert store.get(table_entry.identifier) == replace(table_entry, revision=1)
+        assert list(store.entries("cat")) == [replace(table_entry, seen=frozenset(), revision=1)]
         assert store.get(TableIdentifier("cat", ("ns",), "other")) is None
 
     def test_what_a_pass_left_of_a_name_comes_back(self, store: ReferenceStore) -> None:
-        one = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True, cloned=True)
-        put(store, one)
-        assert store.get(one.identifier) == replace(one, revision=1)
-        assert list(store.entries("cat")) == [replace(one, revision=1)]
+        table_entry = entry("t", "s3://b/t/", displaced=frozenset({"uuid-2", "uuid-3"}), absent=True, cloned=True)
+        put(store, table_entry)
+        assert store.get(table_entry.identifier) == replace(table_entry, revision=1)
+        assert list(store.entries("cat")) == [replace(table_entry, revision=1)]
 
     def test_the_clones_of_a_table_are_found_in_their_catalog(self, store: ReferenceStore) -> None:
         for name, table_uuid in (("t", "one"), ("clone", "one"), ("other", "two")):
@@ -93,22 +93,22 @@ class ReferenceStoreContract:
         assert names(store.overlapping("cat", ["s3://b/three/"])) == {"t"}
 
     def test_a_removed_table_is_not_found(self, store: ReferenceStore) -> None:
-        one = entry("t", "s3://b/t/", problem="X: no")
-        put(store, one)
-        stored = store.get(one.identifier)
-        store.remove(one)
-        assert store.get(one.identifier) == stored
+        table_entry = entry("t", "s3://b/t/", problem="X: no")
+        put(store, table_entry)
+        stored = store.get(table_entry.identifier)
+        store.remove(table_entry)
+        assert store.get(table_entry.identifier) == stored
         assert stored is not None
         store.remove(stored)
         store.remove(stored)
-        assert store.get(one.identifier) is None
+        assert store.get(table_entry.identifier) is None
         assert store.overlapping("cat", ["s3://b/"]) == frozenset()
         assert list(store.unreadable("cat")) == []
 
     def test_tables_with_a_problem_are_listed_until_they_have_none(self, store: ReferenceStore) -> None:
         put(store, entry("good", "s3://b/g/"))
         put(store, entry("bad", "s3://b/t/", problem="POLARIS_FORBIDDEN: no"))
-        assert [(one.identifier.name, one.problem) for one in store.unreadable("cat")] == [
+        assert [(table_entry.identifier.name, table_entry.problem) for table_entry in store.unreadable("cat")] == [
             ("bad", "POLARIS_FORBIDDEN: no")
         ]
         put(store, entry("bad", "s3://b/t/"))
@@ -129,7 +129,7 @@ class ReferenceStoreContract:
         put(store, entry("c", "s3://b/2/", namespace=("a.b",)))
         put(store, entry("c", "s3://b/3/", namespace=("a", "b"), catalog="other"))
         assert len(list(store.entries("cat"))) == 2
-        assert {one.namespace for one in store.overlapping("cat", ["s3://b/"])} == {("a", "b"), ("a.b",)}
+        assert {table.namespace for table in store.overlapping("cat", ["s3://b/"])} == {("a", "b"), ("a.b",)}
 
     def test_more_areas_than_one_call_writes(self, store: ReferenceStore) -> None:
         areas = tuple(sorted(f"s3://b/{number}/" for number in range(64)))
@@ -183,9 +183,9 @@ class ReferenceStoreContract:
             until=NOW + timedelta(days=90),
         )
         other = replace(lost, metadata_file="s3://b/t/metadata/2.metadata.json", areas=("s3://b/t/", ""))
-        for one in (lost, other, replace(lost, until=NOW + timedelta(days=91))):
-            store.put_lost_refs(one)
-        assert sorted(store.lost_refs("cat"), key=lambda one: one.metadata_file) == [
+        for refs in (lost, other, replace(lost, until=NOW + timedelta(days=91))):
+            store.put_lost_refs(refs)
+        assert sorted(store.lost_refs("cat"), key=lambda refs: refs.metadata_file) == [
             replace(lost, until=NOW + timedelta(days=91)),
             other,
         ]
@@ -220,8 +220,8 @@ class ReferenceStoreContract:
         assert names(store.overlapping("cat", asked)) == {"wide"}
 
     def test_what_cannot_be_listed_is_recorded_until_it_is_forgotten(self, store: ReferenceStore) -> None:
-        for one in (WIDE, NARROW, WIDE):
-            store.put_unlisted(one)
+        for unlisted in (WIDE, NARROW, WIDE):
+            store.put_unlisted(unlisted)
         store.put_unlisted(Blocking(Subject("other"), "X: no", NOW))
         assert set(store.unlisted("cat")) == {WIDE, NARROW}
         store.remove_unlisted(WIDE.subject)
@@ -233,8 +233,8 @@ class ReferenceStoreContract:
         assert len(first.why) == LONGEST_REASON
         second = Exemption.of(TABLE, why="known", by="you", now=NOW + timedelta(days=1))
         of_list = Exemption.of(NARROW, why="known", by="you", now=NOW)
-        for one in (first, second, of_list):
-            store.put_exemption(one)
+        for exemption in (first, second, of_list):
+            store.put_exemption(exemption)
         assert set(store.exemptions("cat")) == {second, of_list}
         assert second.covers(TABLE, NOW)
         assert not second.covers(TABLE, second.until)
@@ -246,30 +246,30 @@ class ReferenceStoreContract:
     def test_an_exemption_of_files_outlives_commits_while_no_other_file_is_unreadable(
         self, store: ReferenceStore
     ) -> None:
-        one, two = b"1" * DIGEST_BYTES, b"2" * DIGEST_BYTES
+        first, second = b"1" * DIGEST_BYTES, b"2" * DIGEST_BYTES
         problem: dict[str, Any] = {"problem": "X: no", "problem_location": "s3://b/t2.json", "problem_since": NOW}
-        put(store, entry("t", "s3://b/t/", **problem, unread=frozenset({one, two})))
+        put(store, entry("t", "s3://b/t/", **problem, unread=frozenset({first, second})))
         (blocking,) = blocking_of(store, "cat")
         store.put_exemption(Exemption.of(blocking, why="known", by="me", now=NOW))
-        (found,) = store.exemptions("cat")
+        (exemption,) = store.exemptions("cat")
         later = replace(blocking, metadata_location="s3://b/later.json")
-        assert found.covers(later, NOW)
-        assert found.covers(replace(later, unread=frozenset({two})), NOW)
-        assert not found.covers(replace(blocking, unread=frozenset({one, two, b"3" * DIGEST_BYTES})), NOW)
-        assert not found.covers(replace(blocking, unread=None), NOW)
-        assert not found.covers(replace(later, table_uuid="another"), NOW)
-        assert not found.covers(later, found.until)
+        assert exemption.covers(later, NOW)
+        assert exemption.covers(replace(later, unread=frozenset({second})), NOW)
+        assert not exemption.covers(replace(blocking, unread=frozenset({first, second, b"3" * DIGEST_BYTES})), NOW)
+        assert not exemption.covers(replace(blocking, unread=None), NOW)
+        assert not exemption.covers(replace(later, table_uuid="another"), NOW)
+        assert not exemption.covers(later, exemption.until)
 
     def test_held_purges_are_freed_when_nothing_blocks_them_any_more(self, store: ReferenceStore) -> None:
         problem: dict[str, Any] = {"problem": "X: no", "problem_location": "s3://b/t2.json", "problem_since": NOW}
         put(store, entry("t", "s3://b/t/", **problem, unanswered=(7, 8, 9)))
         store.put_unlisted(NARROW)
         of_table, of_list = HeldPurge("one", TABLE.subject), HeldPurge("two", NARROW.subject)
-        for one in (of_table, of_list, of_table):
-            store.put_held(one)
+        for purge in (of_table, of_list, of_table):
+            store.put_held(purge)
         assert set(store.held("cat")) == {of_table, of_list}
         assert freed(store, "cat", NOW) == []
-        (blocking,) = [one for one in blocking_of(store, "cat") if one.subject.name]
+        (blocking,) = [blocker for blocker in blocking_of(store, "cat") if blocker.subject.name]
         assert not blocking.narrow
         store.put_exemption(Exemption.of(blocking, why="known", by="me", now=NOW))
         assert freed(store, "cat", NOW) == [of_table]
@@ -283,19 +283,19 @@ class ReferenceStoreContract:
         self, store: ReferenceStore
     ) -> None:
         put(store, entry("t", "s3://b/t/", problem="X: no", problem_location="s3://b/t.json", problem_since=NOW))
-        (found,) = store.unreadable("cat")
-        assert found.is_complete
-        assert found.problem_since == NOW
+        (unreadable,) = store.unreadable("cat")
+        assert unreadable.is_complete
+        assert unreadable.problem_since == NOW
         put(store, entry("t", "s3://b/t/", problem="X: no"))
-        (found,) = store.unreadable("cat")
-        assert not found.is_complete
+        (unreadable,) = store.unreadable("cat")
+        assert not unreadable.is_complete
 
     def test_tables_of_other_formats_are_recorded_with_their_area(self, store: ReferenceStore) -> None:
-        one, two = LocatedTable(TABLE.subject, "s3://b/one/"), LocatedTable(TABLE.subject, "s3://b/two/")
+        first, second = LocatedTable(TABLE.subject, "s3://b/one/"), LocatedTable(TABLE.subject, "s3://b/two/")
         other = LocatedTable(Subject("cat", ("ns",), "u"), "s3://b/u/")
-        for table in (one, two, other):
+        for table in (first, second, other):
             store.put_located(table)
-        assert set(store.located("cat")) == {two, other}
-        store.remove_located(two)
-        store.remove_located(two)
+        assert set(store.located("cat")) == {second, other}
+        store.remove_located(second)
+        store.remove_located(second)
         assert store.located("cat") == [other]

@@ -40,9 +40,9 @@ class TombstoneStorePromises:
         target = TableIdentifier("lake", ("sales",), "again")
         for change in (
             renamed,
-            lambda one: records.failed(one, NOW, "GC_DISABLED: no"),
-            lambda one: records.restoring(one, target, NOW),
-            lambda one: records.restored(one, NOW),
+            lambda record: records.failed(record, NOW, "GC_DISABLED: no"),
+            lambda record: records.restoring(record, target, NOW),
+            lambda record: records.restored(record, NOW),
         ):
             after = change(record)
             store.replace(after, record)
@@ -94,12 +94,12 @@ class TombstoneStorePromises:
         ]
         for record in made:
             store.put(record)
-        found: list[Tombstone] = []
+        listed: list[Tombstone] = []
         cursor, pages = None, 0
         while pages == 0 or cursor is not None:
             page = store.newest(2, cursor)
-            found, cursor, pages = [*found, *page.tombstones], page.cursor, pages + 1
-        assert found == made[::-1]
+            listed, cursor, pages = [*listed, *page.tombstones], page.cursor, pages + 1
+        assert listed == made[::-1]
         assert pages == 3
 
     def test_those_of_one_caller_are_listed_newest_first_in_pages(self, store: TombstoneStore) -> None:

@@ -310,34 +310,34 @@ def test_reading_on_from_page_to_page_finds_what_one_read_of_everything_finds(
     while after is not None:
         part = page(LaneRange(after, EVERY_LANE.until), lanes)
         assert part.after is None or part.after > after
-        found += part.found
+        found += part.queued
         after = part.after
-    assert found == list(everything.found)
+    assert found == list(everything.queued)
     together: dict[str, list[Entry]] = {}
     for entry in sorted(entry for one in indexes for entry in one.entries):
         together.setdefault(entry[0].rpartition("/")[0], []).append(entry)
     whole = page_of(together, NOW + HOUR, each=each, most=10_000, span=EVERY_LANE)
-    assert Counter((one.lane, one.since) for one in whole.found) == Counter((one.lane, one.since) for one in found)
+    assert Counter((one.lane, one.since) for one in whole.queued) == Counter((one.lane, one.since) for one in found)
 
 
 def test_a_page_of_many_lanes_is_one_query_and_a_lane_of_many_tasks_another() -> None:
     light = Index(entries_of({f"4/t{n:04d}/lake/K/s": 2 for n in range(1_000)}))
     reader = LaneReader(light.read, each=30, lanes=LANES).run(EVERY_LANE)
-    assert (light.queries, len({entry[0].rpartition("/")[0] for entry in reader.found}) >= LANES) == (1, True)
+    assert (light.queries, len({entry[0].rpartition("/")[0] for entry in reader.entries}) >= LANES) == (1, True)
     heavy = Index(entries_of({f"4/t{n:04d}/lake/K/s": 300 for n in range(40)}))
     reader = LaneReader(heavy.read, each=30, lanes=1_000).run(EVERY_LANE)
     assert heavy.queries == 16
-    assert len(reader.found) == 16 * 30
+    assert len(reader.entries) == 16 * 30
     assert reader.after == "4/t0015/lake/K/s0"
     everything = Index(entries_of({f"4/t{n:04d}/lake/K/s": 2 for n in range(1_000)}))
-    assert len(LaneReader(everything.read, each=30, lanes=None).run(EVERY_LANE).found) == 2_000
+    assert len(LaneReader(everything.read, each=30, lanes=None).run(EVERY_LANE).entries) == 2_000
     assert everything.queries <= 6
 
 
 def test_a_lane_of_a_newer_release_hides_no_other() -> None:
     index = Index(entries_of({"4/t/lake/K/s": 3, "5/t/lake/K/x/newer": 40, "6/t/lake/K/s": 3}))
     reader = LaneReader(index.read, each=5, lanes=None).run(EVERY_LANE)
-    assert Counter(entry[0].rpartition("/")[0] for entry in reader.found) == {
+    assert Counter(entry[0].rpartition("/")[0] for entry in reader.entries) == {
         "4/t/lake/K/s": 3,
         "5/t/lake/K/x/newer": 5,
         "6/t/lake/K/s": 3,

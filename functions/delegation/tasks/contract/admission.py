@@ -63,7 +63,7 @@ def queued_has_the_longest_waiting_of_each_lane(store: Any) -> None:
         *(Queued(task.task_id, OTHER, NOW + n * SECOND) for n, task in enumerate(theirs)),
     }
     everything = {task.task_id for task in (*ours, *theirs, urgent)}
-    assert {one.task_id for one in store.queued(FAR, each=100)} == everything
+    assert {queued.task_id for queued in store.queued(FAR, each=100)} == everything
     assert len(store.queued(FAR, each=1)) == 3
     assert len(store.queued(NOW, each=100)) == 2
 
@@ -74,17 +74,18 @@ def lanes_are_read_from_one_to_the_next(store: Any) -> None:
         for n in range(3):
             store.apply(Create(waits(lane, n * SECOND)))
     store.apply(Create(waits(OTHER, HOUR)))
-    found: list[Queued] = []
+    waiting: list[Queued] = []
     after: str | None = EVERY_LANE.after
     pages = 0
     while after is not None:
         page = store.queued_in(NOW + MINUTE, each=2, lanes=2, span=LaneRange(after, EVERY_LANE.until))
-        found += page.found
+        waiting += page.queued
         after, pages = page.after, pages + 1
-    assert Counter(found) == Counter(store.queued(NOW + MINUTE, each=2))
-    assert (len(found), [one.lane.priority for one in found] == sorted((2, 1, 0) * 6, reverse=True)) == (18, True)
+    assert Counter(waiting) == Counter(store.queued(NOW + MINUTE, each=2))
+    assert len(waiting) == 18
+    assert [queued.lane.priority for queued in waiting] == sorted((2, 1, 0) * 6, reverse=True)
     urgent = store.queued_in(FAR, each=9, lanes=99, span=LaneRange(until="8/"))
-    assert {one.lane.priority for one in urgent.found} == {2, 5}
+    assert {queued.lane.priority for queued in urgent.queued} == {2, 5}
     assert urgent.after is None
 
 
@@ -107,7 +108,7 @@ def a_task_is_queued_then_running_then_neither(store: Any) -> None:
 
 def an_ended_attempt_frees_its_place_in_one_write(store: Any) -> None:
     head = store.apply(Create(acquired(waits()).evolve(version=1)))
-    assert [one.is_held for one in store.running()] == [True]
+    assert [running.is_held for running in store.running()] == [True]
     running = started(head)
     done = succeeded(running).evolve(revision=running.revision, nonce=running.nonce)
     store.apply(Advance(head, done, (running,)))
@@ -291,19 +292,19 @@ def adopt_checks_the_revision_where_it_rewrites_the_head(store: TaskStore) -> No
 
 
 def children_are_listed_by_id_and_seen_by_no_other_read(store: TaskStore) -> None:
-    one, other = a_parent(store), a_parent(store)
+    parent, other = a_parent(store), a_parent(store)
     children = sorted((a_child() for _ in range(5)), key=lambda child: child.task_id)
     for child in reversed(children):
-        store.apply(Adopt(one, one, child))
+        store.apply(Adopt(parent, parent, child))
     store.apply(Adopt(other, other, children[0]))
-    assert list(store.children(one.task_id)) == children
+    assert list(store.children(parent.task_id)) == children
     assert list(store.children(other.task_id)) == children[:1]
-    assert store.parents(children[0].task_id) == {one.task_id: 1, other.task_id: 1}
-    assert store.parents(children[1].task_id) == {one.task_id: 1}
-    assert {head.task_id for head in store.heads().tasks} == {one.task_id, other.task_id}
+    assert store.parents(children[0].task_id) == {parent.task_id: 1, other.task_id: 1}
+    assert store.parents(children[1].task_id) == {parent.task_id: 1}
+    assert {head.task_id for head in store.heads().tasks} == {parent.task_id, other.task_id}
     assert store.heads().unreadable == ()
-    assert {entry.task_id for entry in store.due(FAR)} == {one.task_id, other.task_id}
-    assert len(rows(store, one.task_id)) == 2
+    assert {entry.task_id for entry in store.due(FAR)} == {parent.task_id, other.task_id}
+    assert len(rows(store, parent.task_id)) == 2
 
 
 def disown_deletes_what_no_later_attempt_adopted(store: TaskStore) -> None:
@@ -338,7 +339,7 @@ def a_child_outlives_its_records(store: TaskStore) -> None:
     store.apply(Adopt(parent, parent, a_child(task_id=first.task_id)))
     child = stored(store, [first, failed(acquired(first)).evolve(version=2, revision=2)])
     assert store.remove(child) is True
-    assert [one.task_id for one in store.children(parent.task_id)] == [first.task_id]
+    assert [child.task_id for child in store.children(parent.task_id)] == [first.task_id]
     assert store.parents(first.task_id) == {parent.task_id: 1}
 
 

@@ -56,17 +56,17 @@ def an_end_stores_what_it_announces(store: TaskStore, owed: NotificationStore) -
     task = running(store)
     assert not owed.notifications_of(task.task_id)
     done = store.apply(Advance(task, failed(task, NOW + MINUTE)))
-    found = list(owed.notifications_of(task.task_id))
-    assert {one.channel for one in found} == set(CHANNELS)
-    assert found == sorted(owed_by([done]), key=lambda one: one.notification_id)
-    assert json.loads(found[0].body)["status"] == "FAILURE"
-    assert owed.notification(task.task_id, found[0].notification_id) == found[0]
+    stored = list(owed.notifications_of(task.task_id))
+    assert {notification.channel for notification in stored} == set(CHANNELS)
+    assert stored == sorted(owed_by([done]), key=lambda notification: notification.notification_id)
+    assert json.loads(stored[0].body)["status"] == "FAILURE"
+    assert owed.notification(task.task_id, stored[0].notification_id) == stored[0]
     assert owed.notification(task.task_id, "another") is None
 
 
 def an_end_that_nobody_asked_for_announces_nothing(store: TaskStore, owed: NotificationStore) -> None:
-    task, found = ended(store, ())
-    assert found == []
+    task, stored = ended(store, ())
+    assert stored == []
     assert not owed.notifications_of(task.task_id)
     assert not owed.notifications(OWED, FAR)
 
@@ -85,7 +85,7 @@ def a_passed_end_announces_too(store: TaskStore, owed: NotificationStore) -> Non
     end = succeeded(task, NOW + MINUTE)
     again = resubmitted(end, NOW + MINUTE).evolve(revision=end.revision, nonce=end.nonce)
     store.apply(Advance(task, again, (end,)))
-    assert {one.version for one in owed.notifications_of(task.task_id)} == {end.version}
+    assert {notification.version for notification in owed.notifications_of(task.task_id)} == {end.version}
 
 
 def an_end_repeated_with_its_nonce_announces_nothing_more(store: TaskStore, owed: NotificationStore) -> None:
@@ -93,8 +93,8 @@ def an_end_repeated_with_its_nonce_announces_nothing_more(store: TaskStore, owed
     task = running(store)
     change = Advance(task, failed(task))
     store.apply(change)
-    for one in owed.notifications_of(task.task_id):
-        owed.remove_notification(one)
+    for notification in owed.notifications_of(task.task_id):
+        owed.remove_notification(notification)
     assert store.apply(change).status is Status.FAILURE
     assert not owed.notifications_of(task.task_id)
 
@@ -104,9 +104,9 @@ def each_end_announces_notifications_of_its_own(store: TaskStore, owed: Notifica
     again = store.apply(Advance(task, resubmitted(task, NOW + HOUR)))
     held = store.apply(Advance(again, started(acquired(again, now=NOW + HOUR)).evolve(version=again.version + 1)))
     store.apply(Advance(held, succeeded(held, NOW + 2 * HOUR)))
-    ids = {one.notification_id for one in owed.notifications_of(task.task_id)}
+    ids = {notification.notification_id for notification in owed.notifications_of(task.task_id)}
     assert len(ids) == 4
-    assert {one.notification_id for one in first} < ids
+    assert {notification.notification_id for notification in first} < ids
 
 
 def what_is_owed_outlives_its_task_and_another_of_its_id(store: TaskStore, owed: NotificationStore) -> None:
@@ -124,7 +124,7 @@ def expect_stores_what_a_late_caller_is_owed(store: TaskStore, owed: Notificatio
     _, late = joined(task, ("event", "callback:late"))
     for _ in range(2):
         assert store.apply(Expect(task, late)) == task
-    assert {one.channel for one in owed.notifications_of(task.task_id)} == {"event", "callback:late"}
+    assert {notification.channel for notification in owed.notifications_of(task.task_id)} == {"event", "callback:late"}
     again = store.apply(Advance(task, resubmitted(task, NOW + HOUR)))
     (other,) = joined(task, ("callback:other",))[1]
     assert refused(store, Expect(task, (other,)), StaleTask) == again
@@ -132,12 +132,12 @@ def expect_stores_what_a_late_caller_is_owed(store: TaskStore, owed: Notificatio
 
 
 def what_is_due_is_found_oldest_first(store: TaskStore, owed: NotificationStore) -> None:
-    found: list[Notification] = []
+    announced: list[Notification] = []
     for minutes in (3, 1, 2):
         task = running(store, ("event",))
         done = store.apply(Advance(task, failed(task, NOW + minutes * MINUTE)))
-        found += owed_by([done])
-    in_order = sorted(found, key=lambda one: one.due_at)
+        announced += owed_by([done])
+    in_order = sorted(announced, key=lambda notification: notification.due_at)
     assert list(owed.notifications(OWED, FAR)) == in_order
     assert list(owed.notifications(OWED, FAR, limit=2)) == in_order[:2]
     assert list(owed.notifications(OWED, in_order[1].due_at)) == in_order[:2]
@@ -146,20 +146,20 @@ def what_is_due_is_found_oldest_first(store: TaskStore, owed: NotificationStore)
 
 
 def a_change_needs_the_revision_that_was_read(store: TaskStore, owed: NotificationStore) -> None:
-    task, (one, *_) = ended(store)
-    begun = owing.begun(one, NOW + HOUR, NotificationPolicy())
-    assert owed.revise_notification(one, begun) is True
-    assert owed.notification(task.task_id, one.notification_id) == begun
-    assert owed.revise_notification(one, owing.revived(one, NOW)) is False
-    assert owed.notification(task.task_id, one.notification_id) == begun
+    task, (notification, *_) = ended(store)
+    begun = owing.begun(notification, NOW + HOUR, NotificationPolicy())
+    assert owed.revise_notification(notification, begun) is True
+    assert owed.notification(task.task_id, notification.notification_id) == begun
+    assert owed.revise_notification(notification, owing.revived(notification, NOW)) is False
+    assert owed.notification(task.task_id, notification.notification_id) == begun
 
 
 def a_dead_letter_is_found_apart_and_revived(store: TaskStore, owed: NotificationStore) -> None:
-    _, (one, *others) = ended(store)
+    _, (notification, *others) = ended(store)
     once = NotificationPolicy(max_attempts=1)
-    begun = owing.begun(one, NOW + HOUR, once)
+    begun = owing.begun(notification, NOW + HOUR, once)
     dead = owing.failed(begun, "CALLBACK_NOT_ACCEPTED: its receiver answered 500", NOW + HOUR, once)
-    assert owed.revise_notification(one, begun)
+    assert owed.revise_notification(notification, begun)
     assert owed.revise_notification(begun, dead)
     assert list(owed.notifications(DEAD, FAR)) == [dead]
     assert list(owed.notifications(OWED, FAR)) == others
@@ -171,18 +171,18 @@ def a_dead_letter_is_found_apart_and_revived(store: TaskStore, owed: Notificatio
 
 
 def what_was_delivered_is_gone_and_cannot_be_changed(store: TaskStore, owed: NotificationStore) -> None:
-    task, (one, *others) = ended(store)
+    task, (delivered, *others) = ended(store)
     for _ in range(2):
-        owed.remove_notification(one)
-    assert owed.notification(task.task_id, one.notification_id) is None
+        owed.remove_notification(delivered)
+    assert owed.notification(task.task_id, delivered.notification_id) is None
     assert list(owed.notifications_of(task.task_id)) == others
     assert list(owed.notifications(OWED, FAR)) == others
-    assert owed.revise_notification(one, owing.sent_again(one, NOW)) is False
+    assert owed.revise_notification(delivered, owing.sent_again(delivered, NOW)) is False
 
 
 def notifications_are_seen_by_no_read_of_tasks(store: TaskStore, _owed: NotificationStore) -> None:
-    task, found = ended(store)
-    assert found
+    task, announced = ended(store)
+    assert announced
     assert [head.task_id for head in store.heads().tasks] == [task.task_id]
     assert store.heads().unreadable == ()
     assert not store.due(FAR)
@@ -190,8 +190,8 @@ def notifications_are_seen_by_no_read_of_tasks(store: TaskStore, _owed: Notifica
 
 
 def what_is_parked_is_found_by_its_channel_only(store: TaskStore, owed: NotificationStore) -> None:
-    task, found = ended(store, ("callback:a", "callback:b"))
-    first, second = sorted(found, key=lambda one: one.channel)
+    task, announced = ended(store, ("callback:a", "callback:b"))
+    first, second = sorted(announced, key=lambda notification: notification.channel)
     waiting = owing.parked(first, NOW + HOUR, NOW, NotificationPolicy())
     assert owed.revise_notification(first, waiting)
     assert list(owed.notifications(OWED, FAR)) == [second]
@@ -199,11 +199,14 @@ def what_is_parked_is_found_by_its_channel_only(store: TaskStore, owed: Notifica
     assert not owed.notifications(OWED, FAR, parked="callback:b")
     assert not owed.notifications(OWED, NOW, parked="callback:a")
     assert owed.notification(task.task_id, first.notification_id) == waiting
-    assert sorted(owed.notifications_of(task.task_id), key=lambda one: one.channel) == [waiting, second]
+    assert sorted(owed.notifications_of(task.task_id), key=lambda notification: notification.channel) == [
+        waiting,
+        second,
+    ]
     again = owing.failed(waiting, "CALLBACK_UNREACHABLE: no answer", NOW, NotificationPolicy())
     assert owed.revise_notification(waiting, again)
     assert not owed.notifications(OWED, FAR, parked="callback:a")
-    assert {one.channel for one in owed.notifications(OWED, FAR)} == {"callback:a", "callback:b"}
+    assert {notification.channel for notification in owed.notifications(OWED, FAR)} == {"callback:a", "callback:b"}
     owed.remove_notification(again)
     assert list(owed.notifications(OWED, FAR)) == [second]
 

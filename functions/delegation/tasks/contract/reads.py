@@ -57,8 +57,8 @@ def due_lists_what_is_due_oldest_first(store: TaskStore) -> None:
     tasks = [store.apply(Create(submitted(due_at=NOW + n * MINUTE))) for n in (5, 1, 4, 2, 3)]
     store.apply(Create(submitted(due_at=None)))
     by_time = sorted(tasks, key=lambda task: task.due_at or FAR)
-    found = store.due(NOW + 3 * MINUTE)
-    assert [(entry.task_id, entry.due_at) for entry in found] == [(t.task_id, t.due_at) for t in by_time[:3]]
+    due = store.due(NOW + 3 * MINUTE)
+    assert [(entry.task_id, entry.due_at) for entry in due] == [(t.task_id, t.due_at) for t in by_time[:3]]
     assert [entry.task_id for entry in store.due(FAR)] == [task.task_id for task in by_time]
     assert list(store.due(NOW + MINUTE - SECOND / 1000)) == []
 
@@ -151,9 +151,9 @@ def heads_include_what_they_cannot_read(store: TaskStore) -> None:
         assert len(pages) == -(-8 // limit)
         shown = [task for page in pages for task in page.tasks]
         assert sorted(shown, key=lambda task: task.task_id) == sorted(ours, key=lambda task: task.task_id)
-        unreadable = [one for page in pages for one in page.unreadable]
-        assert sorted(one.task_id for one in unreadable) == sorted(task.task_id for task in theirs)
-        assert all("format" in one.reason for one in unreadable)
+        unreadable = [entry for page in pages for entry in page.unreadable]
+        assert sorted(entry.task_id for entry in unreadable) == sorted(task.task_id for task in theirs)
+        assert all("format" in entry.reason for entry in unreadable)
     for task in theirs:
         with pytest.raises(MalformedRecord):
             store.get(task.task_id)

@@ -63,25 +63,34 @@ def create_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
 
 
 def whatever_is_json_comes_back_in_details_and_results(store: TaskStore) -> None:
-    found = [{"code": "ROW_COUNT", "count": 3, "samples": [{"size": 2**60, "share": 0.25, "whole": 1.0, "none": None}]}]
-    more = {"findings": found, "huge": 10**40, "small": 1e-300, "text": "\x00é", "nested": [[[[]]], {}], "flag": True}
+    findings = [
+        {"code": "ROW_COUNT", "count": 3, "samples": [{"size": 2**60, "share": 0.25, "whole": 1.0, "none": None}]}
+    ]
+    more = {
+        "findings": findings,
+        "huge": 10**40,
+        "small": 1e-300,
+        "text": "\x00é",
+        "nested": [[[[]]], {}],
+        "flag": True,
+    }
     head = store.apply(Create(submitted()))
     after = acquired(head).with_details(more, reported={"n": [1, 0.5, {"m": 2}]}, pending_result='{"a": [1.5]}')
     head = store.apply(Advance(head, after))
     read = store.get(head.task_id)
     assert read == head == after
-    assert [type(value) for value in found[0].values()] == [
+    assert [type(value) for value in findings[0].values()] == [
         type(value) for value in read.details["findings"][0].values()
     ]
-    assert json.loads(json.dumps(read.public()))["findings"] == found
+    assert json.loads(json.dumps(read.public()))["findings"] == findings
     assert rows(store, head.task_id)[-1] == row(after)
 
 
 def tasks_do_not_affect_each_other(store: TaskStore) -> None:
-    one, other = store.apply(Create(submitted())), store.apply(Create(submitted()))
-    head = store.apply(Advance(one, acquired(one)))
+    task, other = store.apply(Create(submitted())), store.apply(Create(submitted()))
+    head = store.apply(Advance(task, acquired(task)))
     assert store.get(other.task_id) == other
-    assert store.get(one.task_id) == head
+    assert store.get(task.task_id) == head
     assert rows(store, other.task_id) == [row(other)]
 
 

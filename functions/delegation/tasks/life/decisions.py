@@ -29,9 +29,9 @@ def claim(
     is renewed."""
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
         return task
-    found = outcomes.after_loss(task, now, policies)
-    claimed = _claimed(found, owner, now, lease(now))
-    return claimed if found is task or claimed is found else (found, claimed)
+    freed = outcomes.after_loss(task, now, policies)
+    claimed = _claimed(freed, owner, now, lease(now))
+    return claimed if freed is task or claimed is freed else (freed, claimed)
 
 
 def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
@@ -56,26 +56,26 @@ def reconcile(
         return task
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
         return task
-    found = outcomes.after_loss(task, now, policies)
-    if paused or found.status not in WAITING:
-        return found
-    if found is task and outcomes.past_deadline(task, now) and not task.family.children:
+    freed = outcomes.after_loss(task, now, policies)
+    if paused or freed.status not in WAITING:
+        return freed
+    if freed is task and outcomes.past_deadline(task, now) and not task.family.children:
         return overdue(task, now)
-    return _dispatched_again(task, found, now, policies)
+    return _dispatched_again(task, freed, now, policies)
 
 
-def _dispatched_again(task: Task, found: Task, now: datetime, policies: Policies) -> Task:
-    """Return a task that waits, `found` after a loss or unchanged, with one more dispatch if it is time for it."""
-    if found.is_queued:
-        return found.evolve(due_at=now + t.CHECK_QUEUED) if found is task else found
-    if found.next_scheduled_run_ts is not None and now < found.next_scheduled_run_ts:
-        return found
-    if policies.dispatch.exhausted(found):
-        reason = f"{counted(found.dispatches.unanswered, 'dispatch', 'dispatches')} started no attempt"
-        return t.fail(found, now, code=t.DISPATCH_FAILED, summary=reason) if found is task else found
-    if found is task and found.admission.lane is not None:
-        return _queued_again(found, now, policies.dispatch)
-    return dispatch(found, now, policies.dispatch)
+def _dispatched_again(task: Task, freed: Task, now: datetime, policies: Policies) -> Task:
+    """Return a task that waits, `freed` after a loss or unchanged, with one more dispatch if it is time for it."""
+    if freed.is_queued:
+        return freed.evolve(due_at=now + t.CHECK_QUEUED) if freed is task else freed
+    if freed.next_scheduled_run_ts is not None and now < freed.next_scheduled_run_ts:
+        return freed
+    if policies.dispatch.exhausted(freed):
+        reason = f"{counted(freed.dispatches.unanswered, 'dispatch', 'dispatches')} started no attempt"
+        return t.fail(freed, now, code=t.DISPATCH_FAILED, summary=reason) if freed is task else freed
+    if freed is task and freed.admission.lane is not None:
+        return _queued_again(freed, now, policies.dispatch)
+    return dispatch(freed, now, policies.dispatch)
 
 
 def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:

@@ -325,7 +325,7 @@ class TaskTypes(dict[str, TaskType]):
     """The task types of a deployment by name. A task of another type belongs to a newer one, and nothing is known."""
 
     def __init__(self, types: Iterable[TaskType] = ()) -> None:
-        super().__init__((one.name, one) for one in types)
+        super().__init__((task_type.name, task_type) for task_type in types)
 
     def of(self, task: Task) -> TaskType:
         """Return a task's type, one without any knowledge for a name that is not listed."""
@@ -355,27 +355,27 @@ class TaskTypes(dict[str, TaskType]):
     @property
     def counted(self) -> Mapping[str, Metric | None]:
         """The details that the lines of ends show, of all types."""
-        return {name: metric for one in self.values() for name, metric in one.counted.items()}
+        return {name: metric for task_type in self.values() for name, metric in task_type.counted.items()}
 
     @property
     def known(self) -> KnownTypes:
         """The types, each with the newest version of its payloads that this release reads."""
-        return KnownTypes({name: one.payload_version for name, one in self.items()})
+        return KnownTypes({name: task_type.payload_version for name, task_type in self.items()})
 
     @property
     def own(self) -> frozenset[str]:
         """The names of the types whose tasks the service submits itself."""
-        return frozenset(name for name, one in self.items() if one.is_own)
+        return frozenset(name for name, task_type in self.items() if task_type.is_own)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
         """The beginnings of the names of properties that are of one type."""
-        return tuple(one.properties for one in self.values() if one.properties is not None)
+        return tuple(task_type.properties for task_type in self.values() if task_type.properties is not None)
 
     @property
     def forms(self) -> "Sequence[RequestForm]":
         """The forms of the requests that callers may send, in the order of the types."""
-        return [_form(one.requests) for one in self.values() if one.requests is not None]
+        return [_form(task_type.requests) for task_type in self.values() if task_type.requests is not None]
 
     @property
     def forms_by_operation(self) -> "Mapping[str, RequestForm]":
@@ -385,7 +385,9 @@ class TaskTypes(dict[str, TaskType]):
     @property
     def retry_properties(self) -> Mapping[str, str]:
         return {
-            f"delegation.retry.{one.name}.{name}": value for one in self.values() for name, value in one.retry.items()
+            f"delegation.retry.{task_type.name}.{name}": value
+            for task_type in self.values()
+            for name, value in task_type.retry.items()
         }
 
 

@@ -158,13 +158,13 @@ class Caps:
 
     def caps(self, lane: Lane) -> tuple[tuple[tuple[str, ...], int], ...]:
         """Return the caps that a task of a lane counts against, each with the key of its count."""
-        found = (
+        caps = (
             (("all",), self.everything),
             (("tenant", lane.tenant), self.tenant),
             (("bucket", lane.bucket), self.bucket if lane.bucket else None),
             (("task-type", lane.task_type), self.task_types.get(lane.task_type)),
         )
-        return tuple((key, cap) for key, cap in found if cap is not None)
+        return tuple((key, cap) for key, cap in caps if cap is not None)
 
 
 STARTING_AT_LEAST: Final = 25
@@ -207,16 +207,16 @@ def room(running: Sequence[Running], limits: Caps) -> int:
 
 def _background_room(running: Sequence[Running], limits: Caps) -> int:
     """Return how many tasks in the background may start: as many as find room beside everything."""
-    own = BACKGROUND_AT_ONCE - sum(one.lane.is_background for one in running)
+    own = BACKGROUND_AT_ONCE - sum(attempt.lane.is_background for attempt in running)
     return max(min(own, room(running, limits), _room(running, limits)), 0)
 
 
 def _foreground(running: Sequence[Running]) -> Sequence[Running]:
-    return [one for one in running if not one.lane.is_background]
+    return [attempt for attempt in running if not attempt.lane.is_background]
 
 
 def _room(running: Sequence[Running], limits: Caps) -> int:
-    held = sum(one.is_held for one in running)
+    held = sum(attempt.is_held for attempt in running)
     starting = max(STARTING_AT_LEAST, held) - (len(running) - held)
     return max(starting if limits.everything is None else min(starting, limits.everything - len(running)), 0)
 
@@ -228,11 +228,11 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
     cap: small ones run while their jobs wait. Background tasks come last, take the remaining room, and count against no
     cap of others."""
     lanes: dict[Lane, deque[Queued]] = defaultdict(deque)
-    for one in sorted(waiting, key=lambda one: (one.since, one.task_id)):
-        lanes[one.lane].append(one)
+    for queued in sorted(waiting, key=lambda queued: (queued.since, queued.task_id)):
+        lanes[queued.lane].append(queued)
     first = {lane: queue for lane, queue in lanes.items() if not lane.is_background}
     chosen = _taken(first, _counted(_foreground(running), limits), room(running, limits))
-    beside = (*running, *(Running(one.task_id, one.lane, is_held=False, is_begun=False) for one in chosen))
+    beside = (*running, *(Running(queued.task_id, queued.lane, is_held=False, is_begun=False) for queued in chosen))
     last = {lane: queue for lane, queue in lanes.items() if lane.is_background}
     return (*chosen, *_taken(last, _counted(beside, limits), _background_room(beside, limits)))
 
@@ -250,13 +250,13 @@ def _taken(lanes: Mapping[Lane, deque[Queued]], counts: "_Counts", free: int) ->
     return tuple(chosen)
 
 
-def suffices(found: Iterable[Queued], running: Sequence[Running], limits: Caps) -> bool:
+def suffices(queued: Iterable[Queued], running: Sequence[Running], limits: Caps) -> bool:
     """Return whether enough is known of what waits: tasks for all of the room, and from LANES lanes at least."""
-    found = tuple(found)
+    queued = tuple(queued)
     counts = _counted(_foreground(running), limits)
     free = room(running, limits)
-    open_lanes = {one.lane for one in found if counts.has_room(one.lane)}
-    return len(open_lanes) >= LANES and len(admitted(found, running, limits)) >= free
+    open_lanes = {task.lane for task in queued if counts.has_room(task.lane)}
+    return len(open_lanes) >= LANES and len(admitted(queued, running, limits)) >= free
 
 
 def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str, ...]:
@@ -273,8 +273,8 @@ def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str,
 
 def _counted(running: Iterable[Running], limits: Caps) -> "_Counts":
     counts = _Counts(limits)
-    for one in running:
-        counts.add(one.lane, is_begun=one.is_begun)
+    for attempt in running:
+        counts.add(attempt.lane, is_begun=attempt.is_begun)
     return counts
 
 

@@ -45,11 +45,11 @@ def state_of(task: Task) -> State:
     """Return what the next attempt of a task finds."""
     reported = {} if task.progress is None else {"progress.done": task.progress.done}
     details = {name: value for name, value in task.details.items() if name not in (MEASURED, ABOVE_A_FUNCTION)}
-    found = {**dict(sorted(_leaves(details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
-    names = list(found)
-    state: State = {name: _measured(found[name]) for name in names[:_MOST]}
+    fields = {**dict(sorted(_leaves(details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
+    names = list(fields)
+    state: State = {name: _measured(fields[name]) for name in names[:_MOST]}
     if names[_MOST:]:
-        state["…"] = _digest([found[name] for name in names[_MOST:]])
+        state["…"] = _digest([fields[name] for name in names[_MOST:]])
     state["children"] = len(task.family.children) + (task.family.child_ordinal or 0)
     state["result"] = int(task.pending_result is not None)
     state["effects"] = int(task.effects_began_ts is not None)

@@ -222,8 +222,8 @@ def _require_growing(task_type: str, policy: RetryPolicy) -> None:
 
 def unknown_types(properties: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
     """Return the retry properties of task types that are not known: the type by the property's name."""
-    found = {name: match[1] for name in properties if (match := _RETRY.fullmatch(name))}
-    return {name: task_type for name, task_type in found.items() if task_type != "default" and task_type not in known}
+    named = {name: match[1] for name in properties if (match := _RETRY.fullmatch(name))}
+    return {name: task_type for name, task_type in named.items() if task_type != "default" and task_type not in known}
 
 
 def require_known_types(properties: Mapping[str, str], known: Collection[str]) -> None:

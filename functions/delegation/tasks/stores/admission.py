@@ -54,7 +54,7 @@ EVERY_LANE: Final = LaneRange()
 class LanesPage:
     """The waiting tasks of the lanes that were read; behind `after` there are more lanes, None if there are not."""
 
-    found: tuple[Queued, ...]
+    queued: tuple[Queued, ...]
     after: str | None = None
 
 
@@ -85,7 +85,7 @@ def any_waits(store: AdmissionStore, now: datetime) -> bool:
     after: str | None = EVERY_LANE.after
     while after is not None:
         page = store.queued_in(now, each=1, lanes=_PAGE, span=LaneRange(after, EVERY_LANE.until))
-        if page.found:
+        if page.queued:
             return True
         after = page.after
     return False
@@ -117,9 +117,9 @@ def running_entry(task_id: str, key: str) -> Running:
 
 def first_of_each(entries: Iterable[Queued], each: int) -> Iterator[Queued]:
     """Yield the entries that wait longest in every lane."""
-    ordered = sorted(entries, key=lambda one: (one.lane.text, one.since, one.task_id))
-    for _, alike in groupby(ordered, key=lambda one: one.lane):
-        yield from (one for one, _ in zip(alike, range(each), strict=False))
+    ordered = sorted(entries, key=lambda task: (task.lane.text, task.since, task.task_id))
+    for _, alike in groupby(ordered, key=lambda task: task.lane):
+        yield from (task for task, _ in zip(alike, range(each), strict=False))
 
 
 def register_item(register: Register) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class LaneReader:
         self._each = each
         self._lanes = lanes
         self._counts: dict[str, int] = {}
-        self.found: list[Entry] = []
+        self.entries: list[Entry] = []
         self.after: str | None = None
         """Where the next lane begins that was not read, None if all were."""
 
@@ -181,7 +181,7 @@ class LaneReader:
         count = self._counts.get(lane, 0)
         self._counts[lane] = count + 1
         if count < self._each:
-            self.found.append((key, task_id))
+            self.entries.append((key, task_id))
 
     def _ended(self, last: str, *, is_read: bool) -> "LaneReader":
         """Leave a lane that was read in part to the next reader."""
@@ -189,7 +189,7 @@ class LaneReader:
             self.after = behind(last)
         else:
             self.after = behind(list(self._counts)[-2])
-            self.found = [one for one in self.found if lane_of(one[0]) != last]
+            self.entries = [place for place in self.entries if lane_of(place[0]) != last]
         return self
 
 
@@ -204,8 +204,8 @@ def behind(lane: str) -> str:
 
 def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPage:
     after = min((shard.after for shard in shards if shard.after is not None), default=None)
-    entries = (entry for shard in shards for entry in shard.found if after is None or entry[0] < after)
-    due = (found for key, task_id in entries if (found := queued_entry(task_id, key)).since <= now)
+    entries = (entry for shard in shards for entry in shard.entries if after is None or entry[0] < after)
+    due = (queued for key, task_id in entries if (queued := queued_entry(task_id, key)).since <= now)
     return LanesPage(tuple(first_of_each(due, each)), after)
 
 
@@ -213,8 +213,8 @@ def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, m
     """Return the first lanes of a span, of lanes whose entries are sorted by their keys."""
     inside = sorted(f"{lane}/" for lane, entries in lanes.items() if entries and span.after < f"{lane}/" < span.until)
     read = [lane[:-1] for lane in inside[:most]]
-    found = (queued_entry(task_id, key) for lane in read for key, task_id in lanes[lane][:each])
-    return LanesPage(tuple(one for one in found if one.since <= now), behind(read[-1]) if inside[most:] else None)
+    queued = (queued_entry(task_id, key) for lane in read for key, task_id in lanes[lane][:each])
+    return LanesPage(tuple(task for task in queued if task.since <= now), behind(read[-1]) if inside[most:] else None)
 
 
 MOST_COUNTED: Final = 1_000
@@ -241,16 +241,16 @@ def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: date
     page = store.queued_in(
         now, each=MOST_COUNTED, lanes=1, span=LaneRange(task.admission.lane, behind(task.admission.lane))
     )
-    ordered = sorted(page.found, key=lambda one: (one.since, one.task_id))
-    place = next((number for number, one in enumerate(ordered, 1) if one.task_id == task.task_id), None)
+    ordered = sorted(page.queued, key=lambda queued: (queued.since, queued.task_id))
+    place = next((number for number, queued in enumerate(ordered, 1) if queued.task_id == task.task_id), None)
     return QueuePlace(lane.words, place, _reasons(store.running(), lane, limits))
 
 
 def _reasons(running: Sequence[Running], lane: Lane, limits: Caps | None) -> tuple[str, ...]:
     if limits is None:
-        tenant = sum(one.lane.tenant == lane.tenant for one in running)
-        bucket = sum(one.lane.bucket == lane.bucket for one in running)
-        alike = sum(one.lane.task_type == lane.task_type for one in running)
+        tenant = sum(attempt.lane.tenant == lane.tenant for attempt in running)
+        bucket = sum(attempt.lane.bucket == lane.bucket for attempt in running)
+        alike = sum(attempt.lane.task_type == lane.task_type for attempt in running)
         counts = f"{len(running)} in all, {tenant} of its tenant, {bucket} on its bucket, {alike} of its type"
         return (f"a place beside those that run: {counts} (DELEGATION_PROPERTIES names the caps)",)
     return blocking(lane, running, limits) or ("the next look of the dispatcher or of a worker, within a minute",)

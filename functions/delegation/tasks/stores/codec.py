@@ -124,14 +124,14 @@ def task_of(item: Mapping[str, Any]) -> Task:
 
 def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a task by their flat names with those of each part together."""
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for name, value in flat.items():
         if name in _PART_OF:
             part, field = _PART_OF[name]
-            found.setdefault(part, {})[field] = value
+            parts.setdefault(part, {})[field] = value
         else:
-            found[name] = value
-    return found
+            parts[name] = value
+    return parts
 
 
 def _flat_place(place: Sequence[int | str]) -> list[str]:
@@ -140,7 +140,7 @@ def _flat_place(place: Sequence[int | str]) -> list[str]:
         case [str(part), str(field), *inside] if part in PARTS:
             return [PARTS[part][field], *map(str, inside)]
         case _:
-            return [str(one) for one in place]
+            return [str(value) for value in place]
 
 
 def _from_json(stored: Any) -> Any:

@@ -94,12 +94,12 @@ class DynamoDbTaskReads:
             return [DueEntry(item["task_id"], stored_time_or(now, item["due_at"])) for item in items]
 
         with ThreadPoolExecutor(max_workers=8) as pool:
-            found = pool.map(shard, codec.due_buckets() if shards is None else shards)
-        return sorted(chain.from_iterable(found), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+            entries = pool.map(shard, codec.due_buckets() if shards is None else shards)
+        return sorted(chain.from_iterable(entries), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
         """Return waiting tasks: Queries for each lane that has more, of four shards in parallel."""
-        return self._lanes(now, EVERY_LANE, each, None).found
+        return self._lanes(now, EVERY_LANE, each, None).queued
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         """Return waiting tasks: usually one Query for each of the four shards."""

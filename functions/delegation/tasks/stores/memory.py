@@ -120,7 +120,7 @@ class MemoryTaskStore:
     def create_all(self, tasks: Sequence[Task]) -> bool:
         self.fault("before create_all")
         with self.lock:
-            if any(task.task_id in self._heads for task in tasks) or len({one.task_id for one in tasks}) < len(tasks):
+            if any(task.task_id in self._heads for task in tasks) or len({task.task_id for task in tasks}) < len(tasks):
                 return False
             for task in tasks:
                 self.apply_locked(Create(task))
@@ -137,8 +137,8 @@ class MemoryTaskStore:
     def children(self, task_id: str) -> Sequence[Child]:
         self.fault("before children")
         with self.lock:
-            found = self._children.get(task_id, {})
-            return tuple(found[child] for child in sorted(found))
+            children = self._children.get(task_id, {})
+            return tuple(children[child] for child in sorted(children))
 
     def parents(self, task_id: str) -> Mapping[str, int]:
         self.fault("before parents")
@@ -226,16 +226,16 @@ class MemoryTaskStore:
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
         self.fault("before due")
         with self.lock:
-            found = [DueEntry(t.task_id, t.due_at) for t in self._heads.values() if t.due_at and t.due_at <= now]
+            entries = [DueEntry(t.task_id, t.due_at) for t in self._heads.values() if t.due_at and t.due_at <= now]
         if shards is not None:
-            found = [entry for entry in found if codec.due_bucket(entry.task_id) in shards]
-        return sorted(found, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
+            entries = [entry for entry in entries if codec.due_bucket(entry.task_id) in shards]
+        return sorted(entries, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
         self.fault("before queued")
         with self.lock:
             first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
-        return tuple(one for one in first if one.since <= now)
+        return tuple(queued for queued in first if queued.since <= now)
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         self.fault("before queued")
@@ -308,7 +308,7 @@ class MemoryTaskStore:
                 and (which.since is None or task.received_timestamp >= which.since)
                 and which.has_labels_of(task)
             ]
-            places = sorted((one for one in listed if before is None or one[0] < before), key=itemgetter(0))[::-1]
+            places = sorted((place for place in listed if before is None or place[0] < before), key=itemgetter(0))[::-1]
             page = tuple(
                 (key, Unreadable(task.task_id, _OTHER_FORMAT) if task.task_id in self._unreadable else task)
                 for key, task in places[:limit]
@@ -341,9 +341,15 @@ class MemoryNotificationStore:
     ) -> Sequence[Notification]:
         self._tasks.fault("before notifications")
         with self._tasks.lock:
-            found = [one for one in self._tasks.owed.values() if one.state is state and one.due_at <= until]
-        found = [one for one in found if (one.channel if one.parked else None) == parked]
-        return sorted(found, key=lambda owed: (owed.due_at, owed.task_id, owed.notification_id))[:limit]
+            owed = [
+                notification
+                for notification in self._tasks.owed.values()
+                if notification.state is state and notification.due_at <= until
+            ]
+        owed = [
+            notification for notification in owed if (notification.channel if notification.parked else None) == parked
+        ]
+        return sorted(owed, key=lambda owed: (owed.due_at, owed.task_id, owed.notification_id))[:limit]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         self._tasks.fault("before revise_notification")

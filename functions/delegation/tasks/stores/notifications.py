@@ -82,10 +82,10 @@ def _parking(state: NotificationState, channel: str) -> str:
 
 def every(store: NotificationStore, state: NotificationState, until: datetime, *, limit: int) -> list[Notification]:
     """Return at most `limit` notifications of a state that are due by a time, the parked ones last."""
-    found = list(store.notifications(state, until, limit=limit))
+    notifications = list(store.notifications(state, until, limit=limit))
     for receiver in store.receivers():
-        found += store.notifications(state, until, limit=limit, parked=receiver.channel)
-    return found[:limit]
+        notifications += store.notifications(state, until, limit=limit, parked=receiver.channel)
+    return notifications[:limit]
 
 
 def readable_notifications(items: Iterable[Mapping[str, Any]]) -> Iterator[Notification]:
@@ -195,7 +195,7 @@ _INDEX: Final = "due"
 
 def puts(table: str, owed: Iterable[Notification]) -> list[dict[str, Any]]:
     """Return the actions of a transaction that write notifications."""
-    return [{"Put": {"TableName": table, "Item": to_item(notification_item(one))}} for one in owed]
+    return [{"Put": {"TableName": table, "Item": to_item(notification_item(notification))}} for notification in owed]
 
 
 class DynamoDbNotificationStore:
@@ -223,7 +223,11 @@ class DynamoDbNotificationStore:
             entries = sorted(chain.from_iterable(pool.map(shard, shards)), key=_place)
         keys = [{"task_id": entry["task_id"], "version": entry["version"]} for entry in entries[:limit]]
         owed = filter(None, map(self._readable, keys))
-        return [one for one in owed if one.state is state and (one.channel if one.parked else None) == parked]
+        return [
+            notification
+            for notification in owed
+            if notification.state is state and (notification.channel if notification.parked else None) == parked
+        ]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         return self._owed.replace(after, before.revision)

@@ -180,21 +180,21 @@ def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
     entities.link(_parent_key(parent_id, child.task_id), entities.put(_child_key(parent_id, child.task_id), stored))
 
 
-def child_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> StoredChild:
+def child_of(key: IndexKey, ref: ObjectRef, stored: Loaded[PersistedModel] | None) -> StoredChild:
     """Return the child under a key. Raises ObjectMissing."""
-    if found is None:
+    if stored is None:
         raise missing(key, ref)
-    return of_model(found, StoredChild).value
+    return of_model(stored, StoredChild).value
 
 
 def disown_children(entities: EntityChanges, task_id: str, up_to_attempt: int) -> int:
     """Remove the names of children that no later attempt adopted, and return how many."""
     disowned = 0
     for key, _ in list(entities.items(IndexKey.of(CHILDREN, task_id))):
-        found = entities.fetch(key, StoredChild)
-        if found is not None and found.value.attempt <= up_to_attempt:
+        child = entities.fetch(key, StoredChild)
+        if child is not None and child.value.attempt <= up_to_attempt:
             entities.remove(key)
-            entities.remove(_parent_key(task_id, found.value.child_id))
+            entities.remove(_parent_key(task_id, child.value.child_id))
             disowned += 1
     return disowned
 
@@ -207,17 +207,17 @@ def _parent_key(parent_id: str, child_id: str) -> IndexKey:
     return IndexKey.of(PARENTS, child_id, parent_id)
 
 
-def entry_of(task_id: str, found: Loaded[PersistedModel] | None) -> Task | Unreadable:
-    if found is None:
+def entry_of(task_id: str, stored: Loaded[PersistedModel] | None) -> Task | Unreadable:
+    if stored is None:
         return Unreadable(task_id, "its object is missing")
-    return codec.entry_of(task_id, of_model(found, StoredTask).value.item)
+    return codec.entry_of(task_id, of_model(stored, StoredTask).value.item)
 
 
-def stored_of(key: IndexKey, ref: ObjectRef, found: Loaded[PersistedModel] | None) -> Task:
+def stored_of(key: IndexKey, ref: ObjectRef, stored: Loaded[PersistedModel] | None) -> Task:
     """Return the task under a key. Raises MalformedRecord, ObjectMissing."""
-    if found is None:
+    if stored is None:
         raise missing(key, ref)
-    return codec.task_of(of_model(found, StoredTask).value.item)
+    return codec.task_of(of_model(stored, StoredTask).value.item)
 
 
 def head_of(entities: EntityChanges, task_id: str) -> Task | None:
@@ -227,8 +227,8 @@ def head_of(entities: EntityChanges, task_id: str) -> Task | None:
 
 def stored_task(entities: EntityChanges, key: IndexKey) -> Task | None:
     """Return the head or row of a key, None without one; raises MalformedRecord."""
-    found = entities.fetch(key, StoredTask)
-    return codec.task_of(found.value.item) if found else None
+    stored = entities.fetch(key, StoredTask)
+    return codec.task_of(stored.value.item) if stored else None
 
 
 def row_key(task_id: str, version: int) -> IndexKey:
@@ -339,17 +339,17 @@ class PersistenceTaskStore:
         return [DueEntry(task_id, stored_time_or(now, due_at)) for _, due_at, task_id in places]
 
     def children(self, task_id: str) -> Sequence[Child]:
-        found = self._stored_children(IndexKey.of(CHILDREN, task_id))
-        return [Child(one.child_id, one.attempt, one.task_type, one.task_payload) for one in found]
+        stored = self._stored_children(IndexKey.of(CHILDREN, task_id))
+        return [Child(child.child_id, child.attempt, child.task_type, child.task_payload) for child in stored]
 
     def parents(self, task_id: str) -> Mapping[str, int]:
-        return {one.parent_id: one.attempt for one in self._stored_children(IndexKey.of(PARENTS, task_id))}
+        return {child.parent_id: child.attempt for child in self._stored_children(IndexKey.of(PARENTS, task_id))}
 
     def _stored_children(self, prefix: IndexKey) -> list[StoredChild]:
         with translated():
             named = list(self.index().items(prefix=prefix))
-            found = self.catalog_store.fetch_many([ref for _, ref in named])
-            return [child_of(key, ref, one) for (key, ref), one in zip(named, found, strict=True)]
+            loaded = self.catalog_store.fetch_many([ref for _, ref in named])
+            return [child_of(key, ref, child) for (key, ref), child in zip(named, loaded, strict=True)]
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
@@ -361,8 +361,8 @@ class PersistenceTaskStore:
             return self.committer.commit(change, operation=task_id).result
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        found = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
-        return tuple(first_of_each((one for one in found if one.since <= now), each))
+        waiting = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
+        return tuple(first_of_each((queued for queued in waiting if queued.since <= now), each))
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         of_lane: dict[str, list[Entry]] = {}
@@ -381,14 +381,14 @@ class PersistenceTaskStore:
     def register(self) -> Register:
         with translated():
             ref = self.index().get(REGISTER)
-            found = self.catalog_store.fetch(ref, StoredTask) if ref else None
-        return register_of(found.value.item if found else None)
+            stored = self.catalog_store.fetch(ref, StoredTask) if ref else None
+        return register_of(stored.value.item if stored else None)
 
     def write_register(self, register: Register) -> bool:
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
-            found = entities.fetch(REGISTER, StoredTask)
-            if register_of(found.value.item if found else None).revision != register.revision - 1:
+            stored = entities.fetch(REGISTER, StoredTask)
+            if register_of(stored.value.item if stored else None).revision != register.revision - 1:
                 return Changed(None, False)
             entities.put(REGISTER, StoredTask(item=register_item(register)))
             return Changed(entities.head, True)
@@ -434,27 +434,27 @@ class PersistenceTaskStore:
         start = None if cursor is None else IndexKey.of(HEADS, cursor)
         with translated():
             items = self.index().items(start=start, prefix=IndexKey.of(HEADS))
-            found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
-            stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
-        ids = [key.elements()[-1] for key, _ in found[:limit]]
-        entries = tuple(entry_of(task_id, one) for task_id, one in zip(ids, stored, strict=True))
-        return TaskHeads(entries, ids[-1] if len(found) > limit else None)
+            named = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
+            stored = self.catalog_store.fetch_many([ref for _, ref in named[:limit]])
+        ids = [key.elements()[-1] for key, _ in named[:limit]]
+        entries = tuple(entry_of(task_id, task) for task_id, task in zip(ids, stored, strict=True))
+        return TaskHeads(entries, ids[-1] if len(named) > limit else None)
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
         """Return a label's keys, or all, in the order of the index."""
         start, end, prefix = range_of(which, before)
         with translated():
             items = self.index().items(start=start, end=end, prefix=prefix)
-            found = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
-            stored = self.catalog_store.fetch_many([ref for _, ref in found[:limit]])
-        places = [list_place_of(key) for key, _ in found[:limit]]
-        heads = [entry_of(place.partition("/")[2], one) for place, one in zip(places, stored, strict=True)]
+            named = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
+            stored = self.catalog_store.fetch_many([ref for _, ref in named[:limit]])
+        places = [list_place_of(key) for key, _ in named[:limit]]
+        heads = [entry_of(place.partition("/")[2], task) for place, task in zip(places, stored, strict=True)]
         entries = [
             (place, head)
             for place, head in zip(places, heads, strict=True)
             if isinstance(head, Unreadable) or which.has_labels_of(head)
         ]
-        return ReceivedPage(tuple(entries), places[-1] if len(found) > limit else None)
+        return ReceivedPage(tuple(entries), places[-1] if len(named) > limit else None)
 
     def index(self) -> Index:
         """Return the index of everything, as the newest commit left it."""
@@ -469,8 +469,8 @@ class PersistenceTaskStore:
         with translated():
             index = index or self.index()
             named = [(key, ref) for key in keys if (ref := index.get(key)) is not None]
-            found = self.catalog_store.fetch_many(ref for _, ref in named)
-            return [stored_of(key, ref, one) for (key, ref), one in zip(named, found, strict=True)]
+            loaded = self.catalog_store.fetch_many(ref for _, ref in named)
+            return [stored_of(key, ref, task) for (key, ref), task in zip(named, loaded, strict=True)]
 
     def _read_back(self, change: TaskChange, after: Task) -> Task:
         head = self.get(after.task_id)

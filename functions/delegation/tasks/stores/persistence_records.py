@@ -84,14 +84,14 @@ class PersistencePauseStore:
     def read(self) -> PauseRecord:
         with translated():
             ref = self._index().get(_KEY)
-            found = self._store.fetch(ref, StoredPauses) if ref else None
-        return pauses_of(found.value.item if found else None)
+            stored = self._store.fetch(ref, StoredPauses) if ref else None
+        return pauses_of(stored.value.item if stored else None)
 
     def write(self, record: PauseRecord) -> bool:
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
-            found = entities.fetch(_KEY, StoredPauses)
-            if pauses_of(found.value.item if found else None).revision != record.revision - 1:
+            stored = entities.fetch(_KEY, StoredPauses)
+            if pauses_of(stored.value.item if stored else None).revision != record.revision - 1:
                 return Changed(None, False)
             entities.put(_KEY, StoredPauses(item=pauses_item(record)))
             return Changed(entities.head, True)
@@ -113,9 +113,12 @@ STORED_NOTIFICATION: Final = ObjectType("delegation-task-notification", StoredNo
 
 def write_notifications(entities: EntityChanges, owed: Iterable[Notification]) -> None:
     """Put notifications, each found by its task and by its time."""
-    for one in owed:
-        ref = entities.put(_key(one.task_id, one.notification_id), StoredNotification(item=notification_item(one)))
-        entities.link(_place(one), ref)
+    for notification in owed:
+        ref = entities.put(
+            _key(notification.task_id, notification.notification_id),
+            StoredNotification(item=notification_item(notification)),
+        )
+        entities.link(_place(notification), ref)
 
 
 class PersistenceNotificationStore:
@@ -127,8 +130,8 @@ class PersistenceNotificationStore:
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
         with translated():
             ref = self._index().get(_key(task_id, notification_id))
-            found = self._store.fetch(ref, StoredNotification) if ref else None
-        return notification_of(found.value.item) if found else None
+            stored = self._store.fetch(ref, StoredNotification) if ref else None
+        return notification_of(stored.value.item) if stored else None
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
         return self._found(IndexKey.of(_NAME, task_id))
@@ -149,22 +152,22 @@ class PersistenceNotificationStore:
     def receivers(self) -> Sequence[Receiver]:
         with translated():
             refs = [ref for _, ref in self._index().items(prefix=IndexKey.of(_RECEIVER))]
-            found = self._store.fetch_many(refs)
-        return list(readable_receivers(_stored_items(found)))
+            loaded = self._store.fetch_many(refs)
+        return list(readable_receivers(_stored_items(loaded)))
 
     def receiver(self, channel: str) -> Receiver | None:
         with translated():
             ref = self._index().get(IndexKey.of(_RECEIVER, channel))
-            found = self._store.fetch(ref, StoredNotification) if ref else None
-        return receiver_of(found.value.item) if found else None
+            stored = self._store.fetch(ref, StoredNotification) if ref else None
+        return receiver_of(stored.value.item) if stored else None
 
     def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
         key = IndexKey.of(_RECEIVER, after.channel)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
-            found = entities.fetch(key, StoredNotification)
-            present = receiver_of(found.value.item) if found else None
+            stored = entities.fetch(key, StoredNotification)
+            present = receiver_of(stored.value.item) if stored else None
             if (present.revision if present else None) != (before.revision if before else None):
                 return Changed(None, False)
             entities.put(key, StoredNotification(item=receiver_item(after)))
@@ -178,8 +181,8 @@ class PersistenceNotificationStore:
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
             entities = EntityChanges(attempt)
-            found = entities.fetch(key, StoredNotification)
-            present = notification_of(found.value.item) if found else None
+            stored = entities.fetch(key, StoredNotification)
+            present = notification_of(stored.value.item) if stored else None
             if present is None or not (any_revision or present.revision == before.revision):
                 return Changed(None, False)
             entities.remove(_place(present))
@@ -195,8 +198,8 @@ class PersistenceNotificationStore:
     def _found(self, prefix: IndexKey, end: IndexKey | None = None, limit: int | None = None) -> Sequence[Notification]:
         with translated():
             refs = [ref for _, ref in islice(self._index().items(end=end, prefix=prefix), limit)]
-            found = self._store.fetch_many(refs)
-        return list(readable_notifications(_stored_items(found)))
+            loaded = self._store.fetch_many(refs)
+        return list(readable_notifications(_stored_items(loaded)))
 
 
 def _stored_items(loaded: Iterable[Loaded[PersistedModel] | None]) -> Iterator[dict[str, Any]]:

@@ -318,10 +318,10 @@ class AttemptRunner:
         except LeaseLost:
             return self.tasks.reads.get(task.task_id)
         except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
-            found = self.ending(task, error)
-            if found.is_the_drivers:
+            ending = self.ending(task, error)
+            if ending.is_the_drivers:
                 raise
-            return end_attempt(self.tasks, task, found)
+            return end_attempt(self.tasks, task, ending)
 
     def succeed(
         self, task: Task, summary: str, details: Mapping[str, Any] = NOTHING, fields: Mapping[str, Any] = NOTHING

@@ -377,7 +377,7 @@ class Plugins:
             (behavior, getattr(behavior, "version", getattr(behavior, "payload_version", 1)))
             for behavior in self.declared
         )
-        return {task_type: version for one, version in newest for task_type in _task_types(one)}
+        return {task_type: version for named, version in newest for task_type in _task_types(named)}
 
     @property
     def deadlines(self) -> dict[str, timedelta]:
@@ -394,18 +394,18 @@ class Plugins:
 
 def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) -> Plugins:
     """Import and call the named functions; BadPlugin names one that is wrong or repeats a task type of `existing`."""
-    found: list[Behavior[Any, Any] | TaskBehavior] = []
+    loaded: list[Behavior[Any, Any] | TaskBehavior] = []
     added: frozenset[str] = frozenset()
     for name in names:
         for declared in _declared(name, tasks):
-            if any(declared is one for one in found):
+            if any(declared is behavior for behavior in loaded):
                 continue  # a module may import a behavior of another one
             task_types = _task_types(declared)
             if again := sorted(task_types & (existing | added)):
                 raise BadPlugin(name, f"the task type {again[0]} already has a behavior")
             added |= task_types
-            found.append(declared)
-    return Plugins(tuple(found), added)
+            loaded.append(declared)
+    return Plugins(tuple(loaded), added)
 
 
 def _task_types(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
@@ -419,20 +419,20 @@ def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | Ta
         raise BadPlugin(name, "is neither a module nor module:function")
     try:
         module = importlib.import_module(module_name)
-        found: Any = getattr(module, attribute) if attribute else None
+        named: Any = getattr(module, attribute) if attribute else None
     except ImportError as error:
         raise BadPlugin(name, f"cannot be imported: {error}") from error
     except AttributeError:
         raise BadPlugin(name, f"{module_name} has no {attribute}") from None
     if not attribute:
         # By identity: a module may have two names for one behavior, or import those of another module.
-        declared = {id(one): one for one in vars(module).values() if isinstance(one, Behavior)}
+        declared = {id(behavior): behavior for behavior in vars(module).values() if isinstance(behavior, Behavior)}
         if not declared:
             raise BadPlugin(name, "declares no behavior")
         return declared.values()
-    if isinstance(found, Behavior):
-        return (found,)
-    if not callable(found):
+    if isinstance(named, Behavior):
+        return (named,)
+    if not callable(named):
         raise BadPlugin(name, "is not a function")
-    function: Added = found
+    function: Added = named
     return function(tasks)

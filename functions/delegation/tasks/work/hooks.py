@@ -122,8 +122,8 @@ class DispatchMessages:
 
     def send_again(self, task: Task) -> Task:
         """Repeat the last dispatch that was counted; raises StoreUnavailable when the queue did not accept it."""
-        found = None if task.correlation_key is None else self.hooks.types.labels(task).correlation_id
-        joined = {} if found is None else {"correlation_id": found}
+        correlation_id = None if task.correlation_key is None else self.hooks.types.labels(task).correlation_id
+        joined = {} if correlation_id is None else {"correlation_id": correlation_id}
         self.queue.send(task.task_id, task.dispatches.count, **joined)
         return task
 

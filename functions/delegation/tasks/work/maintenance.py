@@ -151,7 +151,7 @@ def _maintain_tasks(tasks: TaskService, run: AttemptContext, task_types: Collect
     cursor: str | None = None
     while True:
         page = tasks.reads.heads(cursor=cursor, limit=_PAGE)
-        for one in each_item(
+        for outcome in each_item(
             page.entries,
             maintained,
             name="maintenance.tasks",
@@ -160,11 +160,11 @@ def _maintain_tasks(tasks: TaskService, run: AttemptContext, task_types: Collect
             checkpoint=run.checkpoint,
         ):
             # A newer release may have rewritten it or one of its rows since the page was read.
-            if isinstance(one.item, Unreadable) or isinstance(one.error, MalformedRecord):
-                unreadable.append(one.item.task_id)
-            elif one.error is not None:
+            if isinstance(outcome.item, Unreadable) or isinstance(outcome.error, MalformedRecord):
+                unreadable.append(outcome.item.task_id)
+            elif outcome.error is not None:
                 done["failed"] += 1
-            done.update(one.result or {})
+            done.update(outcome.result or {})
         cursor = page.cursor
         if cursor is None:
             return MaintenanceReport(**done, unreadable=len(unreadable), unreadable_ids=tuple(unreadable[:_NAMED_IDS]))

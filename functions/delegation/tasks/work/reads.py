@@ -143,7 +143,7 @@ class TaskReads:
         """Return the children of a task's present submission; those that an older release listed have attempt 0."""
         if not parent.family.children:
             return ()
-        listed = tuple(Child(one, 0, "", "") for one in parent.listed_children)
+        listed = tuple(Child(child_id, 0, "", "") for child_id in parent.listed_children)
         since = parent.family.attempts_before or 0
         return (*listed, *(child for child in self.adopted_by(parent.task_id) if child.attempt > since))
 
@@ -176,10 +176,10 @@ def awaited(
     later one did not need it. A cancelled parent cancels its children, and awaits none that another parent awaits."""
     children = tasks.children_of(parent)
     present = tasks.find_many([child.task_id for child in children])
-    found = [(child, present.get(child.task_id)) for child in children]
-    heads = [head for _, head in found if head is not None]
+    heads_of_children = [(child, present.get(child.task_id)) for child in children]
+    heads = [head for _, head in heads_of_children if head is not None]
     if _has_result(parent):
-        lost = [child for child, head in found if head is None and child.attempt == parent.result_attempt]
+        lost = [child for child, head in heads_of_children if head is None and child.attempt == parent.result_attempt]
         heads += [create(parent, child) for child in lost]
     open_ = [head for head in heads if not head.is_terminal]
     if parent.cancel_requested:
@@ -217,7 +217,7 @@ def _has_result(parent: Task) -> bool:
 
 
 def _is_awaited_by_others(tasks: TaskReads, child: Task, parent: Task) -> bool:
-    others = (one for one in awaiting(tasks, child) if one.task_id != parent.task_id)
+    others = (other_parent for other_parent in awaiting(tasks, child) if other_parent.task_id != parent.task_id)
     return any(not other.cancel_requested for other in others)
 
 
@@ -225,15 +225,15 @@ def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tu
     """Return the children that await the parent; only a live one with children can."""
     suspects = {child.task_id: child for child in children if child.family.children and not child.is_terminal}
     reached, seen = [parent], {parent.task_id}
-    found: list[Task] = []
+    ancestors: list[Task] = []
     while reached and suspects:
         for ancestor in awaiting(tasks, reached.pop()):
             if ancestor.task_id in suspects:
-                found.append(suspects.pop(ancestor.task_id))
+                ancestors.append(suspects.pop(ancestor.task_id))
             if ancestor.task_id not in seen:
                 seen.add(ancestor.task_id)
                 reached.append(ancestor)
-    return tuple(found)
+    return tuple(ancestors)
 
 
 MOST_READS: Final = 10
@@ -266,14 +266,14 @@ class Selection:
 
 def page_of(tasks: Lister, selection: Selection, *, before: str | None, size: int) -> ReceivedPage:
     """Return at most `size` entries after the position `before`; fewer, or none, when MOST_READS find no more."""
-    found: list[tuple[str, Task | Unreadable]] = []
+    selected: list[tuple[str, Task | Unreadable]] = []
     is_filtered = bool(selection.statuses) or selection.task_type is not None
     for _ in range(MOST_READS):
-        page = tasks.received(selection.which, before=before, limit=AT_ONCE if is_filtered else size - len(found))
-        found += [entry for entry in page.entries if selection.has(entry[1])]
+        page = tasks.received(selection.which, before=before, limit=AT_ONCE if is_filtered else size - len(selected))
+        selected += [entry for entry in page.entries if selection.has(entry[1])]
         before = page.cursor
-        if len(found) > size or (len(found) == size and before is not None):
-            return ReceivedPage(tuple(found[:size]), found[size - 1][0])
+        if len(selected) > size or (len(selected) == size and before is not None):
+            return ReceivedPage(tuple(selected[:size]), selected[size - 1][0])
         if before is None:
             break
-    return ReceivedPage(tuple(found), before)
+    return ReceivedPage(tuple(selected), before)

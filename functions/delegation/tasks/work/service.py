@@ -309,14 +309,14 @@ class TaskSubmission:
         self, firsts: Sequence[Task], *, rerun: bool = False, moved: bool = False
     ) -> list[tuple[Task, bool]]:
         """Store and dispatch tasks as `create` does each, with a write for every MOST_AT_ONCE where none exists."""
-        found: list[tuple[Task, bool]] = []
+        created: list[tuple[Task, bool]] = []
         for start in range(0, len(firsts), MOST_AT_ONCE):
             some = firsts[start : start + MOST_AT_ONCE]
             if len({first.task_id for first in some}) == len(some) and self._writes.reads.store.create_all(some):
-                found += [(self._writes.messages.send(first), True) for first in some]
+                created += [(self._writes.messages.send(first), True) for first in some]
             else:
-                found += [self.create(first, rerun=rerun, moved=moved) for first in some]
-        return found
+                created += [self.create(first, rerun=rerun, moved=moved) for first in some]
+        return created
 
     def create_child(self, parent: Task, child: Child) -> Task:
         """Create a child that was adopted and is absent, or return the existing one."""

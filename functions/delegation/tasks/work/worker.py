@@ -167,7 +167,7 @@ class _Search:
                     self.seen.add(entry.task_id)
                     yield entry
 
-        for one in each_item(
+        for attempt in each_item(
             islice(left(), tries),
             self._leased,
             name="worker.lease",
@@ -175,10 +175,10 @@ class _Search:
             shown=lambda entry: entry.task_id,
             asides=self.foreign.unread,
         ):
-            if isinstance(one.error, MalformedRecord):
-                self.foreign.add(one.item)
-            if one.result is not None:
-                return one.result
+            if isinstance(attempt.error, MalformedRecord):
+                self.foreign.add(attempt.item)
+            if attempt.result is not None:
+                return attempt.result
         return None
 
     def _leased(self, entry: DueEntry) -> Task | None:
@@ -281,12 +281,12 @@ class Worker:
     def run(self) -> None:
         """Work until `stop` is called; wait after an error, whatever it is. Raises WorkOutlivedLease."""
         turns = iter(lambda: self._stop.is_set() or "its next task", True)
-        for one in each_item(turns, self._turn, name="worker.turns", clock=self._tasks.clock, in_a_row=None):
-            if one.error is not None:
-                code = code_of(one.error)
+        for turn in each_item(turns, self._turn, name="worker.turns", clock=self._tasks.clock, in_a_row=None):
+            if turn.error is not None:
+                code = code_of(turn.error)
                 logger.warning("no work could be done", extra={"action": "lease", "error_code": code})
-                self._idle(one.error)
-            if one.result is None:
+                self._idle(turn.error)
+            if turn.result is None:
                 self._stop.wait(self._settings.poll.total_seconds())
 
     def _turn(self, _turn: object) -> Task | None:

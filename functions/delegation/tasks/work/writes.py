@@ -341,9 +341,9 @@ class Leases:
             records = {
                 first.task_id: Child(first.task_id, attempt, first.task_type, first.task_payload) for first in firsts
             }
-            one, *more = records.values()
+            adopted, *more = records.values()
             try:
-                return self._reads.store.apply(Adopt(current, after, one, tuple(more))), firsts
+                return self._reads.store.apply(Adopt(current, after, adopted, tuple(more))), firsts
             except (StaleTask, RevisionConflict) as refused:
                 if refused.stored is None:
                     raise TaskNotFound(current.task_id) from None
