@@ -32,7 +32,14 @@ SHARED: Final = {
         "tests/integration/test_workers.py",
     ),
     # They read the syntax trees of the same files.
-    "sources": ("tests/unit/repository/", "tests/unit/test_error_classes.py", "tests/unit/test_counting.py"),
+    "sources": (
+        "tests/unit/repository/",
+        *(f"tests/unit/test_{name}.py" for name in ("error_classes", "counting")),
+        *(f"tests/unit/{name}/test_problems.py" for name in ("cli", "edge")),
+        "tests/unit/extras/test_build.py",
+        "tests/unit/storage/listing/test_answers.py",
+        "tests/unit/tasks/authoring/test_attempt_endings.py",
+    ),
     # Node starts once, and the app is synthesized once.
     "infra": ("tests/infra/",),
 }
@@ -43,6 +50,7 @@ FIRST: Final = (
     "tests/faults/",
     *SHARED["spark"],
     *SHARED["dynamodb"],
+    *SHARED["sources"],
     "tests/integration/",
     "tests/infra/",
     "tests/contract/",

@@ -111,6 +111,7 @@ def site(tmp_path: Path) -> Iterator[RestoredTables]:
         moto.stop()
 
 
+@pytest.mark.long
 def test_items_that_were_deleted_come_back_and_nothing_runs_before_it_is_resumed(site: RestoredTables) -> None:
     site.paste(STOP, TO_A_MOMENT)
     kept, lost, cancelled = site.ids
@@ -136,6 +137,7 @@ def test_items_that_were_deleted_come_back_and_nothing_runs_before_it_is_resumed
     )
 
 
+@pytest.mark.long
 def test_a_deleted_table_comes_back_under_its_own_name_with_all_that_a_restore_leaves_out(site: RestoredTables) -> None:
     arn = site.client.create_backup(TableName=resources.TASKS_TABLE, BackupName="of-dynamodb")["BackupDetails"][
         "BackupArn"

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from infra.local.processes.programs import import_path
 from tests.paths import DOCS
 
@@ -39,6 +41,7 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
+@pytest.mark.long
 def test_the_path_of_ten_minutes_can_be_followed(tmp_path: Path) -> None:
     script = path_as_script()
     assert script.count(PORT) == 2

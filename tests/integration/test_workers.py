@@ -120,6 +120,7 @@ def test_a_worker_hands_its_task_over_on_sigterm_and_ends_with_status_0(site):
     assert second.wait() == 0
 
 
+@pytest.mark.long
 def test_a_worker_paused_beyond_its_lease_does_no_more_work(site):
     task_id = site.submit("long", until=site.gate)
     first = site.worker("first")
@@ -140,6 +141,7 @@ def test_a_worker_paused_beyond_its_lease_does_no_more_work(site):
     assert site.errors(task_id) == ["LOST"]
 
 
+@pytest.mark.long
 def test_a_worker_whose_work_does_not_stop_ends_its_process_before_the_next_attempt_begins(site):
     task_id = site.submit("blind", until=site.gate, blind=True)
     first = site.worker("first")

@@ -44,6 +44,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(6, "test", "THOROUGH=1", "ARGS=-m long tests/contract", of="contract"),
     _part(6, "test", "THOROUGH=1", "ARGS=-m long tests/golden tests/unit", of="unit"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/infra --ignore tests/infra/rule", of="infra"),
+    _part(4, "test", "THOROUGH=1", "ARGS=-m long tests/alarms/test_restore.py", of="alarms"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/integration", of="integration"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/faults", of="faults"),
     _part(8, "test", "THOROUGH=1", "ARGS=tests/persistence", of="persistence"),

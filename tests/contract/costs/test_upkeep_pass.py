@@ -24,7 +24,7 @@ HALF_UNIT_FOR = 8 * 1024
 
 
 # More tables than the thousand whose own policies a pass reads.
-@pytest.fixture(scope="module", params=[2_000, pytest.param(PAGE_TABLES, marks=pytest.mark.long)], ids="{:,}".format)
+@pytest.fixture(scope="module", params=[1_250, pytest.param(PAGE_TABLES, marks=pytest.mark.long)], ids="{:,}".format)
 def world(request: pytest.FixtureRequest) -> Archive:
     """Tables whose snapshots are young, after passes that have read the policies of all."""
     here, tables = Archive(), request.param

@@ -61,17 +61,14 @@ def executors() -> Iterator[OrphanExecutors]:
         yield OrphanExecutors(session.sparkContext, server)
 
 
-ENGINES = [
-    "inline",
-    pytest.param(
-        "spark",
-        marks=[
-            pytest.mark.spark,
-            # Py4J leaves its sockets to the garbage collector.
-            pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-        ],
-    ),
+ON_SPARK = [
+    pytest.mark.spark,
+    # Py4J leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+ENGINES = ["inline", pytest.param("spark", marks=[*ON_SPARK, pytest.mark.long])]
+BOTH_ENGINES = ["inline", pytest.param("spark", marks=ON_SPARK)]
+"""For a test that shows in a short run, too, that executors do the same."""
 
 
 def removing(request: pytest.FixtureRequest, settings: OrphanSettings) -> Remove:
@@ -129,6 +126,7 @@ def mixed() -> tuple[SweptTables, StoryTable, set[str]]:
     return world, table, {*orphans, *SEVERAL}
 
 
+@pytest.mark.parametrize("compare", BOTH_ENGINES, indirect=True)
 def test_what_no_table_needs_is_planned_and_deleted_and_nothing_else(compare: Remove) -> None:
     world, table, orphans = mixed()
     before = world.lake.uris()
@@ -425,6 +423,7 @@ def test_a_listing_that_is_interrupted_is_resumed_where_its_parts_stopped(remove
     assert not world.missing()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 class TestExecutors:

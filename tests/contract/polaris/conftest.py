@@ -17,9 +17,12 @@ STATES: dict[str, Callable[[], CatalogState]] = {
     "persistence": lambda: PersistedState(MemoryBackend(), realm="POLARIS", catalog="lake"),
 }
 STAND_INS = {f"{state}{mood}": (state, bool(mood)) for state in STATES for mood in ("", "-newer")}
+# Each state and each release once in a short run; a long one has all pairs.
+SHORT = ("memory", "persistence-newer")
+SERVERS = [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in STAND_INS]
 
 
-@pytest.fixture(scope="session", params=[*STAND_INS, "real"])
+@pytest.fixture(scope="session", params=[*SERVERS, "real"])
 def polaris(request: pytest.FixtureRequest) -> Iterator[Polaris]:
     """A server; the real one is skipped unless POLARIS_URL, POLARIS_CREDENTIAL and POLARIS_WAREHOUSE are set."""
     if request.param in STAND_INS:

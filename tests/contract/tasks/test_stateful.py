@@ -27,6 +27,7 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.stores.persistence import PersistenceTaskStore, catalog_of_tasks, task_process
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.contract.task_tables import moto, task_store
+from tests.effort import examples
 from tests.kit.tasks.builders import (
     HOUR,
     MINUTE,
@@ -200,11 +201,11 @@ def machine(name: str, store_of: Callable[[], AbstractContextManager[Any]]) -> t
     return type(name, (StoreMachine,), {"store_of": staticmethod(store_of)})
 
 
-def check(kind: type[StoreMachine], examples: int, steps: int, **more: Any) -> None:
+def check(kind: type[StoreMachine], most: int, steps: int, **more: Any) -> None:
     run_state_machine_as_test(
         kind,
         settings=settings(
-            max_examples=examples,
+            max_examples=most,
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
@@ -214,19 +215,19 @@ def check(kind: type[StoreMachine], examples: int, steps: int, **more: Any) -> N
 
 
 def test_memory() -> None:
-    check(machine("InMemory", lambda: nullcontext(MemoryTaskStore())), examples=100, steps=40)
+    check(machine("InMemory", lambda: nullcontext(MemoryTaskStore())), examples(100), 40)
 
 
 def test_persistence() -> None:
     def store() -> PersistenceTaskStore:
         return PersistenceTaskStore(catalog_of_tasks(task_process(MemoryBackend())))
 
-    check(machine("OnPersistence", lambda: nullcontext(store())), examples=20, steps=30)
+    check(machine("OnPersistence", lambda: nullcontext(store())), examples(20), 30)
 
 
 def test_moto() -> None:
     with moto() as client:
-        check(machine("InMoto", lambda: task_store(client)), examples=5, steps=12)
+        check(machine("InMoto", lambda: task_store(client)), examples(5), 12)
 
 
 class ForgetfulStore(MemoryTaskStore):

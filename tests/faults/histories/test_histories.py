@@ -1,6 +1,6 @@
 """Random histories in which no purge may delete a file that a live table needs; `make histories` plays 5,000.
 
-A short run plays a dozen of 200: each takes a fifth of a second.
+A short run plays five of 200: each takes a fifth of a second.
 """
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from tests.effort import THOROUGH
 from tests.faults.histories.run import EXPLORER
 
-_TOGETHER = 25 if THOROUGH else 12
+_TOGETHER = 25 if THOROUGH else 5
 SEEDS = 8 * _TOGETHER if THOROUGH else _TOGETHER
 
 

@@ -10,6 +10,7 @@ from delegation.cli.deployment.deploying import dangers_of
 from infra.operations.alarms import ROLLBACK_ALARMS
 from tests.infra.deploying.templates import imports_in, synthesized
 
+pytestmark = pytest.mark.long
 STACK = "PolarisDelegation-prod-Service"
 Resources = dict[str, dict[str, Any]]
 

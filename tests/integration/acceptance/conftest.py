@@ -14,14 +14,31 @@ from tests.infra.security import recording
 from tests.infra.security.recorder import FOLDER, plugin_environment
 from tests.integration.acceptance.kills import KilledJob, kill_a_running_job
 from tests.integration.acceptance.world import ATTEMPT_SECONDS, INLINE_MAX_FILES, KEPT, RunningStack
-from tests.integration.local.stack_process import StackProcess
+from tests.integration.local.stack_process import StackProcess, all_ended, descendants, watch
 
+FOLDER_OF_TESTS = "tests/integration/acceptance/"
 RECORDING = Path(__file__).with_name("recording_stack.py")
+
+
+_running = contextlib.ExitStack()
 
 
 @pytest.fixture(scope="session")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
-    """A stack with short intervals, so that retries and repeated dispatches take seconds.
+    """Yield the stack, which ends after the last test of this folder: it would sweep beside all that follow."""
+    yield _running.enter_context(_stack(request, tmp_path_factory))
+    _running.close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is None or not nextitem.nodeid.startswith(FOLDER_OF_TESTS):
+        _running.close()
+
+
+@contextlib.contextmanager
+def _stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
+    """Start a stack with short intervals, so that retries and repeated dispatches take seconds.
 
     The AWS calls of its functions and jobs are recorded; one that the committed recording has not fails the last test.
     """
@@ -46,8 +63,12 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 # The longest scenario starts at once, in parallel with the tests that do not use it.
                 running.killing = background.submit(kill_a_running_job, running)
             yield running
+        watched = watch(descendants(process.pid))
     finally:
-        process.end(signal.SIGTERM)
+        status = process.end(signal.SIGTERM)
+    assert status == 0
+    assert all_ended(watched, within_seconds=30)
+    assert not process.path.exists()
     assert recording.in_folder(calls), "the recorder recorded nothing"
     recording.require_known(calls)
 
@@ -62,5 +83,5 @@ def killed_job(world: RunningStack) -> KilledJob:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a test outlast an attempt that a busy machine lost: the first that needs the shared job waits for it."""
     for item in items:
-        if item.nodeid.startswith("tests/integration/acceptance/"):
+        if item.nodeid.startswith(FOLDER_OF_TESTS):
             item.add_marker(pytest.mark.timeout(2 * ATTEMPT_SECONDS))

@@ -21,6 +21,7 @@ def receipts(world, task_id):
     return [json.loads(s3.get_object(Bucket="delegation-plans", Key=key)["Body"].read()) for key in keys]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "key", [pytest.param(str(uuid4()), id="one key"), pytest.param(None, id="no key", marks=pytest.mark.long)]
 )

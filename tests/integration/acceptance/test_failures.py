@@ -10,6 +10,7 @@ from tests.integration.acceptance.world import SUBMIT, eventually
 pytestmark = pytest.mark.stack
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_killed_spark_job_is_retried_until_nothing_is_left(world, killed_job):
     assert killed_job.when_killed["status"] == "RUNNING"
@@ -32,6 +33,7 @@ def test_a_killed_spark_job_is_retried_until_nothing_is_left(world, killed_job):
     assert outcome["files_planned"] == len(killed_job.table.objects)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_submission_repeated_while_its_task_runs_gets_the_same_bytes(killed_job):
     first, again = killed_job.accepted
@@ -50,6 +52,7 @@ def ended(found):
     return None if found["status"] == "RUNNING" else found["status"]
 
 
+@pytest.mark.long
 def test_an_execution_killed_before_acquire_is_dispatched_again(world, killed_job):
     # The worker that ran `acquire` is warm, so the next invocation goes to it.
     before = world.post(SUBMIT, world.request(world.table()))

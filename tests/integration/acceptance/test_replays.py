@@ -10,6 +10,7 @@ pytestmark = pytest.mark.stack
 SNAPSHOTS = 40
 
 
+@pytest.mark.long
 def test_a_complete_load_table_result_is_accepted_retried_with_other_credentials_and_replayed(world):
     table, key = world.table_of_many_snapshots(SNAPSHOTS), str(uuid4())
     request = world.request(table)

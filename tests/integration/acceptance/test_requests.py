@@ -59,8 +59,11 @@ def test_a_task_is_accepted_and_its_status_can_be_queried_until_its_outcome(worl
     assert world.left(table) == frozenset()
 
 
-def test_an_unknown_task_is_not_found(world):
+def test_an_unknown_task_or_route_is_not_found_by_the_service(world):
     refusal_message(world.edge.get(f"/v1/tasks/{uuid4()}"), 404, "TASK_NOT_FOUND")
+    answer = world.edge.get("/v1/nothing")
+    assert (answer.status_code, "error_code" in answer.json()) == (404, True)
+    assert world.edge.get("/v1/config").json()["properties"]["idempotency-key-supported"] == "true"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +142,7 @@ def run(script, world, **variables):
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.long
 @needs_curl
 def test_the_documented_curl_commands_purge_a_table(world):
     table = world.table(name="orders")

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.acceptance.secret_search import SecretSearch, Trace
 from tests.integration.acceptance.traces import stored_files, traces
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
+pytestmark = pytest.mark.stack
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +28,16 @@ def found(world, purged):
     return list(traces(world))
 
 
+@pytest.mark.long
+@pytest.mark.spark
 def test_no_store_log_history_or_argument_contains_a_secret(world, found):
     secrets = world.secrets()
     assert len(secrets) > 10
     assert SecretSearch(secrets).hits(found) == []
 
 
+@pytest.mark.long
+@pytest.mark.spark
 def test_the_search_covers_every_kind_of_trace(purged, found):
     """The ids of the two tasks are in all of these traces, so a secret would be found in them too."""
     kinds = {hit.partition(": ")[0] for hit in SecretSearch(purged).hits(found)}
@@ -45,6 +49,8 @@ def test_the_search_covers_every_kind_of_trace(purged, found):
     assert any(name.startswith("file logs/emr/") for name in names)
 
 
+@pytest.mark.long
+@pytest.mark.spark
 def test_a_secret_in_one_of_the_logs_would_be_found(world, purged):
     secret = max((each for each in world.secrets() if not each.startswith("eyJ")), key=len)
     log = world.process.state_dir / "logs" / "planted.log"

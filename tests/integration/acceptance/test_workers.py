@@ -83,6 +83,7 @@ def due(world, table):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("recipe", "engine"),
     [pytest.param(SMALL, "inline", id="small"), pytest.param(WIDE, "spark", id="large", marks=pytest.mark.long)],

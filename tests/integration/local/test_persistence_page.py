@@ -44,6 +44,7 @@ def run(folder: Path, name: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_a_table_of_the_page_is_in_dynamodb(folder: Path) -> None:
     assert run(folder, "acme/table.py") == ["3"]
     assert run(folder, "acme/look.py") == [

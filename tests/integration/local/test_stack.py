@@ -1,22 +1,19 @@
-"""The local stack as a process: its start, its interfaces, and its end by signals."""
+"""The local stack as a process: a second one beside it, and its end by signals."""
 
 import json
 import os
 import signal
 import socket
 import ssl
-import stat
 import sys
-from pathlib import Path
 
 import httpx
 import pytest
 
-from delegation.cli.connection import Stack
-from infra.local.identities import CertificateAuthority
 from tests.integration.local.stack_process import StackProcess, all_ended, descendants, watch
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.stack,
     pytest.mark.skipif(sys.platform != "linux", reason="reads processes from /proc"),
 ]
@@ -68,53 +65,6 @@ def edge(stack):
         yield client
 
 
-def test_stack_json_has_its_fields_and_only_its_owner_can_read_it(running, stack):
-    assert tuple(stack) == tuple(Stack.model_fields)
-    assert stat.S_IMODE(running.path.stat().st_mode) == 0o600
-    assert stack["edge_url"].startswith("https://")
-    assert stack["edge_url"].endswith("/delegation-service/api")
-    assert all(Path(stack[name]).is_absolute() for name in ("ca_cert", "client_cert", "client_key"))
-    assert stack["scope"] == "execute_tasks"
-    assert ":" in stack["polaris_credential"]
-    assert "://" not in stack["warehouse"]
-
-
-def test_the_summary_names_every_address_and_no_secret(running, stack):
-    summary = running.output
-    for name in ("edge_url", "token_url", "polaris_url", "s3_endpoint", "dynamodb_endpoint", "aws_endpoint"):
-        assert stack[name] in summary
-    assert stack["client_secret"] not in summary
-    assert stack["polaris_credential"].partition(":")[2] not in summary
-
-
-def test_the_handshake_requires_a_certificate_of_the_stacks_authority(stack, tmp_path):
-    stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
-    for certificate in (None, (stranger.cert, stranger.key)):
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{stack['edge_url']}/v1/config", verify=tls(stack, certificate))
-
-
-def test_a_request_needs_only_a_valid_token(stack, edge):
-    assert edge.get("/v1/config").status_code == 401
-    assert edge.get("/v1/config", headers={"Authorization": "Bearer nonsense"}).status_code in {401, 403}
-    answer = edge.get("/v1/config", headers={"Authorization": f"Bearer {token(stack)}"})
-    assert answer.status_code == 200
-    assert answer.json()["properties"]["idempotency-key-supported"] == "true"
-
-
-def test_an_unknown_route_is_answered_by_the_service(stack, edge):
-    answer = edge.get("/v1/nothing", headers={"Authorization": f"Bearer {token(stack)}"})
-    assert answer.status_code == 404
-    assert "error_code" in answer.json()
-
-
-def test_a_folder_in_use_is_refused_and_not_changed(running):
-    second = StackProcess(running.state_dir)
-    assert second.wait() == 1
-    assert "another stack uses" in second.output
-    assert json.loads(running.path.read_text())["edge_url"]
-
-
 def given(stack):
     """Options and variables with which a stack uses Polaris, S3 and DynamoDB of another one, and starts sooner."""
     client_id, _, secret = stack["polaris_credential"].partition(":")
@@ -126,7 +76,7 @@ def given(stack):
     return options, {"DELEGATION_POLARIS_CLIENT_SECRET": secret}
 
 
-@pytest.fixture(scope="module", params=["given parts", pytest.param("parts of its own", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["given parts", "parts of its own"])
 def second(request, running, tmp_path_factory):
     options, env = given(running.ready()) if request.param == "given parts" else ((), {})
     process = StackProcess(tmp_path_factory.mktemp("second") / "state", "--json", *options, env=env)
@@ -137,7 +87,6 @@ def second(request, running, tmp_path_factory):
         process.end(signal.SIGKILL)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("second", ["parts of its own"], indirect=True)
 def test_a_second_stack_runs_in_parallel(stack, edge, second):
     other = second.ready()
@@ -190,7 +139,6 @@ def test_a_port_in_use_is_reported_and_every_process_ends(stack, tmp_path):
     assert not process.path.exists()
 
 
-@pytest.mark.long
 def test_without_java_and_maven_moto_provides_dynamodb_and_the_summary_has_the_reason(tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()

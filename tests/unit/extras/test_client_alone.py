@@ -71,6 +71,7 @@ for make in (
 """
 
 
+@pytest.mark.long
 def test_what_needs_the_service_names_its_extra():
     """A delegated purge needs it only for its store in DynamoDB."""
     with serving() as stub:
@@ -128,6 +129,7 @@ build([EntryPoint("persistence", "polaris_persistence.commands:app", "delegation
 """
 
 
+@pytest.mark.long
 def test_the_command_of_the_persistence_names_its_own_extra():
     words = ("persistence", "refs", "list", "--objects-table", "o", "--references-table", "r")
     done = run_without(PERSISTENCE, *CLI, "polaris_persistence", arguments=words)

@@ -48,6 +48,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     assert packed == {path.relative_to(ROOT / "functions").as_posix() for path in files}
 
 
+@pytest.mark.long
 def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """The example of docs/workers.md, run where nothing of this checkout but the wheel is imported."""
     with zipfile.ZipFile(wheel) as archive:
@@ -106,6 +107,7 @@ def on(store, plans):
 """
 
 
+@pytest.mark.long
 def test_other_stores_of_your_own_are_tested_with_the_contracts_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """Each contract of docs/workers.md on a store in memory; one of a broken store fails and shows its values."""
     with zipfile.ZipFile(wheel) as archive:
@@ -175,6 +177,7 @@ def answer(url: str, name: str) -> tuple[int, str, bytes]:
     return found
 
 
+@pytest.mark.long
 def test_the_status_page_of_an_installed_command_has_its_files(command):
     with serving() as stub, status_page(command, **stub.variables) as url:
         found = [answer(url, name) for name in ("", "app.js", "catalog.js", "style.css")]
@@ -187,6 +190,7 @@ def test_the_status_page_of_an_installed_command_has_its_files(command):
     ]
 
 
+@pytest.mark.long
 def test_the_installed_command_shows_a_task(command):
     with serving() as stub:
         done = command.run("delegation", "tasks", "show", TASK_ID, "--json", **stub.variables)
@@ -194,9 +198,8 @@ def test_the_installed_command_shows_a_task(command):
     assert json.loads(done.stdout)["task_id"] == TASK_ID
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(0, id="blocking"), pytest.param(1, id="asyncio", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [pytest.param(0, id="blocking"), pytest.param(1, id="asyncio")])
 def test_an_example_of_the_readme_runs_from_the_wheel(command, number):
     with serving() as stub:
         done = command.run("python", "-c", examples()[number], **stub.variables)

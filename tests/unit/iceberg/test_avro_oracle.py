@@ -164,7 +164,7 @@ def manifests(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     return schema, few + draw(st.lists(st.sampled_from(few), max_size=20))
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(manifests(), st.lists(st.sampled_from([0, 0, 1, 2, -1, -2, -3]), min_size=1, max_size=7), st.integers(1, 9))
 def test_wanted_fields_among_fields_of_any_type(written: tuple[Any, list[Any]], splits: list[int], block: int) -> None:
     schema, records = written

@@ -33,7 +33,7 @@ from infra.local.catalog.privileges import OWNER
 from infra.local.catalog.server import LocalCatalog
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
 from infra.local.s3.requests import VendedKeys
-from tests.kit.names import HOSTILE, NO_NAMES
+from tests.kit.names import HOSTILE, NO_NAMES, SAMPLE
 from tests.unit.gateway.drop.world import REALM, DropWorld
 from tests.unit.gateway.keys import stand_in
 from tests.unit.gateway.keys.stand_in import InProcess, MemoryS3, MemorySts
@@ -53,7 +53,7 @@ METADATA = {
 class Named:
     """A catalog in which every name is a namespace, a table, a view and a policy, each with the number of its name."""
 
-    def __init__(self, name: str = "lake", names: tuple[str, ...] = HOSTILE) -> None:
+    def __init__(self, name: str = "lake", names: tuple[str, ...] = SAMPLE) -> None:
         self.name, self.names, self.s3 = name, names, MemoryS3()
         with mock.patch.object(access.rsa, "generate_private_key", return_value=stand_in._broker_key()):
             self.catalog = LocalCatalog(
@@ -268,7 +268,7 @@ def test_credentials_are_refreshed_where_the_stand_in_says(named: Named) -> None
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_catalog_is_found_by_its_own_name(way: str) -> None:
-    for name in HOSTILE:
+    for name in SAMPLE:
         one = Named(name, ("a", "%61"))
         try:
             if is_refused(way, name):
@@ -283,7 +283,7 @@ def test_a_catalog_is_found_by_its_own_name(way: str) -> None:
 
 
 def test_principals_roles_and_catalogs_are_managed_by_their_own_names() -> None:
-    for name in HOSTILE:
+    for name in SAMPLE:
         one = Named(name, ("a",))
         transport = Transport(one.http())
         management = PolarisManagement(management_url(BASE), token_of("root", transport), transport=transport)
@@ -306,7 +306,7 @@ def test_a_table_is_dropped_with_its_files_by_its_own_name() -> None:
         uuid, state = world.table(), world.catalog.entities
         gateway = Gateway(world.forwarder, TokenCallers(None), drops=lambda: world.drops)
         headers = (("Authorization", f"Bearer {world.tokens['ann']}"), ("Polaris-Realm", REALM))
-        for name in HOSTILE:
+        for name in SAMPLE:
             if is_refused("gateway", name):
                 continue
             state.rename((PLAIN, "orders"), (PLAIN, name))
@@ -348,4 +348,4 @@ def test_a_listed_table_that_no_request_can_name_is_an_answer_of_its_namespace(n
     named.put((("bad",), name), 0, "s3://lake/t/bad")
     with pytest.raises(PolarisUnexpectedAnswer, match=r"no request can name the table|a name that is not Unicode"):
         list(named.client().list_tables("lake", ("bad",)))
-    assert len(list(named.client().list_tables("lake", PLAIN))) == len(HOSTILE)
+    assert len(list(named.client().list_tables("lake", PLAIN))) == len(named.names)

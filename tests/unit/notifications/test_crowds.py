@@ -1,5 +1,7 @@
 """Receivers that hang, are slow or refuse, beside healthy ones: no healthy one waits for them."""
 
+import pytest
+
 from tests.unit.notifications.crowd import Behaves, Crowd
 
 BURST = 1_500
@@ -69,12 +71,14 @@ def test_a_healthy_receiver_waits_for_no_other() -> None:
     assert len(crowd.queues["callbacks"]) <= 50  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_a_receiver_that_recovers_gets_what_it_was_owed() -> None:
     crowd = crowded(75, mended=until(1_200, hung, healthy))
     assert len(crowd.left("mended")) <= 30
     assert p99(crowd.delays["good-a"]) <= 60
 
 
+@pytest.mark.long
 def test_a_receiver_that_comes_and_goes_delays_no_other() -> None:
     """It answers for five minutes and hangs for five."""
     crowd = crowded(60, flapping=lambda at: healthy(at) if int(at) % 600 < 300 else hung(at))

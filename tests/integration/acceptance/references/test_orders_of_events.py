@@ -97,6 +97,7 @@ def test_files_of_a_table_that_replaced_another_just_before_the_purge_are_kept(
     assert count(world, prod.name()) == 2 * ROWS
 
 
+@pytest.mark.long
 def test_files_of_two_tables_that_changed_names_just_before_the_purge_are_kept(world: RunningStack) -> None:
     lender, one, other = (created(world, name) for name in ("lender", "one", "other"))
     lend(world, lender, one)

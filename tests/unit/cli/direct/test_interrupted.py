@@ -84,7 +84,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[SilentStore]:
     server.server_close()
 
 
-@pytest.mark.parametrize("flags", [(), ("--json",)])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--json",), marks=pytest.mark.long)])
 def test_ctrl_c_ends_within_two_seconds_and_says_how_to_resume(
     store: SilentStore, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:

@@ -14,7 +14,7 @@ from delegation.edge.api import lists
 from delegation.tasks.life.model import Labels, Status
 from delegation.tasks.work import reads
 from infra.local.front.apigateway import ApiRequest, LocalApiGateway, integration_response
-from tests.kit.names import HOSTILE
+from tests.kit.names import SAMPLE
 from tests.kit.tasks.builders import in_status
 from tests.unit.client.service import Tokens
 from tests.unit.edge.api.test_app import assert_problem, body_of
@@ -90,7 +90,7 @@ def test_each_name_filters_by_itself_through_the_client_and_the_front(api: Api) 
     client = DelegationClient(
         f"https://edge.test{front.base_path}", Tokens(), http=httpx.Client(transport=httpx.MockTransport(send))
     )
-    ids = {name: put(api, 0, labels=Labels(f"lake.ns.{name}", f"c {name}")) for name in HOSTILE}
+    ids = {name: put(api, 0, labels=Labels(f"lake.ns.{name}", f"c {name}")) for name in SAMPLE}
     for name, task_id in ids.items():
         assert [one.task_id for one in client.list(table=f"lake.ns.{name}", page_size=1)] == [task_id]
         assert [one.task_id for one in client.list(correlation_id=f"c {name}")] == [task_id]

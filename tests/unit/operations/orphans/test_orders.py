@@ -583,11 +583,11 @@ def test_a_dry_run_deletes_nothing() -> None:
 def test_a_sweep_can_be_killed_at_every_call() -> None:
     """Whatever call was the last of a process, also if it took effect: the next attempt finishes, nothing is lost.
 
-    Every third call, and all of them in a thorough run.
+    Every ninth call, and all of them in a thorough run.
     """
     calls = 0
     for after in (False, True):
-        for at in range(1 + after, 500, apart(3)):
+        for at in range(1 + after, 500, apart(9)):
             world, table = beach()
             more = {world.orphan(f"s3://lake/wh/t/data/p={number}/a.parquet") for number in range(7)}
             world.lake.pass_days(4)
@@ -604,7 +604,7 @@ def test_a_sweep_can_be_killed_at_every_call() -> None:
             break
         else:
             pytest.fail("it was never killed late enough")
-    assert calls > 60 / apart(3)
+    assert calls > 60 / apart(9)
 
 
 def test_a_table_that_is_created_between_two_attempts_keeps_what_it_took() -> None:

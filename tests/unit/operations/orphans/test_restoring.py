@@ -14,6 +14,7 @@ from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.listing.model import KeyVersions, ListedObject, StoredVersion
 from delegation.storage.memory import Faults, Killed
+from tests.effort import THOROUGH, apart
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
 
@@ -154,7 +155,7 @@ def test_a_removal_that_was_killed_knows_the_markers_of_its_earlier_attempts() -
     """At every call; what a killed attempt deleted and could not record any more is the only thing that may stay."""
     kills, unrecorded = 0, 0
     for after in (False, True):
-        for at in range(1 + after, 300, 2):
+        for at in range(1 + after, 300, 2 * apart(3)):
             world = Shoal()
             table = world.table()
             planted = {world.orphan(f"s3://lake/wh/t/data/{number}") for number in range(7)}
@@ -173,8 +174,8 @@ def test_a_removal_that_was_killed_knows_the_markers_of_its_earlier_attempts() -
             unrecorded += bool(planted - world.lake.uris())
             assert found.files >= 7 - lost
             kills += 1
-    assert kills > 30
-    assert unrecorded
+    assert kills > 30 / apart(3)
+    assert unrecorded or not THOROUGH
 
 
 def test_without_the_right_to_record_progress_it_restores_all_the_same() -> None:

@@ -17,6 +17,7 @@ from delegation.removal.orphans.index import load_plan
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.locations import FOREIGN_TABLE
 from delegation.storage.memory import Faults, Killed
+from tests.effort import apart
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import PathTable, StoryTable
 
@@ -427,7 +428,7 @@ def test_a_foreign_table_that_changed_since_the_plan_stays_whole_although_it_was
 @pytest.mark.parametrize("changes", [False, True])
 def test_an_approved_removal_of_a_foreign_table_is_finished_after_a_crash_at_any_call(changes: bool) -> None:
     """Between two attempts a writer may use the table that is half deleted: what its new version reaches stays."""
-    for kill in range(1, 400, 7):
+    for kill in range(1, 400, 7 * apart(4)):
         world, table = beach()
         below = StoryTable.create(world.lake, "t/below")
         below.append(3)

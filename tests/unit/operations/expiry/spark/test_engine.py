@@ -73,6 +73,7 @@ def test_executors_delete_what_the_inline_engine_deletes_and_the_receipt_is_the_
     assert [one["engine"] for one in receipts] == ["inline", "spark"]
 
 
+@pytest.mark.long
 def test_steps_are_deleted_one_after_the_other_with_a_load_before_each(executors: Executors) -> None:
     story, switch = Story(), Switch()
     executors.expire(story, switch)
@@ -90,6 +91,7 @@ def test_steps_are_deleted_one_after_the_other_with_a_load_before_each(executors
         assert order[order.index(str(step)) - 1] == "load"
 
 
+@pytest.mark.long
 def test_what_is_spread_to_see_if_anything_is_needed_is_not_read_again_to_write_the_rest(executors: Executors) -> None:
     story, switch = Story(), Switch()
     executors.expire(story, switch, **{f"call_{COMPARE_REFS}": partial(add_files, story)})
@@ -114,6 +116,7 @@ EVENTS: list[tuple[Event, int]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("event", "at"), EVENTS, ids=[f"{event.__name__}-{at}" for event, at in EVENTS])
 def test_nothing_that_anyone_can_read_is_deleted(executors: Executors, event: Event, at: int) -> None:
     from polaris_common.errors import DelegationError
@@ -130,6 +133,7 @@ def test_nothing_that_anyone_can_read_is_deleted(executors: Executors, event: Ev
     check(story, ended)
 
 
+@pytest.mark.long
 def test_killed_at_a_call_of_driver_or_executor_the_next_attempt_finishes_the_same_plan(executors: Executors) -> None:
     """Every thirtieth call; `python -m tests.faults.crashes.expiry_matrix` kills each."""
     tally = executors.play(step=30)

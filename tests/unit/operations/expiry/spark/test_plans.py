@@ -27,6 +27,7 @@ from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake
+from tests.effort import every
 from tests.kit.lakes.lake import LakeSource
 from tests.kit.stories.expiries import EVERYTHING, SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable
@@ -113,7 +114,7 @@ def segment(plans: MemoryPlanStore, index: ExpiryIndex) -> PlanSegment:
     return segment_of(plans, index.plan_id)
 
 
-@pytest.mark.parametrize(("scenario", "name"), tables(), ids=lambda text: text)
+@pytest.mark.parametrize(("scenario", "name"), every(4, tables()), ids=lambda text: text)
 def test_both_engines_make_the_same_plan_of_a_table_that_spark_wrote(scenario: str, name: str) -> None:
     lake = SparkLake(scenario, FAR_MS)
     store, plans = MemoryObjectStore(), MemoryPlanStore()
@@ -133,7 +134,7 @@ def test_both_engines_make_the_same_plan_of_a_table_that_spark_wrote(scenario: s
             same(plans, *both)
 
 
-@pytest.mark.parametrize(("event", "at"), CASES, ids=[f"{event.__name__}-{at}" for event, at in CASES])
+@pytest.mark.parametrize(("event", "at"), every(4, CASES), ids=[f"{event.__name__}-{at}" for event, at in CASES])
 def test_nothing_that_anyone_can_read_is_deleted(event: Event, at: int) -> None:
     story = Story()
     ctx = story.world.context(story.table)

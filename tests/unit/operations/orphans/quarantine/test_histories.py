@@ -1,5 +1,6 @@
 """Histories in which sweeps tag files for a rule that acts at once after each look."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from delegation.removal.orphans import released
+from tests.effort import sampled
 from tests.faults.orphans.history import History
 from tests.kit.explorer import Explorer
 from tests.unit.operations.orphans.quarantine.world import Lagoon
@@ -69,16 +71,16 @@ def no_tag_taken_away() -> Iterator[None]:
 EXPLORER = Explorer(__name__, TaggedHistory, mutations={"kept": no_tag_taken_away})
 
 
-@pytest.mark.parametrize(
-    ("few", "seeds"),
-    [(0, 12), (20, 12), *(pytest.param(few, 75, marks=pytest.mark.long) for few in (0, 20))],
-)
+SEEDS = sampled(itertools.product((0, 20), (range(9, 12), range(75))), lambda case: len(case[1]) < 10)
+
+
+@pytest.mark.parametrize(("few", "seeds"), SEEDS, ids=str)
 def test_a_rule_that_acts_after_a_look_costs_no_table_a_file(
-    monkeypatch: pytest.MonkeyPatch, few: int, seeds: int
+    monkeypatch: pytest.MonkeyPatch, few: int, seeds: range
 ) -> None:
     """With `few` = 0 every plan that has nothing more to state is left out at once."""
     monkeypatch.setattr(released, "_FEW", few)
-    assert EXPLORER.total(range(seeds))["ruled"] > 3
+    assert EXPLORER.total(seeds)["ruled"] > 3
 
 
 def test_these_histories_notice_that_no_tag_is_taken_away() -> None:

@@ -24,6 +24,7 @@ from delegation.removal.orphans.released import RELEASED, tagged_at
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.base import ObjectStoreUnavailable
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
+from tests.effort import apart, every
 from tests.kit.stories.tables import StoryTable
 from tests.paths import ROOT
 from tests.unit.operations.orphans.quarantine.world import Lagoon, restored_files
@@ -133,7 +134,7 @@ def quarantines(world: Lagoon, table: StoryTable, number: int, *, days: float = 
 
 
 @pytest.mark.parametrize("more", [{"dry_run": True}, {}, {"quarantine": False}])
-@pytest.mark.parametrize("later", [0, 21])
+@pytest.mark.parametrize("later", every(2, [0, 21]))
 def test_a_file_that_a_table_of_another_uuid_takes_loses_the_tag(more: dict[str, Any], later: int) -> None:
     """Tagged; dropped and made again at the location; perhaps many quarantines; taken by add_files; looked at."""
     world, table, _ = tagged()
@@ -272,7 +273,7 @@ def test_a_tag_that_an_attempt_set_before_it_died_is_known() -> None:
 
 def test_a_look_that_dies_anywhere_leaves_the_rest_to_the_next_one() -> None:
     kills = 0
-    for at in range(1, 400):
+    for at in range(1, 400, apart(5)):
         world, table, planted = tagged()
         table.append(paths=[TAKEN])
         world.head = PlanHead()
@@ -286,7 +287,7 @@ def test_a_look_that_dies_anywhere_leaves_the_rest_to_the_next_one() -> None:
             assert not world.missing(), at
             continue
         break
-    assert kills > 20
+    assert kills > 20 / apart(5)
 
 
 @pytest.mark.parametrize("damaged", ["record", "plan", "chunk"])

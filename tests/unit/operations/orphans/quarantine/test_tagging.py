@@ -19,6 +19,7 @@ from delegation.removal.orphans.quarantine import UntagRun
 from delegation.removal.orphans.run import OrphanRun, remove_orphan_files
 from delegation.storage.listing.model import TAG
 from delegation.storage.memory import Faults, Killed
+from tests.effort import apart
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.orphans.quarantine.world import NAMES, Lagoon, restored_files
@@ -188,7 +189,7 @@ def test_a_first_plan_waits_for_a_person_as_any_other() -> None:
 def test_a_quarantine_can_be_killed_at_every_call_and_tags_every_file_in_the_end() -> None:
     kills = 0
     for after in (False, True):
-        for at in range(1 + after, 400, 2):
+        for at in range(1 + after, 400, 2 * apart(4)):
             world = Lagoon()
             table = world.table()
             planted = world.planted()
@@ -206,7 +207,7 @@ def test_a_quarantine_can_be_killed_at_every_call_and_tags_every_file_in_the_end
                 assert world.tagged() == set()
                 continue
             break
-    assert kills > 40
+    assert kills > 40 / apart(4)
 
 
 def test_what_an_attempt_that_died_tagged_is_restored_too() -> None:

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 
 from delegation.tasks.life.model import Status
+from tests.effort import apart
 from tests.kit.lakes.lake import Lake, filled, rows
 from tests.kit.worlds.indexed import IndexedWorld
 
@@ -102,7 +103,7 @@ def purged(events: dict[int, Event], known: str) -> int:
 @pytest.mark.parametrize("event", [swap, step_aside, leave])
 def test_what_a_clone_took_stays_whenever_it_changes_names(event, known, traced):
     trace = {2: make_trace} if traced else {}
-    for number in itertools.count(1):
+    for number in itertools.count(1, apart(3)):
         if purged({**trace, number: event}, known) < number:
             break
     assert number > LOADS

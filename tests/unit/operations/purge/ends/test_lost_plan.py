@@ -115,7 +115,7 @@ def test_killed_at_every_call_the_plan_lost_and_run_again(world: Lake, lose: Cal
 def test_the_new_plan_is_lost_again(world: Lake) -> None:
     first = calls_of_a_purge(world).names
     at = first.index("steps") + 3
-    for second in range(1, 80):
+    for second in range(1, 80, apart(5)):
         bench = fresh(world)
         assert killed(bench, at)
         lose_all(bench.plans.objects)

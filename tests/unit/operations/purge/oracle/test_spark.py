@@ -2,7 +2,8 @@
 
     ORACLE_SPARK=1 pytest tests/unit/operations/purge/oracle/test_spark.py
 
-for all tables that a catalog lists; otherwise for a few. The stores are in memory; executors reach them by a socket.
+for all tables that a catalog lists; otherwise for a few, in a short run for one. The stores are in memory; executors
+reach them by a socket.
 """
 
 import os
@@ -21,6 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 LIVE = tables(live=True)
+FEW = LIVE[:: len(LIVE) // 4]
+SAMPLE = [FEW[0], *(pytest.param(*table, marks=pytest.mark.long) for table in FEW[1:])]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def server() -> Iterator[StoreServer]:
         yield opened
 
 
-@pytest.mark.parametrize(("scenario", "table"), LIVE if os.environ.get("ORACLE_SPARK") else LIVE[:: len(LIVE) // 4])
+@pytest.mark.parametrize(("scenario", "table"), LIVE if os.environ.get("ORACLE_SPARK") else SAMPLE)
 def test_a_purge_with_executors_is_exact(scenario: str, table: str, spark: Any, server: StoreServer) -> None:
     from delegation.removal.purge.spark import purge_with_spark
 

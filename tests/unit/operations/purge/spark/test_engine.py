@@ -121,6 +121,7 @@ def test_spark_makes_the_inline_engines_plan_and_deletes_exactly_its_files(s3: A
     assert again.files_deleted == len(doomed)
 
 
+@pytest.mark.long
 def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
     from delegation.removal.purge.spark import purge_with_spark
 
@@ -133,6 +134,7 @@ def test_spark_purges_no_protected_table(s3: Any, spark: Any) -> None:
     assert keys(s3, "wh/spark_protected/") == before
 
 
+@pytest.mark.long
 def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executors(
     s3: Any, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +185,7 @@ def test_spark_extends_the_plan_after_a_commit_and_raises_the_errors_of_executor
     assert keys(s3, "wh/broken/") == whole
 
 
+@pytest.mark.long
 def test_spark_purges_a_damaged_table_as_the_inline_engine_does(s3: Any, spark: Any) -> None:
     """A lost manifest, statistics on another scheme and an empty former metadata file, with the operator's settings."""
     from delegation.removal.purge.spark import purge_with_spark
@@ -212,6 +215,7 @@ def test_spark_purges_a_damaged_table_as_the_inline_engine_does(s3: Any, spark: 
     assert len(keys(s3, "wh/damaged/")) == len(whole) - result.files_deleted
 
 
+@pytest.mark.long
 def test_a_job_whose_executors_hang_makes_no_progress(
     s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +251,7 @@ def test_a_job_whose_executors_hang_makes_no_progress(
     assert 1 <= ctx.attempt.signs_of_life <= 4
 
 
+@pytest.mark.long
 def test_results_that_do_not_arrive_whole_are_no_plan(
     s3: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +275,7 @@ def test_results_that_do_not_arrive_whole_are_no_plan(
         jobs.run(ctx.attempt, work)
 
 
+@pytest.mark.long
 def test_executors_count_no_bytes_of_files_that_were_absent(spark: Any, tmp_path: Path) -> None:
     from delegation.removal.purge.spark import purge_with_spark
 
@@ -286,6 +292,7 @@ def test_executors_count_no_bytes_of_files_that_were_absent(spark: Any, tmp_path
     assert run.marked()[1] == (result.files_deleted, result.bytes_deleted, 1)
 
 
+@pytest.mark.long
 def test_a_purge_without_the_service_uses_spark_and_a_plan_in_a_directory(s3: Any, spark: Any, tmp_path: Path) -> None:
     """It must be the last test of this module, because the command stops the session."""
     bench = filled(S3Bench(), "direct")

@@ -45,6 +45,7 @@ class LeaseEnds:
             raise LeaseLost("t", attempt=1, current=2, status="RUNNING")
 
 
+@pytest.mark.long
 def test_executors_that_lost_their_lease_stop_before_the_next_batch(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
