@@ -80,7 +80,7 @@ def plant_orphans_command(
 ) -> None:
     """Write orphan files to a table's location.
 
-    Writes data files, a manifest and a manifest list, as of a job without a commit. Makes all objects of the store
+    Writes data files, a manifest and a manifest list, like a job that did not commit. Makes all objects in the store
     older.
     """
     from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow

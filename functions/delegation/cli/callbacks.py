@@ -30,7 +30,7 @@ def list_command(
     call: Call,
     *,
     everything: bool = switch("--all", "Also list notifications that are still tried."),
-    limit: int = defaulted("--limit", "List so many.", 50, min=1, max=_MOST),
+    limit: int = defaulted("--limit", "The number of entries to list.", 50, min=1, max=_MOST),
 ) -> None:
     """List undeliverable events and callbacks, the oldest first."""
     store = store_of(call.connection, call.tasks_table)

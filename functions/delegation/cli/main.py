@@ -64,7 +64,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "config": LazyCommand("delegation.cli.deployment.config:app", "Show and check the command's own settings."),
     "deploy-check": LazyCommand(
         "delegation.cli.deployment.deploying:deploy_check_command",
-        "Check that a deployment replaces and removes nothing that holds data; change nothing.",
+        "Check that a deployment keeps everything that holds data; change nothing.",
     ),
     "audit": LazyCommand(
         "delegation.cli.catalog.audit:audit_command",
@@ -72,7 +72,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "doctor": LazyCommand(
         "delegation.cli.doctor.command:doctor_command",
-        "Check each part that the service needs, and state how to repair it.",
+        "Check everything that the service needs, and show how to repair it.",
     ),
     "drop": LazyCommand(
         "delegation.cli.tombstones.drop:drop_command",
@@ -84,7 +84,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "estimate": LazyCommand(
         "delegation.cli.deployment.costs:estimate_command",
-        "Show what a task's plan deletes, how long that takes, and what it costs.",
+        "Show what a task's plan deletes, how long it takes and what it costs.",
     ),
     "expire": LazyCommand(
         "delegation.cli.expire:expire_command",
@@ -92,7 +92,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "health": LazyCommand(
         "delegation.cli.catalog.health:health_command",
-        "List the tables that need maintenance most, with what their storage costs a month.",
+        "List the tables that most need maintenance, with their monthly storage cost.",
     ),
     "local": LazyCommand("delegation.cli.local:app", "Run the whole system on this machine."),
     "drain": LazyCommand(
@@ -106,7 +106,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "pauses": LazyCommand("delegation.cli.pausing:pauses_command", "Show what is paused, by whom, when and why."),
     "recover": LazyCommand(
         "delegation.cli.deployment.recover:recover_command",
-        "Copy tasks and records that the live tables lost from restored tables; overwrite nothing.",
+        "Copy lost tasks and records from restored tables to the live tables; overwrite nothing.",
     ),
     "resume": LazyCommand(
         "delegation.cli.pausing:resume_command",

@@ -84,10 +84,10 @@ def show_command(
         argument("PLAN", "A plan's id, or the key or s3:// address of a removal's receipt."),
     ],
     *,
-    limit: int = defaulted("--limit", "List so many files.", 20, min=1),
+    limit: int = defaulted("--limit", "The number of files to list.", 20, min=1),
     plan_bucket: PlanBucketOption = None,
 ) -> None:
-    """List a plan's files and their times of writing, with your AWS credentials."""
+    """List a plan's files with their times, using your AWS credentials."""
     plans, index = opened_plan(call.connection, plan, plan_bucket)
     files = list(islice(chain.from_iterable(candidates_of(plans, [(index.plan_id, index.chunks)])), limit))
     call.output.result(_document(index, files), _screens(index, files))
@@ -152,9 +152,9 @@ app = group("orphans")
 
 @command(app, "scan", "key wait stack", table=OPTIONS)
 def scan_command(call: Call, table: TableArgument) -> None:
-    """Plan which files of a table's location no table needs; delete nothing.
+    """Find files at a table's location that no table needs; delete nothing.
 
-    The task's summary has the files' number and size, and the plan's id. Exit status 1: the task was not accepted or,
+    The summary shows the number and size of the files, and the plan's id. Exit status 1: the task was not accepted or,
     with --wait, failed.
     """
     identifier = parse_table(table)

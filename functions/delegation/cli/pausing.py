@@ -66,9 +66,7 @@ def drain_command(
     call: Call,
     *,
     reason: ReasonOption = "",
-    timeout: float = defaulted(
-        "--timeout", "Stop waiting after so many seconds, with exit status 1.", 3_600.0, min=0.0
-    ),
+    timeout: float = defaulted("--timeout", "Stop waiting after N seconds, with exit status 1.", 3_600.0, min=0.0),
 ) -> None:
     """Start nothing new, and wait until nothing runs.
 

@@ -63,12 +63,12 @@ def purge_command(
     ),
     keep: list[Kept] | None = defaulted(
         "--keep",
-        "Purge the rest of a table: damaged, unsupported or ambiguous files stay; may be repeated.",
+        "Keep damaged, unsupported or ambiguous files and purge the rest; may be repeated.",
         None,
     ),
     not_covered: bool = switch(
         "--not-covered",
-        "METADATA_LOCATION is a plan's index.json: delete the files that it kept as NOT_COVERED.",
+        "Delete the files that a plan kept as NOT_COVERED; METADATA_LOCATION is the plan's index.json.",
     ),
     experimental_format: bool = switch("--experimental-format", "Try an unsupported format version."),
     cdk: CdkOption = Path("cdk.json"),

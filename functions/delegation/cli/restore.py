@@ -123,10 +123,10 @@ def restore_command(
     plan_bucket: PlanBucketOption = None,
     s3_endpoint: str | None = optional("--s3-endpoint", "The URL of the table's S3 store.", "URL"),
 ) -> None:
-    """Restore the files that a removal deleted in a versioned bucket, with your AWS credentials.
+    """Restore files that a removal deleted from a versioned bucket, using your AWS credentials.
 
-    Removes the removal's delete markers. After a quarantine it removes the tags, with a location all tags there. Repeat
-    the command to resume. Exit status 4: some files are missing.
+    Removes the delete markers that the removal wrote. After a quarantine it removes the tags; for a location, all tags
+    there. Repeat the command to resume. Exit status 4: some files are missing.
     """
     bucket = _bucket_of(receipt, plan_bucket, call.connection)
     plans, removal = _opened(call.connection, receipt, bucket)

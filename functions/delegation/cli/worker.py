@@ -57,7 +57,7 @@ def worker_command(
     properties: Annotated[
         Path | None, typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False)
     ] = None,
-    poll: Annotated[str, typer.Option(help="The pause when no task is due.")] = "5s",
+    poll: Annotated[str, typer.Option(help="The pause while no task is due.")] = "5s",
     added_only: bool = switch("--added-only", "Run only the behaviors that DELEGATION_BEHAVIORS adds."),
 ) -> None:
     """Run the service's tasks in this process, one at a time, until SIGTERM.

@@ -158,9 +158,9 @@ def audit_command(
     call: Call,
     catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
-    most: int = defaulted("--limit", "Print so many tables; --json and --csv print all.", MOST_SHOWN, min=1),
-    as_csv: bool = switch("--csv", "Print CSV, a line for each finding."),
-    state: Path | None = optional("--state", "Keep progress in this file; a repetition resumes from it.", "FILE"),
+    most: int = defaulted("--limit", "The number of tables to print; --json and --csv print all.", MOST_SHOWN, min=1),
+    as_csv: bool = switch("--csv", "Print CSV, one line per finding."),
+    state: Path | None = optional("--state", "Keep progress in this file, to resume from.", "FILE"),
     index_table: IndexTableOption = None,
     plan_bucket: PlanBucketOption = None,
 ) -> None:

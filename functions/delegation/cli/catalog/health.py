@@ -263,11 +263,11 @@ def health_command(
     call: Call,
     name: Annotated[str, argument("CATALOG|TABLE", "A catalog, or CATALOG.NAMESPACE.TABLE.")],
     *,
-    most: int = defaulted("--limit", "Print so many tables; --json prints all.", MOST_SHOWN, min=1),
+    most: int = defaulted("--limit", "The number of tables to print; --json prints all.", MOST_SHOWN, min=1),
 ) -> None:
-    """List the tables that need maintenance most, with what their storage costs a month.
+    """List the tables that most need maintenance, with their monthly storage cost.
 
-    For one table, show its last runs of maintenance too.
+    For one table, also show its last maintenance runs.
     """
     store, prices, wanted = call.connection.health_store(call.index_table), storage_prices(), named(name)
     if isinstance(wanted, TableIdentifier):

@@ -254,7 +254,7 @@ def setup_command(
     secret_file: Path | None = optional(
         "--secret-file", "Write client id and secret to this new file instead of printing them."
     ),
-    new_secret: bool = switch("--new-secret", "Give an existing principal a new secret; the former one ends."),
+    new_secret: bool = switch("--new-secret", "Give an existing principal a new secret; the old one stops working."),
     dry_run: bool = switch("--dry-run", "Only show what would change."),
     management_api: str | None = optional(
         "--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."

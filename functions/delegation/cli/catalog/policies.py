@@ -140,13 +140,13 @@ def simulate_command(
     catalog: Annotated[str, argument("CATALOG", "The catalog's name.")],
     *,
     days: int = defaulted("--days", "The days to simulate.", 7, min=1, max=60),
-    most: int = defaulted("--limit", "Print so many; --json prints all.", _MOST_SHOWN, min=1),
+    most: int = defaulted("--limit", "The number of runs to print; --json prints all.", _MOST_SHOWN, min=1),
     policy_file: Path | None = optional("--policy-file", "The deployment's policy file.", "FILE"),
     index_table: IndexTableOption = None,
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
 ) -> None:
-    """Show what a catalog's policies would run, when, and what that costs and frees; run nothing.
+    """Show what a catalog's policies would run and when, with cost and freed space; run nothing.
 
     Needs CATALOG_READ_PROPERTIES and NAMESPACE_READ_PROPERTIES.
     """
@@ -301,9 +301,9 @@ def show_command(
     cdk: InsteadOption = None,
     stage_file: StageFileOption = None,
 ) -> None:
-    """Show what a table's policies ask for, with the origin of each value, and what has no effect.
+    """Show a table's policies with the origin of each value, and settings without effect.
 
-    For a namespace or catalog: what its tables inherit. Needs TABLE_, NAMESPACE_ or CATALOG_READ_PROPERTIES.
+    For a namespace or catalog, show what its tables inherit. Needs TABLE_, NAMESPACE_ or CATALOG_READ_PROPERTIES.
     """
     target = parse_shown(name)
     file = None if policy_file is None else PolicyFile.parse(_read(policy_file))

@@ -167,7 +167,7 @@ CatalogArgument = Annotated[str, argument("CATALOG", "The catalog's name.")]
 
 @command(app, "lost", "index_table stack")
 def lost_command(call: Call, catalog: CatalogArgument) -> None:
-    """List lost branches and tags, how to restore each, and until when their files are kept."""
+    """List lost branches and tags, how to restore them, and how long their files are kept."""
     kept = kept_now(call.connection.reference_store(call.index_table).lost_refs(catalog), utc_now())
     call.output.result({"catalog": catalog, "lost": [document_of(refs) for refs in kept]}, lost_screens(catalog, kept))
 
@@ -252,9 +252,9 @@ def _day(moment: datetime) -> str:
 
 @command(app, "blocking", "index_table stack")
 def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "The catalog's name.")]) -> None:
-    """List what is unreadable in a catalog, since when and why, the purges that wait for it, and exemptions.
+    """List the unreadable tables of a catalog with time and reason, the purges that wait, and exemptions.
 
-    States why passes are not completed.
+    Also shows why a pass over the catalog cannot complete.
     """
     store = call.connection.reference_store(call.index_table)
     rows, state = shown(store, catalog), store.pass_of(catalog)
@@ -285,8 +285,8 @@ def exempt_command(
     call: Call,
     name: Annotated[str, argument("CATALOG.NS.TABLE", "The table; backquotes enclose a part with a dot.")],
     *,
-    why: Annotated[str, option("--why", "The reason; receipts have it.")],
-    of_list: bool = switch("--list", "The name is a namespace's or catalog's that cannot be listed."),
+    why: Annotated[str, option("--why", "The reason, recorded in receipts.")],
+    of_list: bool = switch("--list", "The name is a namespace or catalog that cannot be listed."),
 ) -> None:
     """Let purges and expiries run beside an unreadable table; its known files stay protected.
 

@@ -48,7 +48,7 @@ def init_command(
     days: DaysOption = 365,
     ca_days: int = defaulted("--ca-days", "Days that the CA is valid.", 3650, min=1, max=7300),
 ) -> None:
-    """Make a private CA and the missing certificates; nothing is replaced.
+    """Create a private CA and missing certificates; replace nothing.
 
     Keep ca.key off the machines that run the service.
     """
@@ -78,7 +78,7 @@ def init_command(
 
 @command(app, "show", "")
 def show_command(call: Call, *, folder: DirOption = _FOLDER) -> None:
-    """Show each certificate's name, serial number and end."""
+    """List certificates with serial number and expiry."""
     errors = _show(call, Authority.open(folder), utc_now())
     if errors:
         raise CommandError("; ".join(map(str, errors)), errors[0].next_step, code=errors[0].code)

@@ -150,7 +150,7 @@ def show_command(
     call: Call,
     *,
     cdk: Path = defaulted("--cdk", "The cdk.json of the deployment, if it exists.", Path("cdk.json"), metavar="FILE"),
-    stage_file: Path | None = optional("--stage-file", "The file of the stage, as for cdk.", "FILE"),
+    stage_file: Path | None = optional("--stage-file", "The stage's settings file, as for cdk.", "FILE"),
 ) -> None:
     """Show every setting with its value, origin and default. Secrets are not shown."""
     settings = settings_of(call.ctx)
@@ -211,7 +211,7 @@ def _described(shown: Shown) -> dict[str, Any]:
 
 @command(app, "check", "")
 def check_command(call: Call) -> None:
-    """Name each setting that is missing or wrong.
+    """List missing and wrong settings.
 
     Fails if there is neither edge_url nor stack.json.
     """

@@ -275,9 +275,9 @@ def estimate_command(
     task_id: str | None = argument("TASK_ID", "The task's id.", default=None),
     *,
     of_a_month: bool = switch("--monthly", "Show what the service costs in a month."),
-    tables: int = defaulted("--tables", "With --monthly: the tables of a month.", 100, min=0),
-    files: int = defaulted("--files", "With --monthly: the files of each.", 10_000, min=0),
-    engine: EngineName = defaulted("--engine", "With --monthly: which engine.", EngineName.INLINE),
+    tables: int = defaulted("--tables", "With --monthly: purged tables per month.", 100, min=0),
+    files: int = defaulted("--files", "With --monthly: files per table.", 10_000, min=0),
+    engine: EngineName = defaulted("--engine", "With --monthly: the engine.", EngineName.INLINE),
     network: NetworkChoice = defaulted("--network", "With --monthly: the network profile.", NetworkChoice.PRIVATE),
     architecture: Architecture = defaulted(
         "--architecture", "With --monthly: the processor of functions and jobs.", Architecture.ARM64
@@ -287,7 +287,7 @@ def estimate_command(
     ),
     prices: Path | None = optional("--prices", "With --monthly: a price file.", "FILE"),
 ) -> None:
-    """Show what a task's plan deletes, how long that takes, and what it costs.
+    """Show what a task's plan deletes, how long it takes and what it costs.
 
     With --monthly: what the service costs in a month.
     """

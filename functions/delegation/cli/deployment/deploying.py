@@ -271,7 +271,7 @@ def deploy_check_command(
         "NAME",
     ),
 ) -> None:
-    """Check that a deployment replaces and removes nothing that holds data; change nothing.
+    """Check that a deployment keeps everything that holds data; change nothing.
 
     Compares the deployed tables, buckets, keys, secrets, queues, subnets, exports and Spark applications with the
     synthesized templates.

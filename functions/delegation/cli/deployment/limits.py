@@ -24,7 +24,7 @@ InsteadOption = Annotated[
     Path | None,
     option("--cdk", "A cdk.json with other limits than the running deployment's.", "FILE"),
 ]
-StageFileOption = Annotated[Path | None, option("--stage-file", "The file of the stage, as for cdk.", "FILE")]
+StageFileOption = Annotated[Path | None, option("--stage-file", "The stage's settings file, as for cdk.", "FILE")]
 DEFAULT_CDK = Path("cdk.json")
 
 

@@ -27,16 +27,16 @@ def records_unread(ids: list[str]) -> CommandError:
 @command()
 def recover_command(
     call: Call,
-    copy: Annotated[str, typer.Option("--from", metavar="TABLE", help="The task table that DynamoDB restored.")],
+    copy: Annotated[str, typer.Option("--from", metavar="TABLE", help="The restored task table.")],
     live: Annotated[
         str, typer.Option("--to", metavar="TABLE", envvar="DELEGATION_TASKS_TABLE", help="The live task table.")
     ],
     *,
-    records_copy: str | None = optional("--records-from", "The idempotency table that was restored.", "TABLE"),
+    records_copy: str | None = optional("--records-from", "The restored idempotency table.", "TABLE"),
     records_live: str | None = optional("--records-to", "The live idempotency table.", "TABLE"),
     dry_run: bool = switch("--dry-run", "Only count."),
 ) -> None:
-    """Copy tasks and records that the live tables lost from restored tables; overwrite nothing.
+    """Copy lost tasks and records from restored tables to the live tables; overwrite nothing.
 
     Pause the service first: you can then cancel recovered tasks.
     """

@@ -58,7 +58,7 @@ def doctor_command(
     ),
     tombstones: str | None = optional(
         "--tombstones",
-        "Also check what drops through the gateway need, in its namespace of tombstones.",
+        "Also check this namespace of tombstones, for drops through the gateway.",
         "CATALOG.LEVEL",
     ),
     callers: list[str] | None = optional(
@@ -67,7 +67,7 @@ def doctor_command(
     deployed: bool = switch("--deployed", "Check the stacks on AWS instead."),
     stage: str = defaulted("--stage", "With --deployed: the stage.", "prod"),
 ) -> None:
-    """Check each part that the service needs, and state how to repair it.
+    """Check everything that the service needs, and show how to repair it.
 
     Your credentials for AWS and Polaris add checks. Exit status 1 if a check failed.
     """

@@ -31,7 +31,7 @@ def list_command(
     *,
     only_open: bool = switch("--open", "Only tasks that have not ended."),
     sort: filters.Order = defaulted("--sort", "The order; times are newest first.", filters.Order.RECEIVED),
-    limit: int = defaulted("--limit", "List so many.", 50, min=1, max=10_000),
+    limit: int = defaulted("--limit", "The number of entries to list.", 50, min=1, max=10_000),
     columns: str | None = optional("--columns", f"The columns: {', '.join(filters.COLUMN_NAMES)}.", "NAME,…"),
     cursor: str | None = optional("--cursor", "Continue an earlier list by its cursor."),
 ) -> None:
@@ -108,7 +108,7 @@ def watch_command(
     task_id: TaskId,
     *,
     interval: float = defaulted("--interval", "Seconds between two polls.", 1.0, min=0.1, max=3600.0),
-    timeout: float | None = optional("--timeout", "Stop after so many seconds, with exit status 1.", min=0.0),
+    timeout: float | None = optional("--timeout", "Stop after N seconds, with exit status 1.", min=0.0),
 ) -> None:
     """Follow a task until it has an outcome. Exit status 1: FAILURE."""
     from delegation.cli.output import watch  # noqa: PLC0415 - `--help` needs no client
@@ -119,7 +119,7 @@ def watch_command(
 
 @command(app, "history", "direct tasks_table stack")
 def history_command(call: Call, task_id: TaskId) -> None:
-    """Show every version of a task: begin, duration and cause of its end."""
+    """Show every version of a task: start, duration and why it ended."""
     call.output.history(task_id, call.tasks().versions(task_id))
 
 
@@ -136,7 +136,7 @@ def receipt_command(call: Call, task_id: TaskId) -> None:
 def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
     """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
 
-    Give ids, or filters of open tasks. Filters never choose the service's maintenance.
+    Give ids, or filters for open tasks. Filters never select the service's own maintenance.
     """
     _change(call, task_ids, filters.OPEN, lambda tasks: tasks.cancel, word=_CANCELLED)
 
@@ -150,7 +150,7 @@ def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
 def retry_command(call: Call, task_ids: TaskIds = None) -> None:
     """Retry failed tasks with new attempts; a purge resumes where it stopped.
 
-    Give ids, or filters of FAILURE tasks.
+    Give ids, or filters for FAILURE tasks.
     """
     _change(call, task_ids, {filters.StatusName.FAILURE}, lambda tasks: tasks.retry, word="retried")
 

@@ -73,7 +73,7 @@ FILTERS: Final[Mapping[str, Any]] = {
     ],
     "correlation_id": Annotated[
         str | None,
-        typer.Option("--correlation-id", show_default=False, help="Only tasks with the caller's correlation id."),
+        typer.Option("--correlation-id", show_default=False, help="Only tasks with this correlation id of the caller."),
     ],
 }
 """The options that choose tasks, by what `filter_of` calls their values."""

@@ -218,7 +218,7 @@ def list_command(
     *,
     only_open: bool = switch("--open", "Leave out DROPPED, RESTORED and CLEARED."),
     table: str | None = optional("--table", "Only tables whose name contains the text.", "TEXT"),
-    limit: int = defaulted("--limit", "List so many.", 50, min=1, max=10_000),
+    limit: int = defaulted("--limit", "The number of entries to list.", 50, min=1, max=10_000),
     mine: MineOption = False,
 ) -> None:
     """List tables that were dropped with their files, the newest first."""
@@ -252,7 +252,7 @@ def restore_command(
     ),
     mine: MineOption = False,
 ) -> None:
-    """Give a dropped table its name back, before the first attempt at its purge begins.
+    """Restore a dropped table to its name, before its purge begins.
 
     Safe to repeat. With --mine you need TABLE_CREATE on the namespace, not the operator's identity.
     """
@@ -285,7 +285,7 @@ def purge_command(
 
 @command(app, "dismiss", "yes stack")
 def dismiss_command(call: Call, tombstone_id: TombstoneArgument) -> None:
-    """End a tombstone that failed and cannot be purged: drop its entry, keep its files.
+    """Close a failed tombstone that cannot be purged: drop its entry, keep its files.
 
     The answer names the metadata.json for a later `delegation purge`.
     """

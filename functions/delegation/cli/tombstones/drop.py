@@ -127,7 +127,7 @@ def drop_command(
     key: str | None = optional("--key", "The idempotency key; a repetition continues the drop. Default: a new UUID."),
     timeout: float = defaulted(
         "--timeout",
-        "Stop waiting after so many seconds; the drop continues.",
+        "Stop waiting after N seconds; the drop continues.",
         _LONGEST_WAIT,
         min=1.0,
         max=_LONGEST_WAIT,

@@ -81,12 +81,12 @@ def drop_namespace_command(
     drop_views: bool = switch("--drop-views", "Drop its views too."),
     drop_generic_tables: bool = switch("--drop-generic-tables", "Drop its generic tables too; their files stay."),
     wait: bool = defaulted("--wait/--no-wait", "Wait for each purge, or only until the names are free.", True),
-    parallel: int = defaulted("--parallel", "Tables dropped at a time.", PARALLEL, min=1, max=64),
+    parallel: int = defaulted("--parallel", "The number of concurrent drops.", PARALLEL, min=1, max=64),
 ) -> None:
     """Drop a namespace through the gateway, with --cascade also its tables and their files.
 
-    Drops nothing if a table must not be purged, or if views or generic tables are in the way. Exit status 4: something
-    is left, and named. To resume, rerun the command with --receipt FILE.
+    Drops nothing if a guard refuses a table, or if views or generic tables remain. Exit status 4: something is left;
+    the output names it. To resume, rerun the command with --receipt FILE.
     """
     catalog, levels = parse_namespace(namespace)
     used = checked_key(key)

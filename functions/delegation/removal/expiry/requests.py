@@ -159,9 +159,9 @@ OPTIONS: Final = OptionTable(
         ),
         replace(
             DRY_RUN_OPTION,
-            argument=Argument("Plan the files, and show what would expire and why the rest stays.", type=bool),
+            argument=Argument("Only show what would expire, and why the rest stays.", type=bool),
         ),
-        replace(PLAN_OPTION, argument=Argument("Execute a dry run's plan.", "PLAN_ID")),
+        replace(PLAN_OPTION, argument=Argument("Execute the plan of a dry run.", "PLAN_ID")),
         CALLBACK_OPTION,
     ),
     others=frozenset({LEAST_AGE, LEAST_SNAPSHOTS}),

@@ -78,10 +78,10 @@ OPTIONS: Final = OptionTable(
             FILE_AGE,
             _DURATION,
             "a duration such as 7d or PT72H, 24 hours or more",
-            "How old an object is at least, by the clock of its store, to be an orphan file. Default: 3 days; a "
-            "property of the table may lengthen it.",
+            "The minimum age of an orphan file, by the store's clock. Default: 3 days. A property of the table "
+            "may lengthen it.",
             Argument(
-                "The smallest age by the store's clock: 7d, 72h; 24 hours or more. Default: 3 days.",
+                "The minimum age by the store's clock, such as 7d or 72h; at least 24 hours. Default: 3 days.",
                 "AGE",
                 "older-than",
             ),
@@ -90,14 +90,14 @@ OPTIONS: Final = OptionTable(
             EQUAL_SCHEMES,
             _LISTS,
             "lists such as s3n,s3a=s3, with semicolons between them",
-            "Schemes that name one store, as in Iceberg's equal_schemes: the names, and what they are compared as.",
+            "Schemes of one store, as in Iceberg's equal_schemes: the names, and the name they are compared as.",
             Argument("Schemes of one store, such as cos,oss=store; s3, s3a and s3n are equal.", "LISTS"),
         ),
         text_option(
             EQUAL_AUTHORITIES,
             _LISTS,
             "lists such as bucket-alias=bucket, with semicolons between them",
-            "Buckets that are one, as in Iceberg's equal_authorities.",
+            "Names of one bucket, as in Iceberg's equal_authorities.",
             Argument("Equal buckets, such as alias=bucket.", "LISTS"),
         ),
         Option(
@@ -107,14 +107,14 @@ OPTIONS: Final = OptionTable(
             loosest="ignore",
             default="error",
             meaning=(
-                "The loosest mode for files with a needed file's path in another scheme or bucket: `error`, "
-                "`ignore` or `delete`."
+                "The loosest mode for files that match a needed file's path in another scheme or bucket: `error`,"
+                " `ignore` or `delete`."
             ),
-            described="What happens to files with the path of a needed one in another scheme or bucket.",
+            described="What happens to files that match a needed file's path in another scheme or bucket.",
             argument=Argument(
                 (
-                    "What to do with files that have a needed file's path in another scheme or bucket: error, "
-                    "ignore or delete. Default: error."
+                    "Files that match a needed file's path in another scheme or bucket: error, ignore or delete. "
+                    "Default: error."
                 ),
                 "MODE",
             ),
@@ -125,16 +125,16 @@ OPTIONS: Final = OptionTable(
             LOCATION,
             _LOCATION,
             "a location such as s3://lake/written-elsewhere/orders",
-            "The only place to look in, instead of the table's present location; it is at or below a place that the "
-            "operator allows (`delegation.orphan-files.locations`).",
-            Argument("Look in this place, which the operator allows, instead of the table's location.", "URI"),
+            "The place to scan instead of the table's location. The operator must allow it or a place above it "
+            "(`delegation.orphan-files.locations`).",
+            Argument("Scan this place, if the operator allows it, instead of the table's location.", "URI"),
         ),
         Option(
             name=FIRST_RUN,
             by=SetBy.OPERATOR,
             values=("report", "delete"),
             meaning=(
-                "Whether the first plan of orphan files at a location waits for approval (`report`) or is executed "
+                "Whether the first plan of orphan files at a location waits for approval (`report`), or runs "
                 "within the other limits (`delete`)."
             ),
         ),
@@ -143,14 +143,14 @@ OPTIONS: Final = OptionTable(
             by=SetBy.BOTH,
             values=("tag", "none"),
             meaning=(
-                "`none`: a removal deletes orphan files. `tag`: it gives them the tag `delegation-quarantine` = "
-                "`orphan` for a lifecycle rule, with the role of `delegation.orphan-files.roles`; no request may "
-                "delete any."
+                "`none`: a removal deletes orphan files. `tag`: it tags them `delegation-quarantine` = `orphan` "
+                "for a lifecycle rule, with a role of `delegation.orphan-files.roles`; no request may delete "
+                "them."
             ),
             described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
             argument=Argument(
-                "tag: an approval tags the files for a lifecycle rule of the bucket; none: it deletes them. "
-                "Default: the operator's setting.",
+                "tag: an approval tags the files for the bucket's lifecycle rule. none: it deletes them. Default:"
+                " the operator's setting.",
                 "MODE",
             ),
         ),

@@ -185,7 +185,7 @@ OPTIONS: Final = OptionTable(
             setting="delete-marker-files",
             loosest="true",
             default="false",  # directory markers are deleted only when a request chooses that
-            meaning="Whether a request may have directory markers deleted.",
+            meaning="Whether requests may delete directory markers.",
         ),
         Option(name="engine", by=SetBy.CALLER, values=("", "inline", "spark")),
         DRY_RUN_OPTION,
