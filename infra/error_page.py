@@ -9,10 +9,10 @@ from infra.environment.context import ROOT
 PAGE: Final = ROOT / "docs" / "errors.md"
 _INTRODUCTION: Final = """# Error codes
 
-An error answer has the code in `error_code` and a link to its line here in `type` (RFC 9457). A task's record has the
-code of its last error. The number is the answer's status. After ↻ the same request, or the task's next attempt, may
-succeed without you; `↻?`: `retryable` states it. Where the last cell is empty, a task needs nothing: repeat a request
-after Retry-After.
+An error answer has the code in `error_code`, and a link to this page in `type` (RFC 9457). A task's record has the code
+of its last error. The number is the HTTP status. `↻`: the same request, or the task's next attempt, may succeed without
+you; `↻?`: see `retryable`. If the last cell is empty, repeat the request after Retry-After; a task needs nothing. A bug
+report needs the log lines of the X-Request-ID or task id.
 """
 _ROUTINE: Final = {
     "Nothing.",
@@ -22,6 +22,7 @@ _ROUTINE: Final = {
     "Repeat the request after Retry-After. A task is retried.",
 }
 """Advice that the introduction gives for all."""
+_REPORT: Final = "Report a bug, with the log lines of the X-Request-ID or task id."
 _BY_ITSELF: Final = {True: "↻", False: "", None: "↻?"}
 
 
@@ -42,6 +43,7 @@ def page() -> str:
         for name, code in entries.items():
             status = f"{code.status or 500}{_BY_ITSELF[code.retryable]}"
             action = "" if code.action in _ROUTINE else code.action.removeprefix("Nothing; the task is retried. ")
+            action = "Report a bug." if action == _REPORT else action
             parts.append(f'| <a id="{name}"></a>`{name}` {status} | {code.meaning} | {action} |\n')
     parts.append(_OF_THE_COMMAND)
     for name, code in codes_of_the_command().items():

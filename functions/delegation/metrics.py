@@ -61,159 +61,133 @@ _OF_ENDS: Final = ("kind", "code")
 
 TASKS_ACCEPTED: Final = _count("TasksAccepted", Area.REQUESTS, "Requests that created a task.", _OF_REQUESTS)
 REQUESTS_ATTACHED: Final = _count(
-    "RequestsAttached", Area.REQUESTS, "Requests that were answered with a task that existed.", _OF_REQUESTS
+    "RequestsAttached", Area.REQUESTS, "Requests that attached to an existing task.", _OF_REQUESTS
 )
 REQUESTS_REPLAYED: Final = _count(
     "RequestsReplayed", Area.REQUESTS, "Repeated requests that got the stored answer.", _OF_REQUESTS
 )
 TASKS_COMPLETED: Final = _count(
-    "TasksCompleted", Area.REQUESTS, "Synchronous requests whose task ended in SUCCESS.", _OF_REQUESTS
+    "TasksCompleted", Area.REQUESTS, "Synchronous requests that ended in SUCCESS.", _OF_REQUESTS
 )
-TASKS_FAILED: Final = _count(
-    "TasksFailed", Area.REQUESTS, "Synchronous requests whose task ended in FAILURE.", _OF_REQUESTS
-)
-REQUESTS_SERVED: Final = _count("RequestsServed", Area.REQUESTS, "Reads that were answered.", _OF_REQUESTS)
-REQUESTS_REFUSED: Final = _count("RequestsRefused", Area.REQUESTS, "Requests with an answer of 4XX.", _OF_REQUESTS)
-REQUESTS_FAILED: Final = _count("RequestsFailed", Area.REQUESTS, "Requests with an answer of 5XX.", _OF_REQUESTS)
+TASKS_FAILED: Final = _count("TasksFailed", Area.REQUESTS, "Synchronous requests that ended in FAILURE.", _OF_REQUESTS)
+REQUESTS_SERVED: Final = _count("RequestsServed", Area.REQUESTS, "Answered reads.", _OF_REQUESTS)
+REQUESTS_REFUSED: Final = _count("RequestsRefused", Area.REQUESTS, "Requests answered with 4XX.", _OF_REQUESTS)
+REQUESTS_FAILED: Final = _count("RequestsFailed", Area.REQUESTS, "Requests answered with 5XX.", _OF_REQUESTS)
 REQUESTS_IN_PROGRESS: Final = _count(
-    "RequestsInProgress", Area.REQUESTS, "Repeats of a request that is still being answered.", _OF_REQUESTS
+    "RequestsInProgress", Area.REQUESTS, "Repeats of a request that still runs.", _OF_REQUESTS
 )
 KEY_CONFLICTS: Final = _count(
-    "KeyConflicts", Area.REQUESTS, "Requests with the idempotency key of another body.", _OF_REQUESTS
+    "KeyConflicts", Area.REQUESTS, "Requests that reused a key with another body.", _OF_REQUESTS
 )
-RESUBMITS_REFUSED: Final = _count(
-    "ResubmitsRefused", Area.REQUESTS, "Repeats that came too soon after a failure.", _OF_REQUESTS
-)
+RESUBMITS_REFUSED: Final = _count("ResubmitsRefused", Area.REQUESTS, "Repeats too soon after a failure.", _OF_REQUESTS)
 
-ATTEMPTS_STARTED: Final = _count(
-    "AttemptsStarted", Area.ATTEMPTS, "Attempts that began, on functions and workers alike.", "kind"
-)
-ATTEMPTS_RETRIED: Final = _count(
-    "AttemptsRetried", Area.ATTEMPTS, "Attempts that ended with an error and are followed by another.", "kind"
-)
+ATTEMPTS_STARTED: Final = _count("AttemptsStarted", Area.ATTEMPTS, "Attempts that began.", "kind")
+ATTEMPTS_RETRIED: Final = _count("AttemptsRetried", Area.ATTEMPTS, "Failed attempts that are retried.", "kind")
 ATTEMPTS_THROTTLED: Final = _count(
-    "AttemptsThrottled", Area.ATTEMPTS, "Attempts that ended because the object store throttled their deletes.", "kind"
+    "AttemptsThrottled", Area.ATTEMPTS, "Attempts that the object store throttled.", "kind"
 )
 PURGES_HELD: Final = _count(
     "PurgesHeld",
     Area.ATTEMPTS,
-    "Attempts at a purge that ended because a table that may share its files is unreadable.",
+    "Purge attempts that wait for an unreadable table.",
 )
-TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts whose lease ended before their outcome.", "kind")
+TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts that lost their lease before an outcome.", "kind")
 
 TASKS_SUCCEEDED: Final = _count("TasksSucceeded", Area.ENDS, "Tasks that ended in SUCCESS.", *_OF_ENDS)
 TASKS_ENDED_IN_FAILURE: Final = _count(
-    "TasksEndedInFailure", Area.ENDS, "Tasks that ended in FAILURE without having been cancelled.", *_OF_ENDS
+    "TasksEndedInFailure", Area.ENDS, "Tasks that ended in FAILURE, without cancelled ones.", *_OF_ENDS
 )
-TASKS_CANCELLED: Final = _count("TasksCancelled", Area.ENDS, "Tasks that ended because they were cancelled.", *_OF_ENDS)
-TASK_SECONDS: Final = _seconds("TaskSeconds", Area.ENDS, "Time from a task's reception to its end.", *_OF_ENDS)
-FILES_DELETED: Final = _count("FilesDeleted", Area.ENDS, "Files that the ended tasks deleted.", *_OF_ENDS)
-BYTES_DELETED: Final = Metric(
-    "BytesDeleted", Unit.BYTES, Area.ENDS, "Size of the files that the ended tasks deleted.", _OF_ENDS
-)
-TABLES_PARTLY_DELETED: Final = _count(
-    "TablesPartlyDeleted", Area.ENDS, "Purges that failed after their first delete and leave a table half deleted."
-)
-TOMBSTONES_FAILED: Final = _count(
-    "TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed; each is still a tombstone."
-)
+TASKS_CANCELLED: Final = _count("TasksCancelled", Area.ENDS, "Cancelled tasks.", *_OF_ENDS)
+TASK_SECONDS: Final = _seconds("TaskSeconds", Area.ENDS, "Time from acceptance to the end of a task.", *_OF_ENDS)
+FILES_DELETED: Final = _count("FilesDeleted", Area.ENDS, "Files that ended tasks deleted.", *_OF_ENDS)
+BYTES_DELETED: Final = Metric("BytesDeleted", Unit.BYTES, Area.ENDS, "Size of these files.", _OF_ENDS)
+TABLES_PARTLY_DELETED: Final = _count("TablesPartlyDeleted", Area.ENDS, "Purges that failed after their first delete.")
+TOMBSTONES_FAILED: Final = _count("TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed.")
 
 TOMBSTONES_STUCK: Final = _count(
     "TombstonesStuck",
     Area.MACHINERY,
-    "Dropped tables that could not be settled three times in a row, or whose record cannot be read; 1,000 at most.",
+    "Dropped tables that three tries could not finish, or with an unreadable record; at most 1,000.",
 )
 
 ITEMS_SET_ASIDE: Final = _count(
     "ItemsSetAside",
     Area.MACHINERY,
-    "Tables, tasks, policies, records or notifications that were left out for more than a day because each try failed, "
-    "at each pass that finds some.",
+    "Tables, tasks, policies, records or notifications that have failed for more than a day, at each pass.",
 )
 
 POLICIES_INVALID: Final = _count(
     "PoliciesInvalid",
     Area.MACHINERY,
-    "Policies of one catalog that apply to tables and cannot be executed, and tables whose policies cannot be read, at "
-    "each pass.",
+    "Policies of a catalog that cannot be executed, and tables whose policies cannot be read, at each pass.",
 )
 
 UPKEEP_WAIT_SECONDS: Final = _seconds(
     "UpkeepWaitSeconds",
     Area.BACKLOG,
-    "The longest wait of a table of one catalog for a run that a policy asks for, at each pass.",
+    "The longest wait of a catalog's table for a run by policy, at each pass.",
 )
 
 KEYS_UNAVAILABLE: Final = _count(
     "KeysUnavailable",
     Area.MACHINERY,
-    "Times that the table of idempotency keys did not answer a process of the gateway.",
+    "Unanswered calls of the gateway to the table of idempotency keys.",
 )
 
-TASKS_WAITING: Final = _count(
-    "AdmissionWaiting", Area.BACKLOG, "Tasks that wait for a free place; of each lane at most 100 are counted."
-)
+TASKS_WAITING: Final = _count("AdmissionWaiting", Area.BACKLOG, "Tasks that wait for a place, at most 100 per lane.")
 OLDEST_WAITING_SECONDS: Final = _seconds(
-    "OldestWaitingSeconds", Area.BACKLOG, "For how long the first task in any lane has been waiting for a free place."
+    "OldestWaitingSeconds", Area.BACKLOG, "The longest wait of a task for a place."
 )
 OLDEST_UNFINISHED_SECONDS: Final = _seconds(
     "OldestUnfinishedSeconds",
     Area.BACKLOG,
-    "Age of the oldest task without an outcome, recurring ones excepted: of those that wait for a place, and the 100 "
-    "others checked next.",
+    "Age of the oldest open task, without recurring ones: among tasks that wait for a place, and the 100 others "
+    "checked next.",
 )
 OLDEST_LEASE_SECONDS: Final = _seconds(
-    "OldestLeaseSeconds", Area.BACKLOG, "Age of the longest running attempt, among the same tasks."
+    "OldestLeaseSeconds", Area.BACKLOG, "Age of the oldest running attempt, among the same tasks."
 )
 MAINTENANCE_AGE_SECONDS: Final = _seconds(
-    "MaintenanceAgeSeconds", Area.BACKLOG, "Time since the recurring maintenance of the tables ended well."
+    "MaintenanceAgeSeconds", Area.BACKLOG, "Time since the last successful maintenance of the tables."
 )
 
-TASKS_SWEPT: Final = _count("TasksSwept", Area.MACHINERY, "Due tasks at which the sweeper looked.")
-SWEEP_ERRORS: Final = _count(
-    "SweepErrors", Area.MACHINERY, "Due tasks for which a sweep failed; the next sweep tries again."
-)
+TASKS_SWEPT: Final = _count("TasksSwept", Area.MACHINERY, "Due tasks that the sweeper checked.")
+SWEEP_ERRORS: Final = _count("SweepErrors", Area.MACHINERY, "Due tasks whose sweep failed; the next sweep tries again.")
 TASKS_REDISPATCHED: Final = _count("TasksRedispatched", Area.MACHINERY, "Dispatches that the sweeper sent.")
 DISPATCHES_UNANSWERED: Final = _count(
     "DispatchesUnanswered",
     Area.MACHINERY,
-    "Dispatches after which no attempt began within the dispatch grace.",
+    "Dispatches that started no attempt within the dispatch grace.",
 )
 DISPATCHES_FAILED: Final = _count(
-    "DispatchFailed", Area.MACHINERY, "Tasks that ended in FAILURE because no dispatch started an attempt."
+    "DispatchFailed", Area.MACHINERY, "Tasks that failed because no dispatch started an attempt."
 )
 DISPATCH_ERRORS: Final = _count(
-    "DispatchErrors", Area.MACHINERY, "Queue messages for which the dispatcher started no execution; SQS repeats them."
+    "DispatchErrors", Area.MACHINERY, "Queue messages that started no execution; SQS repeats them."
 )
-WORKER_ERRORS: Final = _count(
-    "WorkerErrors", Area.MACHINERY, "Times at which a worker could not lease or run anything, and waited."
-)
+WORKER_ERRORS: Final = _count("WorkerErrors", Area.MACHINERY, "Times when a worker could not lease or run anything.")
 CHANGES_UNREADABLE: Final = _count(
     "ChangesUnreadable",
     Area.MACHINERY,
-    "Waiting changes of the persistence that do not decode, once by each process that found one.",
+    "Undecodable waiting changes of the persistence, once per process.",
 )
 CERTIFICATE_DAYS_LEFT: Final = _count(
     "CertificateDaysLeft",
     Area.MACHINERY,
-    "Days until an admitted client certificate expires, at most once an hour and authorizer instance.",
+    "Days until an admitted client certificate expires, at most hourly per authorizer instance.",
 )
 PROBES_SUCCEEDED: Final = _count(
     "ProbesSucceeded",
     Area.MACHINERY,
-    "1 for each probe through the front that was answered, 0 for another; once a minute where it is on.",
+    "1 for each answered probe of the front, else 0; once a minute.",
 )
-PAUSED: Final = _count("Paused", Area.MACHINERY, "1 at each sweep while work is paused (`delegation pause`).")
+PAUSED: Final = _count("Paused", Area.MACHINERY, "1 per sweep while work is paused (`delegation pause`).")
 
 NOTIFICATION_MESSAGES: Final = _count("NotificationMessages", Area.NOTIFICATIONS, "Messages that the notifier took.")
-NOTIFICATIONS_DELIVERED: Final = _count(
-    "NotificationsDelivered", Area.NOTIFICATIONS, "Events and callbacks that were delivered."
-)
-NOTIFICATIONS_FAILED: Final = _count(
-    "NotificationsFailed", Area.NOTIFICATIONS, "Deliveries that failed and are repeated."
-)
+NOTIFICATIONS_DELIVERED: Final = _count("NotificationsDelivered", Area.NOTIFICATIONS, "Delivered events and callbacks.")
+NOTIFICATIONS_FAILED: Final = _count("NotificationsFailed", Area.NOTIFICATIONS, "Failed deliveries that are repeated.")
 NOTIFICATIONS_DEAD: Final = _count(
-    "NotificationsDead", Area.NOTIFICATIONS, "Events and callbacks that were tried as often as the settings allow."
+    "NotificationsDead", Area.NOTIFICATIONS, "Events and callbacks whose deliveries are used up."
 )
 
 METRICS: Final[Mapping[str, Metric]] = {

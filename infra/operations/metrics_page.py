@@ -12,11 +12,9 @@ _INTRODUCTION: Final = """# Metrics
 
     aws cloudwatch list-metrics --namespace PolarisDelegation --dimensions Name=service,Value=polaris-delegation-prod
 
-The processes print metrics as lines of their logs, which CloudWatch reads (Amazon CloudWatch User Guide, "Embedded
-metric format"); the namespace is `PolarisDelegation`. Each metric exists for its stage alone (`service`, such as
-`polaris-delegation-prod`), and once more by the dimensions of the column *by*. Types and codes of added behaviors are
-`OTHER`. Log lines, not dimensions, name the task and the table. `make regenerate` writes this page from
-`functions/delegation/metrics.py`.
+CloudWatch reads the metrics from log lines (Amazon CloudWatch User Guide, "Embedded metric format"). Each metric exists
+per stage (`service`, such as `polaris-delegation-prod`), and again by the dimensions in the column *by*. Types and codes
+of your own behaviors are `OTHER`. The log lines name task and table.
 """
 
 

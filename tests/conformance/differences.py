@@ -258,10 +258,15 @@ def _lines(differences: Differences) -> Iterator[str]:
 
 def _joined(additions: Iterable[str]) -> Iterator[str]:
     """Join the lines about the members of one object, and those of operations."""
-    for (before, after), lines in groupby(additions, key=_around_the_member):
+    operations, others = [], []
+    for line in additions:
+        (operations if re.match(r"operation `\w+`: ", line) else others).append(line)
+    if operations:
+        yield f"operations: {', '.join(line.partition(': ')[2] for line in operations)}"
+    for (before, after), lines in groupby(others, key=_around_the_member):
         names = ", ".join(f"`{line.removeprefix(before).removesuffix(after)}`" for line in lines) if after else ""
         of = before.replace("member", "members of").removesuffix(".")
-        yield f"{of}`: {names}" if after else re.sub(r"^operation `\w+`: ", "operation ", before)
+        yield f"{of}`: {names}" if after else before
 
 
 def _around_the_member(line: str) -> tuple[str, str]:
