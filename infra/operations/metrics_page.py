@@ -12,9 +12,9 @@ _INTRODUCTION: Final = """# Metrics
 
     aws cloudwatch list-metrics --namespace PolarisDelegation --dimensions Name=service,Value=polaris-delegation-prod
 
-CloudWatch reads the metrics from log lines (Amazon CloudWatch User Guide, "Embedded metric format"). Each metric exists
-per stage (`service`, such as `polaris-delegation-prod`), and again by the dimensions in the column *by*. Types and codes
-of your own behaviors are `OTHER`. The log lines name task and table.
+CloudWatch reads the metrics from log lines (Amazon CloudWatch User Guide, "Embedded metric format"). Each metric
+exists per stage (`service`, such as `polaris-delegation-prod`), and again by the dimensions in the column *by*. Types
+and codes of your own behaviors are `OTHER`. The log lines name task and table.
 """
 
 

@@ -4,7 +4,7 @@ A difference is an addition, a limit (a request that the appendix's types admit 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +26,7 @@ _WORDS = {
     "maxItems": "at most {} items",
     "maxProperties": "at most {} members",
 }
+_OPERATION = re.compile(r"operation `\w+`: ")
 _SILENT = frozenset({"description", "example", "examples", "properties", "required", "items", "additionalProperties"})
 
 _INTRODUCTION = """# What the API adds to the proposal
@@ -256,13 +257,13 @@ def _lines(differences: Differences) -> Iterator[str]:
     yield from (f"| {limit} | {', '.join(members)} |\n" for limit, members in named.items())
 
 
-def _joined(additions: Iterable[str]) -> Iterator[str]:
+def _joined(additions: Sequence[str]) -> Iterator[str]:
     """Join the lines about the members of one object, and those of operations."""
-    operations, others = [], []
-    for line in additions:
-        (operations if re.match(r"operation `\w+`: ", line) else others).append(line)
-    if operations:
-        yield f"operations: {', '.join(line.partition(': ')[2] for line in operations)}"
+    lines_of_operations = [line for line in additions if _OPERATION.match(line)]
+    others = [line for line in additions if not _OPERATION.match(line)]
+    if operations := [line.partition(": ")[2].strip("`") for line in lines_of_operations]:
+        by_path = sorted(operations, key=lambda operation: operation.split()[::-1])
+        yield f"operations: {', '.join(f'`{operation}`' for operation in by_path)}"
     for (before, after), lines in groupby(others, key=_around_the_member):
         names = ", ".join(f"`{line.removeprefix(before).removesuffix(after)}`" for line in lines) if after else ""
         of = before.replace("member", "members of").removesuffix(".")
