@@ -229,6 +229,18 @@ class TableBehavior(ABC, Generic[Ctx, Result]):
     def outcome(self, task: Task, ctx: Ctx, work: Callable[[Ctx], Result] | None = None) -> Outcome:
         """Do the `work` of a job, or without one that of this process; return what a success writes."""
 
+    @abstractmethod
+    def done_in_job(self, task: Task, work: Callable[[Ctx], Result]) -> Task:
+        """Do the `work` of a job for a leased task, and record its success; raises what ends the attempt otherwise."""
+
+    def run_job(self, work: Callable[[Ctx], Result], task_id: str, attempt: int) -> Task:
+        """Do the work in a Spark job, whose lease another process renews while it makes progress.
+
+        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+        """
+        task = self.runner.begin_job(task_id, attempt)
+        return self.runner.run(task, lambda: self.done_in_job(task, work))
+
     def fields(
         self, work: "TableWork", attempt: TaskAttempt, table: "OpenedTable", found: FoundTables[Any]
     ) -> dict[str, Any]:
@@ -300,21 +312,14 @@ class UpkeepBehavior(TableBehavior[Ctx, Result]):
 
         return runner.run(task, done)
 
-    def run_job(self, work: Callable[[Ctx], Result], task_id: str, attempt: int) -> Task:
-        """Do the work in a Spark job, whose lease another process renews while it makes progress.
+    def done_in_job(self, task: Task, work: Callable[[Ctx], Result]) -> Task:
+        """See TableBehavior.done_in_job. It waits for the references if it began too late for those that are known.
 
-        It waits for the references if it began too late for those that are known. What follows a failure is chosen
-        again: an inline attempt waits for the references, and hands over again. Raises LeaseLost if the attempt no
-        longer holds the task. The job service reports the start.
+        What follows a failure is chosen again: an inline attempt waits for the references, and hands over again.
         """
-        runner = self.runner
-        task = runner.begin_job(task_id, attempt)
-
-        def done() -> Task:
-            held = self._continues_with(None, task)
-            return runner.succeed(held, *self.outcome(held, replace(self.context(held), awaits_references=True), work))
-
-        return runner.run(task, done)
+        held = self._continues_with(None, task)
+        ctx = replace(self.context(held), awaits_references=True)
+        return self.runner.succeed(held, *self.outcome(held, ctx, work))
 
     def _continues_with(self, engine: str | None, task: Task) -> Task:
         """Record the engine of the attempt after this one, None if that is open; raise LeaseLost."""

@@ -61,15 +61,17 @@ class DropBehavior:
 
     def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
         """Run an engine in a Spark job. Raises LeaseLost."""
-        return self._run_with(engine, self.purge.runner.begin_job(task_id, attempt))
+        return self._run_with(engine, self.purge.runner.begin_job(task_id, attempt), in_job=True)
 
-    def _run_with(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:
+    def _run_with(
+        self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None, *, in_job: bool = False
+    ) -> Task:
         def dropped() -> Task:
             record = self._begun(task)
             if record.state in _DONE:
                 self._drop(record)
                 return self.purge.runner.succeed(task, "all files were deleted before; the entry is dropped")
-            return self.purge.purged(self._dropping(engine, record), task, hand_over_at)
+            return self.purge.purged(self._dropping(engine, record), task, hand_over_at, in_job=in_job)
 
         return self._failed(self.purge.runner.run(task, dropped))
 

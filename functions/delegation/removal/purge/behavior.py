@@ -376,26 +376,21 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         """See TaskBehavior.run: the inline engine."""
         return self.runner.run(task, lambda: self.purged(purge_table, task, hand_over_at))
 
-    def run_job(self, engine: PurgeFunction, task_id: str, attempt: int) -> Task:
-        """Run an engine in a Spark job, whose lease another process renews while it makes progress.
+    def done_in_job(self, task: Task, work: PurgeFunction) -> Task:
+        return self.purged(work, task, in_job=True)
 
-        It waits for a pass over the references that begins after it did, before it plans or deletes anything.
-        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
+    def purged(
+        self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None, *, in_job: bool = False
+    ) -> Task:
+        """Run an engine for a leased task and record its success; raises what ends the attempt otherwise.
+
+        A job waits for a pass over the references that begins after it did: it may have been queued for long.
         """
-        task = self.runner.begin_job(task_id, attempt)
-
-        def purged_by_a_later_pass(ctx: PurgeContext) -> PurgeResult:
-            # The job may have been queued for long since the pass that chose it.
-            if ctx.references is not None and not ctx.options.dry_run:
-                ctx.references.renew()
-                await_references(ctx.references, ctx.attempt, ctx.sleep)
-            return engine(ctx)
-
-        return self.runner.run(task, lambda: self.purged(purged_by_a_later_pass, task))
-
-    def purged(self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None) -> Task:
-        """Run an engine for a leased task and record its success; raises what ends the attempt otherwise."""
-        return self.runner.succeed(task, *self.outcome(task, self.context(task, hand_over_at=hand_over_at), engine))
+        ctx = self.context(task, hand_over_at=hand_over_at)
+        if in_job and ctx.references is not None and not ctx.options.dry_run:
+            ctx.references.renew()
+            await_references(ctx.references, ctx.attempt, ctx.sleep)
+        return self.runner.succeed(task, *self.outcome(task, ctx, engine))
 
     def outcome(self, _task: Task, ctx: PurgeContext, work: PurgeFunction | None = None) -> Outcome:
         return success((work or purge_table)(ctx))

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from delegation.gateway.drop.behavior import DropBehavior
 from delegation.removal.choice import EngineChoice
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.planning import InlineEngine
 from delegation.removal.purge.run import Execution
 from delegation.tasks.life.model import Status, Task
+from delegation.testing.tombstones import pending
 from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.kit.worlds.jobs import JobsHere
@@ -59,6 +62,22 @@ def once(world: SparkPurges, minutes: int, taken: list[str]) -> Callable[[], Non
 def test_a_table_that_takes_a_file_while_the_job_is_queued_keeps_it(world: SparkPurges, minutes: int) -> None:
     taken: list[str] = []
     world.jobs.before = once(world, minutes, taken)
+    task: Task = world.purge("t")
+    assert (task.status, task.engine, len(taken)) == (Status.SUCCESS, "spark", 1), task.result_summary
+    assert world.readable("far")
+    assert {uri for uri in world.files() if uri.startswith("s3://lake/wh/t/")} == set(taken)
+
+
+def test_a_table_that_takes_a_file_while_the_job_of_a_drop_is_queued_keeps_it(
+    world: SparkPurges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tombstone's record apart, which the job of a drop reads and writes."""
+    monkeypatch.setattr(DropBehavior, "_begun", lambda _self, _task: pending())
+    monkeypatch.setattr(DropBehavior, "_dropping", lambda _self, engine, _record: engine)
+    no_tombstones: Any = None
+    world.jobs.behavior = lambda: DropBehavior(world.behavior, no_tombstones)
+    taken: list[str] = []
+    world.jobs.before = once(world, 14, taken)
     task: Task = world.purge("t")
     assert (task.status, task.engine, len(taken)) == (Status.SUCCESS, "spark", 1), task.result_summary
     assert world.readable("far")
