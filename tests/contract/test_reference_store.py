@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
-from delegation.references.areas import MOST_AREAS, fold, overlap
 from delegation.references.blocking import DIGEST_BYTES
 from delegation.references.errors import PassLost, ReferencesUnavailable
-from delegation.references.model import MOST_DISPLACED
+from delegation.references.model import MOST_AREAS, MOST_DISPLACED, fold, overlap
 from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.testing.references import ReferenceStoreContract, entry, names, put
 from tests.contract.task_tables import dynamodb_client, moto, no_wait

@@ -21,7 +21,7 @@ from delegation.removal.executors import ReceivedRuns, Spread
 from delegation.removal.index import Sorter
 from delegation.storage.base import BatchResult
 from delegation.storage.credentials import S3Settings
-from delegation.storage.lots import WaitingBatches
+from delegation.storage.deleter import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_delete import prepare_for_deletes

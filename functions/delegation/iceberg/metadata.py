@@ -12,8 +12,7 @@ from typing import Any
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptMetadata
-from delegation.polaris.large_metadata import LARGE, read_document, read_large
-from delegation.polaris.model import properties_of, with_uuid
+from delegation.polaris.model import LARGE, properties_of, read_document, read_large, with_uuid
 
 FORMAT_VERSIONS = frozenset({1, 2, 3})
 # Enough for millions of snapshots; a larger file is refused as hostile.

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from delegation.polaris.large_metadata import read_document
+from delegation.polaris.model import read_document
 from delegation.storage.credentials import CredentialsUnavailable
 from polaris_common.errors import DelegationError, ErrorScope
 

@@ -18,8 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.references.areas import EVERYWHERE
-from delegation.references.model import UNANSWERED_PASSES, LostRefs, TableEntry, copy_of
+from delegation.references.model import EVERYWHERE, UNANSWERED_PASSES, LostRefs, TableEntry, copy_of
 from delegation.stored_items import Items, readable
 from delegation.timestamps import isoformat, stored_time
 from polaris_common.dynamodb import DynamoDbCalls

@@ -13,9 +13,8 @@ from delegation.polaris.answers import (
     PolarisUnexpectedAnswer,
 )
 from delegation.polaris.model import GenericTable
-from delegation.references.areas import fold
 from delegation.references.blocking import UNKNOWN_AREA, Blocking, LocatedTable, Subject
-from delegation.references.model import UNANSWERED_PASSES
+from delegation.references.model import UNANSWERED_PASSES, fold
 from delegation.references.reading import problem_of
 from delegation.references.store import ReferenceStore
 from delegation.storage.locations import AmbiguousPath, Root, UnsupportedLocation

@@ -26,9 +26,8 @@ from delegation.iceberg.reach import (
 from delegation.items import reason_of
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.references.areas import areas_of, directory_of, fold
 from delegation.references.blocking import DIGEST_BYTES
-from delegation.references.model import LONGEST_TEXT, MOST_SEEN, MOST_UNREAD, TableEntry
+from delegation.references.model import LONGEST_TEXT, MOST_SEEN, MOST_UNREAD, TableEntry, areas_of, directory_of, fold
 from delegation.storage.base import ObjectNotFound, ObjectStoreError, ReadableStore
 from delegation.storage.locations import ObjectLocation, Roots, parse
 from polaris_common.errors import DelegationError

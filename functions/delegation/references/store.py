@@ -22,10 +22,9 @@ from itertools import chain
 from typing import Any, Final
 
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier
-from delegation.references.areas import EVERYWHERE, around, fold
 from delegation.references.blocking import Blocking, BlockingStore, HeldPurge, packed, unpacked
 from delegation.references.errors import PassLost, ReferencesError, ReferencesOutcomeUnknown, ReferencesUnavailable
-from delegation.references.model import CatalogPass, TableEntry
+from delegation.references.model import EVERYWHERE, CatalogPass, TableEntry, around, fold
 from delegation.storage.locations import split
 from delegation.timestamps import isoformat, stored_time
 from polaris_common.dynamodb import DynamoDbCalls, to_item

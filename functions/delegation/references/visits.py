@@ -19,10 +19,9 @@ from delegation.polaris.answers import (
     TableMetadataMissing,
 )
 from delegation.polaris.model import LoadedTable
-from delegation.references.areas import fold
 from delegation.references.blocking import Subject
 from delegation.references.errors import PassLost
-from delegation.references.model import UNANSWERED_PASSES, TableEntry
+from delegation.references.model import UNANSWERED_PASSES, TableEntry, fold
 from delegation.references.reading import ReadOnce, outline, problem_of
 from delegation.references.store import ReferenceStore
 from delegation.storage.base import ObjectStoreError, ReadableStore

@@ -30,9 +30,8 @@ from delegation.removal.errors import (
 from delegation.removal.index import SAMPLE, PlanIndex
 from delegation.removal.marks import Absent, Deleted, Marks
 from delegation.storage.base import Deletable, PlanStore
-from delegation.storage.deleter import Deleter
+from delegation.storage.deleter import THROTTLED, Deleter, Failure, Outcome
 from delegation.storage.locations import Roots, canonical_all
-from delegation.storage.lots import THROTTLED, Failure, Outcome
 from polaris_common.errors import counted
 
 

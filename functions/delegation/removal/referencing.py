@@ -8,10 +8,9 @@ from typing import Any, Final, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchCatalog, PolarisError, PolarisForbidden, PolarisUnavailable
-from delegation.references.areas import overlap
 from delegation.references.blocking import UNKNOWN_AREA, Blocking, Exemption, LocatedTable, Subject
 from delegation.references.errors import ReferencesNotKnown, recorded_problem
-from delegation.references.model import CatalogPass, PassNeeded, TableEntry
+from delegation.references.model import CatalogPass, PassNeeded, TableEntry, overlap
 from delegation.references.reading import problem_of
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore

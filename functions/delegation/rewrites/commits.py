@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delegation.polaris.large_metadata import MARK
+from delegation.polaris.model import MARK
 from delegation.rewrites.errors import CommitRefused
 from polaris_common.errors import printable
 

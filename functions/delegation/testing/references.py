@@ -5,7 +5,6 @@ from typing import Any, Final
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking import (
     DIGEST_BYTES,
     LONGEST_REASON,
@@ -16,7 +15,7 @@ from delegation.references.blocking import (
     Subject,
 )
 from delegation.references.errors import PassLost
-from delegation.references.model import CatalogPass, LostRefs, TableEntry
+from delegation.references.model import EVERYWHERE, CatalogPass, LostRefs, TableEntry
 from delegation.references.store import ReferenceStore, blocking_of, freed
 
 NOW: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)

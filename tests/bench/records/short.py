@@ -23,8 +23,8 @@ import h11
 from delegation.iceberg.avro import manifests as avro
 from delegation.removal.chunks import ChunkWriter, Phase, read_chunk
 from delegation.removal.index import Sorter
+from delegation.storage.deleter import WaitingBatches
 from delegation.storage.locations import canonical_all
-from delegation.storage.lots import WaitingBatches
 from delegation.storage.memory import MemoryPlanStore
 from infra.environment.functions import EVERY_FUNCTION
 from tests.bench.bench_cold import SOURCES, Interpreter

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from delegation.iceberg import metadata as of_files
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import decode_metadata, parse_former_metadata, parse_metadata
-from delegation.polaris import large_metadata
-from delegation.polaris.large_metadata import read_document, read_large
+from delegation.polaris import model
+from delegation.polaris.model import read_document, read_large
 from delegation.removal.expiry.history import history
 from delegation.upkeep.health.reading import history_in
 from delegation.wire.requests import files_of
@@ -46,7 +46,7 @@ STRINGS = st.one_of(
 )
 NAMES = st.sampled_from(
     [
-        *large_metadata._NOT_KEPT,
+        *model._NOT_KEPT,
         "snapshot-log",
         "metadata",
         "current-snapshot-id",
@@ -150,8 +150,8 @@ def test_what_is_kept_is_as_the_standard_parser_reads_it(text: str, size: int, a
 def test_documents_that_are_none_are_refused_alike(data: bytes, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for large in (1, 1 << 30):
-        monkeypatch.setattr(large_metadata, "LARGE", large)
-        monkeypatch.setattr(large_metadata, "_WINDOW", size)
+        monkeypatch.setattr(model, "LARGE", large)
+        monkeypatch.setattr(model, "_WINDOW", size)
         try:
             found.append(repr(without_unkept(decode_metadata("p", data))))
         except CorruptMetadata as error:
@@ -209,8 +209,8 @@ def test_every_reader_finds_the_same_in_a_large_file(monkeypatch: pytest.MonkeyP
     data = json.dumps(table(400)).encode()
     stored = gzip.compress(data) if compressed else data
     whole = decode_metadata("p", stored)
-    monkeypatch.setattr(large_metadata, "LARGE", 1)
-    monkeypatch.setattr(large_metadata, "_WINDOW", 1000)
+    monkeypatch.setattr(model, "LARGE", 1)
+    monkeypatch.setattr(model, "_WINDOW", 1000)
     monkeypatch.setattr(of_files, "LARGE", 4096)
     large = decode_metadata("p", stored)
     assert len(repr(large)) < len(repr(whole)) / 2

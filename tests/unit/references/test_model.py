@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.identifiers import TableIdentifier
-from delegation.references.areas import (
+from delegation.references.blocking import Blocking, Exemption, Subject
+from delegation.references.errors import ReferencesNotKnown
+from delegation.references.model import (
     EVERYWHERE,
     LONGEST_AREA_BYTES,
     MOST_AREAS,
+    TableEntry,
     areas_of,
     around,
     directory_of,
@@ -20,9 +23,6 @@ from delegation.references.areas import (
     overlap,
     parent_of,
 )
-from delegation.references.blocking import Blocking, Exemption, Subject
-from delegation.references.errors import ReferencesNotKnown
-from delegation.references.model import TableEntry
 
 PARTS = st.text("abé", max_size=2)
 PATHS = st.builds(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from delegation.polaris.large_metadata import read_large
+from delegation.polaris.model import read_large
 from delegation.rewrites.commits import ATTEMPT, TASK_ID, CommitRules, admitted, own_commits
 from delegation.rewrites.errors import CommitRefused
 

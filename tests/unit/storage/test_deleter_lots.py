@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from delegation.iceberg.paths import TableFile
 from delegation.storage.base import BatchResult, KeyFailure
-from delegation.storage.deleter import DeletePolicy, Deleter, RatePolicy
-from delegation.storage.lots import Failure
+from delegation.storage.deleter import DeletePolicy, Deleter, Failure, RatePolicy
 from delegation.storage.memory import MemoryObjectStore
 
 POLICY = DeletePolicy(batch=4, threads=3, tries=2, throttled_tries=3, pause=0.0, longest_pause=0.0)

@@ -13,8 +13,7 @@ from rich.console import RenderableType
 from delegation.cli.catalog.health import GIB, StoragePrices
 from delegation.cli.screens import Rows, WrappedText, between_text, plain, size_text
 from delegation.identifiers import TableIdentifier
-from delegation.references.areas import EVERYWHERE
-from delegation.references.model import TableEntry
+from delegation.references.model import EVERYWHERE, TableEntry
 from delegation.timestamps import isoformat
 from delegation.upkeep.health.model import TableHealth
 from polaris_common.errors import counted

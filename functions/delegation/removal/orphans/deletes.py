@@ -21,10 +21,9 @@ from delegation.removal.orphans.details import ListedAmount
 from delegation.removal.orphans.index import Candidate, ForeignPart, OrphanIndex, read_candidates, record_markers
 from delegation.removal.orphans.quarantine import tag_batch
 from delegation.storage.base import BatchResult, PlanStore
-from delegation.storage.deleter import Deleter
+from delegation.storage.deleter import Deleter, Outcome
 from delegation.storage.listing.model import CHANGED, TAG, TAGS_FULL, ListableStore, ListedObject, TagStore
 from delegation.storage.locations import ObjectLocation, split, uri_of
-from delegation.storage.lots import Outcome
 from delegation.timestamps import isoformat
 
 _STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}

@@ -25,9 +25,8 @@ from delegation.removal.purge.direct import DirectResources, MetadataFile, ident
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.unread import UnreadNeighbours
 from delegation.storage.base import PlanStore
-from delegation.storage.deleter import DeletePolicy, Deleter
+from delegation.storage.deleter import DeletePolicy, Deleter, Outcome
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots, canonical
-from delegation.storage.lots import Outcome
 
 VERDICT: Final = "not-covered"
 

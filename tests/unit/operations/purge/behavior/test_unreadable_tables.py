@@ -9,8 +9,8 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchCatalog, NoSuchTable, PolarisForbidden, PolarisUnavailable
 from delegation.polaris.model import GenericTable, LoadedTable
-from delegation.references.areas import EVERYWHERE
 from delegation.references.blocking import Exemption
+from delegation.references.model import EVERYWHERE
 from delegation.references.store import blocking_of
 from delegation.removal.purge.indexed import may_be_held, release
 from delegation.removal.purge.requests import Limits, ReferenceSettings
