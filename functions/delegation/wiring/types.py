@@ -25,7 +25,8 @@ class Operation:
     """One operation on tables: the task type of its work, and that of its dry run. What else a process needs of it is
     named as `module:name`, and imported when it is first needed. `behavior` returns for a TaskService what runs an
     attempt in this process (`run`) or in a Spark job (`run_job`). `engine` does the work of a job, with an attempt's
-    context and the executors' resources. `policies` is the PolicyKind that executes a catalog's policies."""
+    context and the executors' resources. `policies` is the PolicyKind that executes a catalog's policies. `command` is
+    the word of the command that submits the work."""
 
     work: TaskType
     plan: TaskType | None = None
@@ -33,6 +34,7 @@ class Operation:
     behavior: str
     engine: str
     policies: str | None = None
+    command: str | None = None
 
     @property
     def task_types(self) -> tuple[TaskType, ...]:
@@ -50,11 +52,13 @@ OPERATIONS: Final = (
         PURGE_PLAN.forecast_by(_FORECAST),
         behavior="delegation.wiring.operations:shared_purges",
         engine="delegation.removal.purge.spark:purge_in_session",
+        command="purge",
     ),
     Operation(
         DROP.run_by("delegation.wiring.operations:drops").forecast_by(_FORECAST),
         behavior="delegation.wiring.drops:drop_behavior",
         engine="delegation.removal.purge.spark:purge_in_session",
+        command="drop",
     ),
     Operation(
         EXPIRY.run_by(RUN).forecast_by(_FORECAST),
@@ -62,6 +66,7 @@ OPERATIONS: Final = (
         behavior="delegation.wiring.removals:expiry_behavior",
         engine="delegation.removal.expiry.spark:expire_in_session",
         policies="delegation.upkeep.execution.expiries:PolicyExpiries",
+        command="expire",
     ),
     Operation(
         ORPHANS.run_by(RUN),
@@ -69,6 +74,7 @@ OPERATIONS: Final = (
         behavior="delegation.wiring.removals:orphans_behavior",
         engine="delegation.removal.orphans.spark:remove_in_session",
         policies="delegation.upkeep.execution.sweeps:OrphanSweeps",
+        command="scan",
     ),
 )
 """Admission, the API's forms, workers, Spark jobs and policy passes iterate over these."""

@@ -77,13 +77,6 @@ FILTERS: Final[Mapping[str, Any]] = {
     ],
 }
 """The options that choose tasks, by what `filter_of` calls their values."""
-_BY_COMMAND: Final = {
-    "purge": "TABLE_PURGE",
-    "drop": "TABLE_DROP_WITH_PURGE",
-    "expire": "TABLE_EXPIRE_SNAPSHOTS",
-    "scan": "ORPHAN_FILES",
-}
-"""The type of the task that a command of the same name submits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +105,18 @@ def filter_of(given: Mapping[str, Any], among: AbstractSet[StatusName] = EVERY) 
     table, since = given.get("table"), given.get("since")
     return TaskFilter(
         statuses=frozenset(given.get("status") or EVERY) & among,
-        task_types=frozenset(_BY_COMMAND.get(name, name) for name in given.get("task_type") or ()),
+        task_types=frozenset(map(_type_of, given.get("task_type") or ())),
         table=None if table is None else table.replace("`", ""),
         since=None if since is None else parse_since(since, datetime.now(UTC)),
         correlation_id=given.get("correlation_id"),
     )
+
+
+def _type_of(name: str) -> str:
+    """Return the type of the tasks that a command of this name submits, otherwise the name."""
+    from delegation.wiring.types import OPERATIONS  # noqa: PLC0415 - `--help` needs no task type
+
+    return next((one.work.name for one in OPERATIONS if one.command == name), name)
 
 
 def parse_since(text: str, now: datetime) -> datetime:

@@ -1,8 +1,10 @@
 """The contract of both sources of tasks, the service and the task table; and what the command does with many tasks."""
 
 import json
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import httpx
 import pytest
@@ -12,14 +14,14 @@ from hypothesis import strategies as st
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
 from delegation.cli.tasks.direct import TaskSource
-from delegation.cli.tasks.filters import Order, TaskFilter, in_order, parse_since
+from delegation.cli.tasks.filters import FILTERS, Order, TaskFilter, filter_of, in_order, parse_since
 from delegation.client.client import DelegationClient
 from delegation.removal.details import table_labels
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.wire.tasks import TaskRecord
-from delegation.wiring.types import TYPES
+from delegation.wiring.types import OPERATIONS, TYPES, Operation
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import in_status, submitted
 from tests.unit.cli.conftest import OPERATOR, lines
@@ -248,6 +250,13 @@ def test_filters_of_a_cancel_never_choose_the_services_own_tasks(run, through_ap
     assert through_api.get(own.task_id) == own
     assert run("tasks", "cancel", "--type", kind, "--yes").stdout == "0 of 0 tasks cancelled.\n"
     assert run("tasks", "cancel", own.task_id).exit_code == 0
+
+
+@pytest.mark.parametrize("operation", [one for one in OPERATIONS if one.command], ids=lambda one: one.command)
+def test_the_command_of_each_operation_names_its_tasks(operation: Operation) -> None:
+    assert filter_of({"task_type": [operation.command]}).task_types == {operation.work.name}
+    [option] = [one for one in get_args(FILTERS["task_type"]) if hasattr(one, "help")]
+    assert re.search(rf"\b{operation.command}\b", option.help)
 
 
 def test_ids_and_filters_exclude_each_other_and_one_is_needed(run, through_api):
