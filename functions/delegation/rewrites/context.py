@@ -1,5 +1,6 @@
 """The input of an attempt at rewriting a table (table, catalog, stores, what to rewrite, attempt), and its result."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +10,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
 from delegation.removal.errors import table_uuid_mismatch
+from delegation.rewrites.catalog import Gate
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.timestamps import elapsed, utc_now
 
@@ -88,8 +90,9 @@ class RewriteContext:
     """One attempt at rewriting one table.
 
     `requests` sends to the catalog as the service's principal, and `tables` loads the table. `store` is the table's
-    storage, opened with vended credentials; `plans` is the service's own bucket, where the receipt is stored. `request`
-    is for the receipt. `clock` returns UTC, `now` counts in seconds.
+    storage, opened with vended credentials; `plans` is the service's own bucket, where the receipt is stored. Commits
+    of the task from `first_attempt` on are those of its present submission. `request` is for the receipt. `clock`
+    returns UTC, `now` and `sleep` count in seconds.
     """
 
     attempt: RewriteAttempt
@@ -99,9 +102,11 @@ class RewriteContext:
     requests: CatalogRequests
     store: ObjectStore
     plans: PlanStore
+    first_attempt: int = 1
     request: Mapping[str, Any] = field(default_factory=dict)
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = elapsed
+    sleep: Callable[[float], None] = time.sleep
 
     def load_table(self) -> LoadedTable:
         """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
@@ -112,16 +117,39 @@ class RewriteContext:
         return table
 
 
-RewriteStatus = Literal["REWRITTEN", "PLANNED", "NOTHING"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutOff:
-    """Groups of files that were not rewritten, and why: another writer changed them first, or their work failed."""
+    """Groups of files that were not rewritten: another writer was first (`is_conflict`), or their work failed.
+
+    The next run takes them.
+    """
 
     groups: int
     reason: str
     is_conflict: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performed:
+    """What one call of an action came to; `groups` is how many there were, `groups_done` how many it committed."""
+
+    groups: int = 0
+    groups_done: int = 0
+    put_off: tuple[PutOff, ...] = ()
+
+
+class RewriteEngine(Protocol):
+    """Calls Iceberg's actions."""
+
+    @property
+    def iceberg_version(self) -> str: ...
+
+    def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
+        """Rewrite, and commit through the gate; raise what ended the attempt, RewriteRefused, RewriteEngineFailed."""
+        ...
+
+
+RewriteStatus = Literal["REWRITTEN", "PLANNED", "NOTHING"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +158,9 @@ class RewriteResult:
 
     The figures are those of the task's own commits, which `snapshot_ids` names, oldest first; they come from the
     snapshots' summaries, so that an attempt whose answers were lost counts its commits too. `deletes_folded` are
-    position deletes, equality deletes and deletion vectors that no data file needs any more. NOTHING: nothing would
-    change. `put_off` are groups that the next run takes.
+    position deletes, equality deletes and deletion vectors that no data file needs any more; `manifests_before` are
+    those that were rewritten, `manifests_after` those that took their place. NOTHING: nothing was or would be changed.
+    `put_off` are groups that the next run takes.
     """
 
     status: RewriteStatus

@@ -22,6 +22,12 @@ class CommitRefused(RewriteError):
     code = "COMMIT_REFUSED"
 
 
+class RewriteRefused(RewriteError):
+    """Iceberg does not take what was asked for: a column, a sort order, a condition or an option."""
+
+    code = "REWRITE_REFUSED"
+
+
 class RuntimeUnsound(RewriteError):
     """The Iceberg runtime that is loaded damages such a table, or does nothing for it."""
 

@@ -1,0 +1,135 @@
+"""One attempt at a rewrite: Iceberg's actions behind a gate, again for what conflicted, and what they came to.
+
+What an attempt did is read from the table afterwards, where its commits have the task's mark. So an attempt that was
+killed, or whose answers were lost, is continued by the next one without a record of its own.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from delegation.polaris.model import LoadedTable
+from delegation.rewrites.catalog import Gate
+from delegation.rewrites.commits import CommitRules, OwnCommit, own_commits
+from delegation.rewrites.context import Performed, PutOff, Rewrite, RewriteContext, RewriteEngine, RewriteResult
+from delegation.rewrites.errors import RewriteEngineFailed
+from delegation.rewrites.runtimes import check_runtime
+from polaris_common.backoff import exponential
+
+ROUNDS: Final = 3
+"""How often an action is called in one attempt while other writers are first."""
+_FIRST_WAIT: Final = 2.0
+_LONGEST_WAIT: Final = 30.0
+_SLICE: Final = 1.0
+
+
+def wait_after(rounds: int, put_off: Sequence[PutOff]) -> float | None:
+    """Return the seconds until an action is called again, None if the rest is left to the next run. Pure."""
+    if rounds >= ROUNDS or not any(one.is_conflict for one in put_off):
+        return None
+    return exponential(rounds, _FIRST_WAIT, _LONGEST_WAIT)
+
+
+def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: RewriteEngine) -> RewriteResult:
+    """Rewrite a table as it was chosen; a call after a failure rewrites what is left.
+
+    Raises what ends the attempt, RuntimeUnsound, RewriteRefused, RewriteEngineFailed if no group could be rewritten,
+    and the errors of the catalog and of the plan store.
+    """
+    began, version = ctx.now(), engine.iceberg_version
+    table = ctx.load_table()
+    for rewrite in rewrites:
+        check_runtime(version, rewrite, table.metadata)
+    performed = [_in_rounds(ctx, rewrite, engine) for rewrite in rewrites]
+    after = ctx.load_table()
+    own = own_commits(after.metadata, ctx.attempt.task_id, first_attempt=ctx.first_attempt)
+    result = result_of(ctx, table, own, performed)
+    if result.status == "NOTHING" and any(not one.is_conflict for one in result.put_off):
+        raise RewriteEngineFailed(f"no group of files was rewritten: {result.put_off[0].reason}")
+    result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
+    return _stored(ctx, result) if own else result
+
+
+def result_of(
+    ctx: RewriteContext, before: LoadedTable, own: Sequence[OwnCommit], performed: Sequence[Performed]
+) -> RewriteResult:
+    """Return what the task's commits came to, by their summaries (Iceberg, SnapshotSummary)."""
+
+    def total(name: str) -> int:
+        return sum(one[name] for one in own)
+
+    return RewriteResult(
+        status="REWRITTEN" if own else "NOTHING",
+        identifier=ctx.identifier,
+        table_uuid=ctx.table_uuid.lower(),
+        metadata_location=before.metadata_location,
+        snapshot_ids=tuple(one.snapshot_id for one in own),
+        files_rewritten=total("deleted-data-files"),
+        files_added=total("added-data-files"),
+        bytes_rewritten=total("removed-files-size"),
+        bytes_added=total("added-files-size"),
+        deletes_folded=total("removed-delete-files"),
+        manifests_before=total("manifests-replaced"),
+        manifests_after=total("manifests-created"),
+        groups_done=sum(one.groups_done for one in performed),
+        put_off=tuple(put_off for one in performed for put_off in one.put_off),
+    )
+
+
+def _in_rounds(ctx: RewriteContext, rewrite: Rewrite, engine: RewriteEngine) -> Performed:
+    """Call an action until no group conflicts with another writer; Iceberg plans each time by the table as it is."""
+    groups, groups_done, rounds = 0, 0, 0
+    while True:
+        found = _once(ctx, rewrite, engine)
+        rounds += 1
+        groups, groups_done = max(groups, groups_done + found.groups), groups_done + found.groups_done
+        wait = wait_after(rounds, found.put_off)
+        if wait is None:
+            return Performed(groups=groups, groups_done=groups_done, put_off=found.put_off)
+        _wait(ctx, wait)
+
+
+def _once(ctx: RewriteContext, rewrite: Rewrite, engine: RewriteEngine) -> Performed:
+    attempt = ctx.attempt
+    rules = CommitRules(ctx.table_uuid.lower(), rewrite.branch, attempt.task_id, attempt.attempt)
+    gate = Gate(ctx.identifier, rules, ctx.requests, lambda: attempt.look(moved=True))
+    return engine.perform(gate, rewrite, attempt)
+
+
+def _wait(ctx: RewriteContext, seconds: float) -> None:
+    until = ctx.now() + seconds
+    while (left := until - ctx.now()) > 0:
+        ctx.attempt.look(moved=False)
+        ctx.sleep(min(left, _SLICE))
+
+
+def _stored(ctx: RewriteContext, result: RewriteResult) -> RewriteResult:
+    """Store the receipt of what was committed; return the result with its key."""
+    key = f"{ctx.attempt.task_id}/{ctx.attempt.attempt}/receipt.json"
+    document = {
+        "format": 1,
+        "task_id": ctx.attempt.task_id,
+        "attempt": ctx.attempt.attempt,
+        "identifier": str(result.identifier),
+        "table_uuid": result.table_uuid,
+        "ended_at": ctx.clock().isoformat(),
+        "metadata_location_before": result.metadata_location,
+        "snapshots": [str(one) for one in result.snapshot_ids],
+        "files_rewritten": result.files_rewritten,
+        "files_added": result.files_added,
+        "bytes_rewritten": result.bytes_rewritten,
+        "bytes_added": result.bytes_added,
+        "deletes_folded": result.deletes_folded,
+        "manifests_before": result.manifests_before,
+        "manifests_after": result.manifests_after,
+        "groups_done": result.groups_done,
+        "put_off": [
+            {"groups": one.groups, "reason": one.reason, "is_conflict": one.is_conflict} for one in result.put_off
+        ],
+        "iceberg_version": result.iceberg_version,
+        "seconds": round(result.seconds, 3),
+        "request": dict(ctx.request),
+    }
+    ctx.plans.put(key, f"{json.dumps(document, indent=1)}\n".encode())
+    return replace(result, receipt=key)

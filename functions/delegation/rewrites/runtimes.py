@@ -1,0 +1,82 @@
+"""Iceberg runtimes: the version that rewrites are made for, and what other versions do to a table.
+
+A job brings its own runtime jar, so that the release label of a cluster does not decide. Which one is loaded is read
+from the jar itself.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from delegation.rewrites.context import ManifestsRewrite, Rewrite
+from delegation.rewrites.errors import RuntimeUnsound
+from polaris_common.errors import printable
+
+Version = tuple[int, int, int]
+PINNED: Final = "1.12.0"
+"""The Iceberg runtime that jobs bring, for Spark 4.1."""
+NEWEST_FORMAT: Final = 3
+_NUMBERS: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeFault:
+    """A fault of released runtimes: Iceberg's pull request with its fix, and what the fault does to which tables.
+
+    `sound` are the first sound versions of release lines; the last of them is the first of all later lines. None:
+    every released runtime has the fault.
+    """
+
+    fixed_by: int
+    harm: str
+    sound: tuple[Version, ...]
+    harms: Callable[[Rewrite, Mapping[str, Any]], bool]
+
+    def is_in(self, version: Version) -> bool:
+        """Return whether a runtime has the fault."""
+        if version >= self.sound[-1]:
+            return False
+        return not any(version[:2] == one[:2] and version >= one for one in self.sound)
+
+
+def _manifests_of_v3(rewrite: Rewrite, metadata: Mapping[str, Any]) -> bool:
+    return isinstance(rewrite, ManifestsRewrite) and _format(metadata) >= 3
+
+
+LOST_ROW_IDS: Final = RuntimeFault(
+    fixed_by=16699,
+    harm="it gives rows other row ids when it rewrites manifests of a table of format version 3",
+    sound=((1, 10, 3), (1, 11, 1), (1, 12, 0)),
+    harms=_manifests_of_v3,
+)
+FAULTS: Final = (LOST_ROW_IDS,)
+"""Faults that change a table for the worse.
+
+Two others change nothing, so they are no reason to refuse. With a runtime without 17764 a rewrite of a table of format
+version 3 conflicts with every second update of a row: its groups are put off. With one without 17205 position deletes
+of files that were rewritten stay in the metadata until newer files of their partition are rewritten.
+"""
+
+
+def check_runtime(version: str, rewrite: Rewrite, metadata: Mapping[str, Any]) -> None:
+    """Raise RuntimeUnsound if the loaded runtime would harm this table, or nobody knows whether it would."""
+    numbers, newest = version_of(version), _format(metadata)
+    if newest > NEWEST_FORMAT:
+        raise RuntimeUnsound(f"the table has format version {newest}, and rewrites are for versions up to 3")
+    for fault in FAULTS:
+        if fault.harms(rewrite, metadata) and (numbers is None or fault.is_in(numbers)):
+            raise RuntimeUnsound(
+                f"the Iceberg runtime {printable(version)} has the fault of Iceberg's pull request {fault.fixed_by}: "
+                f"{fault.harm}; let the job bring {PINNED}"
+            )
+
+
+def version_of(text: str) -> Version | None:
+    """Return the numbers of a version such as `1.10.1-amzn-0`, None for a text that has none."""
+    found = _NUMBERS.match(text)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+
+
+def _format(metadata: Mapping[str, Any]) -> int:
+    return int(metadata["format-version"])

@@ -1,0 +1,295 @@
+"""Iceberg's own actions in one Spark session, for the attempts of several tables at a time.
+
+Each attempt has a catalog of its own in the JVM, whose address is that of its gate in the fence. An action runs in a
+thread with a job tag, by which its jobs are cancelled when the attempt has to stop. Only this module imports pyspark.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+from uuid import uuid4
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import InheritableThread
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from delegation.rewrites.catalog import Fence, Gate, Sent
+from delegation.rewrites.context import (
+    DataFilesRewrite,
+    ManifestsRewrite,
+    Performed,
+    PutOff,
+    Rewrite,
+    RewriteAttempt,
+)
+from delegation.rewrites.errors import RewriteEngineFailed, RewriteError, RewriteRefused
+from delegation.rewrites.terms import MAIN
+from polaris_common.errors import printable
+
+POLL_SECONDS: Final = 1.0
+_CANCEL_SECONDS: Final = 0.1
+_ENABLED: Final = "partial-progress.enabled"
+_MOST_COMMITS: Final = "partial-progress.max-commits"
+_COMMITS: Final = 10
+"""Iceberg's own number of commits of one action: each is a snapshot of the table."""
+_CONFLICTS: Final = frozenset({"CommitFailedException", "ValidationException"})
+_WRONG: Final = frozenset({"ParseException", "IcebergParseException", "AnalysisException", "IllegalArgumentException"})
+_LONGEST_REASON: Final = 300
+T = TypeVar("T")
+
+
+@contextmanager
+def rewriting_session(**settings: str) -> Iterator[SparkSession]:
+    """Give a session with Iceberg's parser, whose attempts share executors fairly, until the end of the block."""
+    fixed = {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.scheduler.mode": "FAIR",
+        "spark.speculation": "false",
+    }
+    builder = SparkSession.builder.appName("delegation-rewrites")
+    for name, value in {**fixed, **settings}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@dataclass(frozen=True)
+class SparkRewriter:
+    """RewriteEngine with the executors of one session; thread-safe."""
+
+    session: SparkSession
+    fence: Fence
+    poll_seconds: float = POLL_SECONDS
+
+    @property
+    def iceberg_version(self) -> str:
+        """Return the version of the Iceberg runtime whose classes are loaded."""
+        try:
+            return str(jvm_of(self.session).org.apache.iceberg.IcebergBuild.version())
+        except (Py4JError, TypeError) as error:
+            raise RewriteEngineFailed("this Spark has no Iceberg runtime", retryable=False) from error
+
+    def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
+        """See RewriteEngine.perform."""
+        with self.fence.opened(gate) as uri:
+            return self._watched(gate, attempt, lambda: _perform(self.session, gate, uri, rewrite, attempt))
+
+    def _watched(self, gate: Gate, attempt: RewriteAttempt, work: Callable[[], T]) -> T:
+        """Do the work in a thread; cancel its jobs when the attempt or its gate has to stop, and raise why."""
+        context, tag = self.session.sparkContext, f"rewrite-{attempt.task_id}-{attempt.attempt}"
+        done = _Done[T]()
+
+        def run() -> None:
+            try:
+                context.addJobTag(tag)
+                context.setLocalProperty("spark.scheduler.pool", tag)
+                jvm_of(self.session).org.apache.spark.sql.SparkSession.setActiveSession(self.session._jsparkSession)
+                done.results.append(work())
+            except (PySparkException, Py4JError, OSError, RewriteError) as error:
+                done.error = error
+
+        thread = InheritableThread(target=run, name=tag)
+        thread.start()
+        seen = (0, 0)
+        try:
+            while thread.is_alive():
+                thread.join(self.poll_seconds)
+                now = (self._tasks_ended(tag), len(gate.commits))
+                attempt.look(moved=now != seen)
+                seen = now
+                if gate.stopped is not None:
+                    raise gate.stopped
+        finally:
+            while thread.is_alive():
+                # Groups that were not begun start jobs of their own.
+                context.cancelJobsWithTag(tag)
+                thread.join(_CANCEL_SECONDS)
+        if gate.stopped is not None:
+            raise gate.stopped
+        if done.error is not None:
+            raise done.error if isinstance(done.error, RewriteError) else _engine_error(done.error)
+        return done.results[0]
+
+    def _tasks_ended(self, tag: str) -> int:
+        """Return how many Spark tasks of the tag's jobs have completed."""
+        tracker = self.session.sparkContext._jsc.sc().statusTracker()
+        try:
+            found = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
+            stages = [stage for job in found if job.isDefined() for stage in job.get().stageIds()]
+            infos = [tracker.getStageInfo(stage) for stage in stages]
+            return sum(one.get().numCompletedTasks() for one in infos if one.isDefined())
+        except (Py4JError, OSError):
+            return 0  # the thread of the work meets the same error
+
+
+@dataclass(slots=True)
+class _Done(Generic[T]):
+    results: list[T] = field(default_factory=list)
+    error: Exception | None = None
+
+
+def jvm_of(session: SparkSession) -> Any:
+    """Return the session's JVM, in which Iceberg's classes are."""
+    return session.sparkContext._jvm
+
+
+def _perform(session: SparkSession, gate: Gate, uri: str, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
+    jvm = jvm_of(session)
+    catalog = jvm.org.apache.iceberg.rest.RESTCatalog()
+    catalog.setConf(session.sparkContext._jsc.hadoopConfiguration())
+    # The server vends the rest with the table's metadata.
+    properties = {"uri": uri, "warehouse": gate.identifier.catalog, "rest-metrics-reporting-enabled": "false"}
+    catalog.initialize(gate.identifier.catalog, properties)
+    try:
+        names = jvm.org.apache.iceberg.catalog.Namespace.of(_array(session, gate.identifier.namespace))
+        table = catalog.loadTable(jvm.org.apache.iceberg.catalog.TableIdentifier.of(names, gate.identifier.name))
+        if isinstance(rewrite, ManifestsRewrite):
+            return _rewrite_manifests(session, table, rewrite)
+        return _rewrite_data_files(session, table, rewrite, gate, attempt)
+    finally:
+        catalog.close()
+
+
+def _rewrite_data_files(
+    session: SparkSession, table: Any, rewrite: DataFilesRewrite, gate: Gate, attempt: RewriteAttempt
+) -> Performed:
+    snapshot = table.snapshot(rewrite.branch)
+    if snapshot is None:
+        if rewrite.branch == MAIN:
+            return Performed()
+        raise RewriteRefused(f"the table has no branch {printable(rewrite.branch)}")
+    filtered = _filter(session, table, rewrite)
+    groups = _groups(session, table, filtered, snapshot.snapshotId(), rewrite.options)
+    if not groups:
+        return Performed()
+    attempt.report(done=0, total=groups, unit="file groups")
+    action = _strategy(session, _actions(session).rewriteDataFiles(table), table, rewrite).filter(filtered)
+    options = {_ENABLED: "true", _MOST_COMMITS: str(min(groups, _COMMITS)), **rewrite.options}
+    result = action.options(options).toBranch(rewrite.branch).execute()
+    done, failed = result.rewriteResults().size(), result.rewriteFailures().size()
+    attempt.report(done=done, total=groups, unit="file groups")
+    put_off = list(_put_off(gate, groups - done - failed, failed))
+    if rewrite.branch == MAIN:
+        put_off += _remove_dangling_deletes(session, table)
+    return Performed(groups=groups, groups_done=done, put_off=tuple(put_off))
+
+
+def _put_off(gate: Gate, uncommitted: int, failed: int) -> Iterator[PutOff]:
+    """Yield why groups were put off; those whose commit Iceberg itself gave up conflict with another writer."""
+    if failed > 0:
+        yield PutOff(groups=failed, reason="their files could not be written; see the driver's log", is_conflict=False)
+    if uncommitted > 0:
+        unknown = sum(one.became is Sent.UNKNOWN for one in gate.commits)
+        reason = "the catalog did not answer their commit" if unknown else "another writer changed their files first"
+        yield PutOff(groups=uncommitted, reason=reason, is_conflict=not unknown)
+
+
+def _remove_dangling_deletes(session: SparkSession, table: Any) -> Iterator[PutOff]:
+    """Take deletes out of the table that no data file needs any more; Iceberg does so itself for unpartitioned ones."""
+    table.refresh()
+    deletes = table.currentSnapshot().summary().get("total-delete-files")
+    if deletes is not None and int(deletes) > 0:
+        try:
+            _actions(session).removeDanglingDeleteFiles(table).execute()
+        except Py4JJavaError as error:
+            yield _conflict(error, "deletes that no data file needs stay")
+
+
+def _rewrite_manifests(session: SparkSession, table: Any, rewrite: ManifestsRewrite) -> Performed:
+    if table.currentSnapshot() is None:
+        return Performed()
+    action = _actions(session).rewriteManifests(table)
+    if rewrite.spec_id is not None:
+        action = action.specId(rewrite.spec_id)
+    if rewrite.sort_by:
+        action = action.sortBy(list(rewrite.sort_by))
+    try:
+        result = action.execute()
+    except Py4JJavaError as error:
+        return Performed(groups=1, put_off=(_conflict(error, "the manifests stay"),))
+    done = int(any(True for _ in result.rewrittenManifests()))
+    return Performed(groups=done, groups_done=done)
+
+
+def _conflict(error: Py4JJavaError, stays: str) -> PutOff:
+    """Return a conflict with another writer; raise any other error."""
+    if _kind(error) not in _CONFLICTS:
+        raise error
+    return PutOff(groups=1, reason=f"another writer was first, so {stays}", is_conflict=True)
+
+
+def _actions(session: SparkSession) -> Any:
+    return jvm_of(session).org.apache.iceberg.spark.actions.SparkActions.get(session._jsparkSession)
+
+
+def _filter(session: SparkSession, table: Any, rewrite: DataFilesRewrite) -> Any:
+    """Return Iceberg's expression of the chosen partitions and the condition of the request."""
+    expressions = jvm_of(session).org.apache.iceberg.expressions
+    filtered = expressions.Expressions.alwaysTrue()
+    if rewrite.partitions is not None:
+        filtered = expressions.ExpressionParser.fromJson(json.dumps(rewrite.partitions), table.schema())
+    if rewrite.where is None:
+        return filtered
+    jvm, view = jvm_of(session), f"rewrite_{uuid4().hex}"
+    fields = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(table.schema())
+    # Spark resolves a condition against a name in its own catalogs, which do not have the table.
+    session._jsparkSession.createDataFrame(jvm.java.util.ArrayList(), fields).createOrReplaceTempView(view)
+    try:
+        converter = jvm.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
+        resolved = converter.collectResolvedSparkExpression(session._jsparkSession, view, rewrite.where)
+        where = converter.convertToIcebergExpression(resolved)
+    finally:
+        session.catalog.dropTempView(view)
+    return getattr(expressions.Expressions, "and")(filtered, where)
+
+
+def _groups(session: SparkSession, table: Any, filtered: Any, snapshot_id: int, options: Mapping[str, str]) -> int:
+    """Return how many groups of files Iceberg would rewrite: its action tells only those that it did."""
+    case_sensitive = session.conf.get("spark.sql.caseSensitive") == "true"
+    planner = jvm_of(session).org.apache.iceberg.actions.BinPackRewriteFilePlanner(
+        table, filtered, snapshot_id, case_sensitive
+    )
+    planner.init(dict(options))
+    return int(planner.plan().totalGroupCount())
+
+
+def _strategy(session: SparkSession, action: Any, table: Any, rewrite: DataFilesRewrite) -> Any:
+    if rewrite.strategy == "z-order":
+        return action.zOrder(_array(session, rewrite.z_order_columns))
+    if rewrite.strategy == "bin-pack":
+        return action.binPack()
+    if rewrite.sort_order is None:
+        return action.sort()
+    jvm = jvm_of(session)
+    order = jvm.org.apache.iceberg.SortOrder.builderFor(table.schema())
+    parser = jvm.org.apache.iceberg.spark.ExtendedParser
+    for one in parser.parseSortOrder(session._jsparkSession, rewrite.sort_order):
+        order = order.sortBy(one.term(), one.direction(), one.nullOrder())
+    return action.sort(order.build())
+
+
+def _array(session: SparkSession, texts: Sequence[str]) -> Any:
+    gateway: Any = session.sparkContext._gateway
+    array = gateway.new_array(gateway.jvm.String, len(texts))
+    for at, text in enumerate(texts):
+        array[at] = text
+    return array
+
+
+def _kind(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())
+
+
+def _engine_error(error: Exception) -> RewriteError:
+    """Return the error of an attempt whose action failed; only what the request itself names is quoted."""
+    if isinstance(error, Py4JJavaError) and (kind := _kind(error)) in _WRONG:
+        message = printable(str(error.java_exception.getMessage()), _LONGEST_REASON)
+        return RewriteRefused(f"Iceberg refused the rewrite ({kind}): {message}")
+    kind = _kind(error) if isinstance(error, Py4JJavaError) else type(error).__name__
+    return RewriteEngineFailed(f"the Spark job failed or its JVM ended ({kind}); see the driver's log")

@@ -1,0 +1,166 @@
+"""Real Spark with Iceberg over the stand-in of Polaris: writers, and rewrites of their tables through the fence.
+
+Writers are the principal `owner` with a catalog of their own in Spark; rewrites are the service's principal.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from delegation.identifiers import TableIdentifier
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.transport import Transport
+from delegation.rewrites.catalog import Fence, Gate
+from delegation.rewrites.commits import CommitRules
+from delegation.rewrites.context import Performed, Rewrite
+from delegation.rewrites.spark import SparkRewriter
+from tests.integration.local.catalog_world import BUCKET, REALM, REGION, SCOPE, Stack, objects, polaris
+from tests.spark_sessions import spark_session
+
+ICEBERG = "1.12.0"
+NAMESPACE = "sales"
+
+
+def packages(version: str = ICEBERG) -> str:
+    names = ("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle")
+    return ",".join(f"org.apache.iceberg:{name}:{version}" for name in names)
+
+
+def spark_settings(stack: Stack, version: str = ICEBERG) -> dict[str, str]:
+    catalog = {
+        "type": "rest",
+        "uri": stack.catalog.url,
+        "warehouse": "lake",
+        "credential": "owner-id:owner-secret",
+        "scope": SCOPE,
+        "oauth2-server-uri": f"{stack.catalog.url}/v1/oauth/tokens",
+        "header.Polaris-Realm": REALM,
+        "header.X-Iceberg-Access-Delegation": "vended-credentials",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "client.region": REGION,
+        "cache-enabled": "false",
+        "rest-metrics-reporting-enabled": "false",
+    }
+    return {
+        "spark.jars.packages": packages(version),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+        **{f"spark.sql.catalog.lake.{name}": value for name, value in catalog.items()},
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": "2g",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+@dataclass
+class PlainAttempt:
+    """A RewriteAttempt without a task; `on_look` may raise."""
+
+    task_id: str = "task-1"
+    attempt: int = 1
+    on_look: Callable[[], None] = lambda: None
+    reported: list[dict[str, Any]] = field(default_factory=list)
+
+    def look(self, *, moved: bool) -> None:
+        self.on_look()
+
+    def report(self, **fields: Any) -> None:
+        self.reported.append(fields)
+
+
+@dataclass
+class RewriteWorld:
+    """A stack, a session and a fence."""
+
+    stack: Stack
+    spark: Any
+    fence: Fence
+
+    def sql(self, *statements: str) -> list[Any]:
+        rows: list[Any] = []
+        for statement in statements:
+            rows = self.spark.sql(statement).collect()
+        return rows
+
+    def create(self, name: str, columns: str = "id BIGINT, region STRING, amount INT", **properties: str) -> str:
+        """Create a table, partitioned by `region` unless the columns say otherwise; return its name in Spark."""
+        given = ", ".join(f"'{key}'='{value}'" for key, value in properties.items())
+        partitioned = " PARTITIONED BY (region)" if "region" in columns else ""
+        text = f"CREATE TABLE lake.{NAMESPACE}.{name} ({columns}) USING iceberg{partitioned}"
+        self.sql(
+            f"CREATE NAMESPACE IF NOT EXISTS lake.{NAMESPACE}", text + (f" TBLPROPERTIES ({given})" if given else "")
+        )
+        return f"lake.{NAMESPACE}.{name}"
+
+    def client(self, wire: httpx.BaseTransport | None = None) -> PolarisClient:
+        """Return the service's client, whose requests go through `wire`."""
+        client = polaris(self.stack)
+        if wire is not None:
+            client.requests._transport = Transport(httpx.Client(transport=wire), sleep=lambda _seconds: None)
+        return client
+
+    def identifier(self, name: str) -> TableIdentifier:
+        return TableIdentifier("lake", (NAMESPACE,), name)
+
+    def gate(
+        self, name: str, attempt: PlainAttempt, *, branch: str = "main", wire: httpx.BaseTransport | None = None
+    ) -> Gate:
+        client = self.client(wire)
+        identifier = self.identifier(name)
+        table_uuid = client.load_table(identifier, vend=False).table_uuid
+        rules = CommitRules(table_uuid, branch, attempt.task_id, attempt.attempt)
+        return Gate(identifier, rules, client.requests, lambda: attempt.look(moved=True))
+
+    def rewrite(
+        self,
+        name: str,
+        rewrite: Rewrite,
+        attempt: PlainAttempt | None = None,
+        *,
+        wire: httpx.BaseTransport | None = None,
+    ) -> Performed:
+        attempt = attempt or PlainAttempt()
+        gate = self.gate(name, attempt, branch=rewrite.branch, wire=wire)
+        return SparkRewriter(self.spark, self.fence, poll_seconds=0.1).perform(gate, rewrite, attempt)
+
+    def metadata(self, name: str) -> Mapping[str, Any]:
+        return self.client().load_table(self.identifier(name), vend=False).metadata
+
+    def files(self, table: str) -> tuple[int, int]:
+        """Return the numbers of data files and of delete files."""
+        contents = [row[0] for row in self.sql(f"SELECT content FROM {table}.files")]
+        return contents.count(0), len(contents) - contents.count(0)
+
+    def rows(self, table: str, of: str = "") -> list[tuple[Any, ...]]:
+        """Return the rows in order, `of` a snapshot or ref."""
+        return sorted((tuple(row) for row in self.sql(f"SELECT * FROM {table}{of}")), key=repr)
+
+    def lineage(self, table: str, key: str = "id") -> dict[Any, tuple[Any, Any]]:
+        found = self.sql(f"SELECT {key}, _row_id, _last_updated_sequence_number FROM {table}")
+        return {row[0]: (row[1], row[2]) for row in found}
+
+    def every_snapshot(self, table: str) -> dict[int, list[tuple[Any, ...]]]:
+        """Return the rows at each snapshot."""
+        ids = [row[0] for row in self.sql(f"SELECT snapshot_id FROM {table}.snapshots")]
+        return {number: self.rows(table, f" VERSION AS OF {number}") for number in ids}
+
+    def stored(self) -> set[str]:
+        return set(objects(self.stack))
+
+
+@contextmanager
+def rewrite_world(version: str = ICEBERG) -> Iterator[RewriteWorld]:
+    stack = Stack()
+    try:
+        stack.admin.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        with spark_session("local[2]", **spark_settings(stack, version)) as session, Fence() as fence:
+            session.sparkContext.setLogLevel("ERROR")
+            yield RewriteWorld(stack, session, fence)
+    finally:
+        stack.stop()
