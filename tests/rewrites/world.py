@@ -159,7 +159,7 @@ def rewrite_world(version: str = ICEBERG) -> Iterator[RewriteWorld]:
     stack = Stack()
     try:
         stack.admin.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-        with spark_session("local[2]", **spark_settings(stack, version)) as session, Fence() as fence:
+        with spark_session("local[2]", environment=None, **spark_settings(stack, version)) as session, Fence() as fence:
             session.sparkContext.setLogLevel("ERROR")
             yield RewriteWorld(stack, session, fence)
     finally:

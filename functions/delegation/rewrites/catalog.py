@@ -165,7 +165,7 @@ class Gate:
             return _forbidden(str(error))
         try:
             if self._is_closed or self.stopped is not None:
-                raise CommitRefused("the attempt has ended", code="ATTEMPT_ENDED")
+                raise CommitRefused("the attempt has ended")
             self.look()
         except (DelegationError, RunStopped) as error:
             self._note(commit.snapshot_id, Sent.REFUSED)

@@ -19,7 +19,7 @@ class RewriteEngineFailed(RewriteError):
 class CommitRefused(RewriteError):
     """The fence refused a commit of Spark: it is not one that this rewrite may make."""
 
-    code = "COMMIT_REFUSED"
+    code = "REWRITE_COMMIT_REFUSED"
 
 
 class RewriteRefused(RewriteError):

@@ -36,7 +36,17 @@ _MOST_COMMITS: Final = "partial-progress.max-commits"
 _COMMITS: Final = 10
 """Iceberg's own number of commits of one action: each is a snapshot of the table."""
 _CONFLICTS: Final = frozenset({"CommitFailedException", "ValidationException"})
-_WRONG: Final = frozenset({"ParseException", "IcebergParseException", "AnalysisException", "IllegalArgumentException"})
+_WRONG: Final = frozenset(
+    {
+        "AnalysisException",
+        "IcebergParseException",
+        "IllegalArgumentException",
+        "ParseException",
+        "UnsupportedOperationException",
+        "ValidationException",
+    }
+)
+"""Before an action begins: what a request names does not fit the table."""
 _LONGEST_REASON: Final = 300
 T = TypeVar("T")
 
@@ -164,12 +174,15 @@ def _rewrite_data_files(
         if rewrite.branch == MAIN:
             return Performed()
         raise RewriteRefused(f"the table has no branch {printable(rewrite.branch)}")
-    filtered = _filter(session, table, rewrite)
-    groups = _groups(session, table, filtered, snapshot.snapshotId(), rewrite.options)
+    try:
+        filtered = _filter(session, table, rewrite)
+        groups = _groups(session, table, filtered, snapshot.snapshotId(), rewrite.options)
+        action = _strategy(session, _actions(session).rewriteDataFiles(table), table, rewrite).filter(filtered)
+    except (PySparkException, Py4JJavaError) as error:
+        raise _refusal(error) or error from error
     if not groups:
         return Performed()
     attempt.report(done=0, total=groups, unit="file groups")
-    action = _strategy(session, _actions(session).rewriteDataFiles(table), table, rewrite).filter(filtered)
     options = {_ENABLED: "true", _MOST_COMMITS: str(min(groups, _COMMITS)), **rewrite.options}
     result = action.options(options).toBranch(rewrite.branch).execute()
     done, failed = result.rewriteResults().size(), result.rewriteFailures().size()
@@ -268,8 +281,8 @@ def _strategy(session: SparkSession, action: Any, table: Any, rewrite: DataFiles
         return action.sort()
     jvm = jvm_of(session)
     order = jvm.org.apache.iceberg.SortOrder.builderFor(table.schema())
-    parser = jvm.org.apache.iceberg.spark.ExtendedParser
-    for one in parser.parseSortOrder(session._jsparkSession, rewrite.sort_order):
+    # Iceberg's extension of the session is its parser.
+    for one in session._jsparkSession.sessionState().sqlParser().parseSortOrder(rewrite.sort_order):
         order = order.sortBy(one.term(), one.direction(), one.nullOrder())
     return action.sort(order.build())
 
@@ -282,14 +295,20 @@ def _array(session: SparkSession, texts: Sequence[str]) -> Any:
     return array
 
 
-def _kind(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getClass().getSimpleName())
+def _kind(error: Exception) -> str:
+    """Return the name of the Java class of an error; pyspark converts some to classes of the same name."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getClass().getSimpleName())
+    return type(error).__name__
+
+
+def _refusal(error: Exception) -> RewriteRefused | None:
+    """Return the refusal of what a request names, None for another error."""
+    if (kind := _kind(error)) not in _WRONG:
+        return None
+    message = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
+    return RewriteRefused(f"Iceberg refused the rewrite ({kind}): {printable(message, _LONGEST_REASON)}")
 
 
 def _engine_error(error: Exception) -> RewriteError:
-    """Return the error of an attempt whose action failed; only what the request itself names is quoted."""
-    if isinstance(error, Py4JJavaError) and (kind := _kind(error)) in _WRONG:
-        message = printable(str(error.java_exception.getMessage()), _LONGEST_REASON)
-        return RewriteRefused(f"Iceberg refused the rewrite ({kind}): {message}")
-    kind = _kind(error) if isinstance(error, Py4JJavaError) else type(error).__name__
-    return RewriteEngineFailed(f"the Spark job failed or its JVM ended ({kind}); see the driver's log")
+    return RewriteEngineFailed(f"the Spark job failed or its JVM ended ({_kind(error)}); see the driver's log")
