@@ -145,7 +145,7 @@ class RewriteEngine(Protocol):
     def iceberg_version(self) -> str: ...
 
     def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
-        """Rewrite, and commit through the gate; raise what ended the attempt, RewriteRefused, RewriteEngineFailed."""
+        """Rewrite, and commit through the gate; raise what ended the attempt, RewriteError."""
         ...
 
 

@@ -1,19 +1,12 @@
-"""Errors of rewrites, by what the caller can do next."""
+"""Errors of rewrites; what was committed before one stays, and the table has the same rows as before."""
 
 from polaris_common.errors import DelegationError
 
 
 class RewriteError(DelegationError):
-    """A table could not be rewritten; what was committed stays, and it has the same rows as before."""
+    """A table could not be rewritten."""
 
     code = "REWRITE_FAILED"
-
-
-class RewriteEngineFailed(RewriteError):
-    """Spark failed for a reason that is not in the table; the next attempt rewrites what is left."""
-
-    code = "ENGINE_FAILED"
-    retryable = True
 
 
 class CommitRefused(RewriteError):
@@ -22,13 +15,16 @@ class CommitRefused(RewriteError):
     code = "REWRITE_COMMIT_REFUSED"
 
 
-class RewriteRefused(RewriteError):
-    """Iceberg does not take what was asked for: a column, a sort order, a condition or an option."""
+def engine_failed(reason: str, *, retryable: bool = True) -> RewriteError:
+    """Return the error: Spark failed for a reason that is not in the table; the next attempt rewrites what is left."""
+    return RewriteError(reason, code="ENGINE_FAILED", retryable=retryable)
 
-    code = "REWRITE_REFUSED"
+
+def rewrite_refused(reason: str) -> RewriteError:
+    """Return the error: a column, a sort order, a condition or a branch of the request does not fit the table."""
+    return RewriteError(reason, code="REWRITE_REFUSED")
 
 
-class RuntimeUnsound(RewriteError):
-    """The Iceberg runtime that is loaded damages such a table, or does nothing for it."""
-
-    code = "RUNTIME_UNSOUND"
+def runtime_unsound(reason: str) -> RewriteError:
+    """Return the error: the Iceberg runtime that is loaded harms such a table, or cannot read it."""
+    return RewriteError(reason, code="RUNTIME_UNSOUND")

@@ -13,7 +13,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.rewrites.catalog import Gate
 from delegation.rewrites.commits import CommitRules, OwnCommit, own_commits
 from delegation.rewrites.context import Performed, PutOff, Rewrite, RewriteContext, RewriteEngine, RewriteResult
-from delegation.rewrites.errors import RewriteEngineFailed
+from delegation.rewrites.errors import engine_failed
 from delegation.rewrites.runtimes import check_runtime
 from polaris_common.backoff import exponential
 
@@ -34,7 +34,7 @@ def wait_after(rounds: int, put_off: Sequence[PutOff]) -> float | None:
 def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: RewriteEngine) -> RewriteResult:
     """Rewrite a table as it was chosen; a call after a failure rewrites what is left.
 
-    Raises what ends the attempt, RuntimeUnsound, RewriteRefused, RewriteEngineFailed if no group could be rewritten,
+    Raises what ends the attempt, RewriteError (RUNTIME_UNSOUND, REWRITE_REFUSED, ENGINE_FAILED if nothing was done),
     and the errors of the catalog and of the plan store.
     """
     began, version = ctx.now(), engine.iceberg_version
@@ -46,7 +46,7 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
     own = own_commits(after.metadata, ctx.attempt.task_id, first_attempt=ctx.first_attempt)
     result = result_of(ctx, table, own, performed)
     if result.status == "NOTHING" and any(not one.is_conflict for one in result.put_off):
-        raise RewriteEngineFailed(f"no group of files was rewritten: {result.put_off[0].reason}")
+        raise engine_failed(f"no group of files was rewritten: {result.put_off[0].reason}")
     result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
     return _stored(ctx, result) if own else result
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delegation.rewrites.context import ManifestsRewrite, Rewrite
-from delegation.rewrites.errors import RuntimeUnsound
+from delegation.rewrites.errors import runtime_unsound
 from polaris_common.errors import printable
 
 Version = tuple[int, int, int]
@@ -60,13 +60,13 @@ of files that were rewritten stay in the metadata until newer files of their par
 
 
 def check_runtime(version: str, rewrite: Rewrite, metadata: Mapping[str, Any]) -> None:
-    """Raise RuntimeUnsound if the loaded runtime would harm this table, or nobody knows whether it would."""
+    """Raise RewriteError (RUNTIME_UNSOUND) if the loaded runtime would harm this table, or might."""
     numbers, newest = version_of(version), _format(metadata)
     if newest > NEWEST_FORMAT:
-        raise RuntimeUnsound(f"the table has format version {newest}, and rewrites are for versions up to 3")
+        raise runtime_unsound(f"the table has format version {newest}, and rewrites are for versions up to 3")
     for fault in FAULTS:
         if fault.harms(rewrite, metadata) and (numbers is None or fault.is_in(numbers)):
-            raise RuntimeUnsound(
+            raise runtime_unsound(
                 f"the Iceberg runtime {printable(version)} has the fault of Iceberg's pull request {fault.fixed_by}: "
                 f"{fault.harm}; let the job bring {PINNED}"
             )

@@ -25,7 +25,7 @@ from delegation.rewrites.context import (
     Rewrite,
     RewriteAttempt,
 )
-from delegation.rewrites.errors import RewriteEngineFailed, RewriteError, RewriteRefused
+from delegation.rewrites.errors import RewriteError, engine_failed, rewrite_refused
 from delegation.rewrites.terms import MAIN
 from polaris_common.errors import printable
 
@@ -83,7 +83,7 @@ class SparkRewriter:
         try:
             return str(jvm_of(self.session).org.apache.iceberg.IcebergBuild.version())
         except (Py4JError, TypeError) as error:
-            raise RewriteEngineFailed("this Spark has no Iceberg runtime", retryable=False) from error
+            raise engine_failed("this Spark has no Iceberg runtime", retryable=False) from error
 
     def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
         """See RewriteEngine.perform."""
@@ -173,7 +173,7 @@ def _rewrite_data_files(
     if snapshot is None:
         if rewrite.branch == MAIN:
             return Performed()
-        raise RewriteRefused(f"the table has no branch {printable(rewrite.branch)}")
+        raise rewrite_refused(f"the table has no branch {printable(rewrite.branch)}")
     try:
         filtered = _filter(session, table, rewrite)
         groups = _groups(session, table, filtered, snapshot.snapshotId(), rewrite.options)
@@ -302,13 +302,13 @@ def _kind(error: Exception) -> str:
     return type(error).__name__
 
 
-def _refusal(error: Exception) -> RewriteRefused | None:
+def _refusal(error: Exception) -> RewriteError | None:
     """Return the refusal of what a request names, None for another error."""
     if (kind := _kind(error)) not in _WRONG:
         return None
     message = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
-    return RewriteRefused(f"Iceberg refused the rewrite ({kind}): {printable(message, _LONGEST_REASON)}")
+    return rewrite_refused(f"Iceberg refused the rewrite ({kind}): {printable(message, _LONGEST_REASON)}")
 
 
 def _engine_error(error: Exception) -> RewriteError:
-    return RewriteEngineFailed(f"the Spark job failed or its JVM ended ({_kind(error)}); see the driver's log")
+    return engine_failed(f"the Spark job failed or its JVM ended ({_kind(error)}); see the driver's log")

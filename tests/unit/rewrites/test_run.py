@@ -23,7 +23,7 @@ from delegation.rewrites.context import (
     RewriteAttempt,
     RewriteContext,
 )
-from delegation.rewrites.errors import RewriteEngineFailed, RuntimeUnsound
+from delegation.rewrites.errors import RewriteError
 from delegation.rewrites.run import ROUNDS, run_rewrites, wait_after
 from delegation.storage.memory import MemoryPlanStore
 
@@ -181,7 +181,7 @@ def test_groups_that_cannot_be_written_fail_the_attempt_only_if_none_was() -> No
     world = World()
     result = world.run([Performed(groups=3, groups_done=2, put_off=(FAILED,))])
     assert (result.status, result.put_off) == ("REWRITTEN", (FAILED,))
-    with pytest.raises(RewriteEngineFailed, match="their files could not be written") as raised:
+    with pytest.raises(RewriteError, match="their files could not be written") as raised:
         World().run([Performed(groups=1, put_off=(FAILED,))], commits=False)
     assert raised.value.retryable
 
@@ -203,7 +203,7 @@ def test_another_table_has_the_name_now() -> None:
 def test_a_runtime_that_harms_the_table_is_refused_before_the_first_call() -> None:
     world = World(table=Table(version=3))
     world.engine = Engine(world.table, [], iceberg_version="1.11.0")
-    with pytest.raises(RuntimeUnsound, match=r"16699.*let the job bring 1\.12\.0"):
+    with pytest.raises(RewriteError, match=r"16699.*let the job bring 1\.12\.0"):
         run_rewrites(world.context(), (DataFilesRewrite(), ManifestsRewrite()), world.engine)
     assert world.engine.calls == []
 
