@@ -12,12 +12,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.mark.parametrize(
     ("properties", "status", "code"),
-    [
-        ({"skipTrash": "false"}, 400, "INVALID_REQUEST"),
-        ({"outside": "somewhere"}, 400, "INVALID_REQUEST"),
-        ({"outside": "delete"}, 403, "PROPERTY_NOT_ALLOWED"),
-        ({"uncovered": "keep"}, 403, "PROPERTY_NOT_ALLOWED"),
-    ],
+    [({"outside": "somewhere"}, 400, "INVALID_REQUEST"), ({"outside": "delete"}, 403, "PROPERTY_NOT_ALLOWED")],
 )
 def test_an_invalid_or_forbidden_property_is_refused_by_both_endpoints(world, properties, status, code):
     table = world.current_table(world.table().name)

@@ -66,28 +66,17 @@ def test_an_unknown_task_or_route_is_not_found_by_the_service(world):
     assert world.edge.get("/v1/config").json()["properties"]["idempotency-key-supported"] == "true"
 
 
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("operation_parameters.table_identity.table_name", None),
-        ("operation_parameters.metadata.table-uuid", "none"),
-        ("common_payload.request_timestamp_utc", "yesterday"),
-    ],
-)
 @pytest.mark.parametrize("path", [EXECUTE, SUBMIT])
-def test_the_refusal_of_an_invalid_body_names_the_field(world, place, value, path):
+def test_the_refusal_of_an_invalid_body_names_the_field(world, path):
     metadata = {"location": "s3://warehouse/lake/x", "table-uuid": str(uuid4()), "format-version": 2}
     loaded = {"metadata-location": "s3://warehouse/lake/x/metadata/1.json", "metadata": metadata, "config": {}}
     body = {
         "common_payload": {"operation_type": "TABLE_PURGE", "realm_identifier": world.stack.realm},
-        "operation_parameters": {"table_identity": world.identity("x"), **loaded},
+        "operation_parameters": {"table_identity": {**world.identity("x"), "table_name": None}, **loaded},
     }
-    *steps, name = place.split(".")
-    at = body
-    for step in steps:
-        at = at[step]
-    at[name] = value
-    assert place in refusal_message(world.post(path, body), 400, "INVALID_REQUEST")
+    assert "operation_parameters.table_identity.table_name" in refusal_message(
+        world.post(path, body), 400, "INVALID_REQUEST"
+    )
 
 
 def test_a_repeated_request_gets_the_same_bytes_and_another_body_is_refused(world):
@@ -156,17 +145,3 @@ def test_the_documented_curl_commands_purge_a_table(world):
     assert world.left(table) == frozenset()
     assert (estimate["files"], estimate["files_left"]) == (len(table.objects), 0)
     assert [one["task_id"] for one in listed["tasks"]] == [task["task_id"]]
-
-
-@needs_curl
-def test_curl_without_the_client_certificate_gets_no_answer(world, tmp_path):
-    stranger = CertificateAuthority.create(tmp_path).issue_client("polaris")
-    script = 'curl -sS --cacert "$CA" "$@" "$URL/v1/config"'
-    where = {"URL": world.stack.edge_url, "CA": str(world.stack.ca_cert)}
-    for options in ("", f"--cert {stranger.cert} --key {stranger.key}"):
-        done = run(f"set -- {options}; {script}", world, **where)
-        assert done.returncode in {35, 56}, done.stderr  # curl's own codes: SSL connect error, failure in receiving
-        assert done.stdout == ""
-    own = f"--cert {world.stack.client_cert} --key {world.stack.client_key}"
-    done = run(f"set -- {own}; {script}", world, **where)
-    assert json.loads(done.stdout)["error_code"] == "UNAUTHORIZED"

@@ -13,21 +13,9 @@ from tests.faults.crashes.expiry_matrix import Executors, names_left
 from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
 from tests.spark_sessions import spark_session
 from tests.unit.operations.expiry.test_orders import (
-    COMMIT,
     COMPARE_REFS,
-    FIRST_DELETE,
-    LAST,
-    SUBTRACT,
-    Event,
     Story,
     add_files,
-    append,
-    bring_file_back,
-    check,
-    clone,
-    drop,
-    roll_back,
-    second_expiry,
 )
 
 pytestmark = [
@@ -108,29 +96,6 @@ def check_shared(story: Story) -> None:
     assert len(index.reduces) == 1
     assert [(one.code, one.count, one.sample) for one in index.findings] == [("FILES_SHARED", 1, (story.of_old[0],))]
     assert story.of_old[0] in story.lake.uris()
-
-
-EVENTS: list[tuple[Event, int]] = [
-    (append, COMMIT), (append, LAST), (clone, COMPARE_REFS), (bring_file_back, SUBTRACT),
-    (bring_file_back, FIRST_DELETE), (roll_back, COMMIT), (second_expiry, FIRST_DELETE), (drop, LAST),
-]  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("event", "at"), EVENTS, ids=[f"{event.__name__}-{at}" for event, at in EVENTS])
-def test_nothing_that_anyone_can_read_is_deleted(executors: Executors, event: Event, at: int) -> None:
-    from polaris_common.errors import DelegationError
-
-    story = Story()
-    try:
-        ended = executors.expire(story, **{f"call_{at}": partial(event, story)})
-    except DelegationError as error:
-        if error.retryable and story.is_there():
-            ended = executors.expire(story)
-        else:
-            check(story, error)
-            return
-    check(story, ended)
 
 
 @pytest.mark.long

@@ -25,7 +25,6 @@ from delegation.removal.spark import SparkJobs
 from delegation.storage.base import ObjectStoreDenied
 from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
-from polaris_common.errors import DelegationError
 from tests.actions.lake import SparkLake
 from tests.effort import every
 from tests.kit.lakes.lake import LakeSource
@@ -35,16 +34,13 @@ from tests.unit.operations.expiry.attacks.test_tables import KEEPS
 from tests.unit.operations.expiry.oracle.test_spark_tables import FAR_MS, RETENTIONS, tables
 from tests.unit.operations.expiry.spark.executors_here import ExecutorsHere, StoresOfNeighbours
 from tests.unit.operations.expiry.test_orders import (
-    CASES,
     COMMIT,
     COMPARE_REFS,
     FIRST_DELETE,
     SUBTRACT,
-    Event,
     Story,
     bring_file_back,
     check,
-    until_it_ends,
 )
 from tests.unit.operations.expiry.test_random_histories import _retention, written
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, planned
@@ -132,18 +128,6 @@ def test_both_engines_make_the_same_plan_of_a_table_that_spark_wrote(scenario: s
         both = plans_of_both(ctx)
         if both is not None:
             same(plans, *both)
-
-
-@pytest.mark.parametrize(("event", "at"), every(4, CASES), ids=[f"{event.__name__}-{at}" for event, at in CASES])
-def test_nothing_that_anyone_can_read_is_deleted(event: Event, at: int) -> None:
-    story = Story()
-    ctx = story.world.context(story.table)
-    story.world.catalogs[-1].before[at] = lambda: event(story)
-    try:
-        ended: Any = ExpiryRun(ctx, ExecutorsHere(ctx)).run()
-    except DelegationError as error:
-        ended = until_it_ends(story) if error.retryable else error
-    check(story, ended)
 
 
 @pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
