@@ -11,6 +11,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
 from delegation.removal.errors import table_uuid_mismatch
 from delegation.rewrites.catalog import Gate
+from delegation.rewrites.errors import rewrite_withdrawn
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.timestamps import elapsed, utc_now
 
@@ -42,6 +43,11 @@ class RewriteAttempt(Protocol):
     ) -> None:
         """Report progress and details of the task; what is not given stays."""
         ...
+
+
+def always_permitted(_table: LoadedTable) -> str | None:
+    """Permit the rewrite that a caller asked for."""
+    return None
 
 
 class TableLoader(Protocol):
@@ -91,8 +97,9 @@ class RewriteContext:
 
     `requests` sends to the catalog as the service's principal, and `tables` loads the table. `store` is the table's
     storage, opened with vended credentials; `plans` is the service's own bucket, where the receipt is stored. Commits
-    of the task from `first_attempt` on are those of its present submission. `request` is for the receipt. `clock`
-    returns UTC, `now` and `sleep` count in seconds.
+    of the task from `first_attempt` on are those of its present submission. `request` is for the receipt. `permitted`
+    returns why the policy that asked for the rewrite no longer does, None if it does. `clock` returns UTC, `now` and
+    `sleep` count in seconds.
     """
 
     attempt: RewriteAttempt
@@ -104,9 +111,19 @@ class RewriteContext:
     plans: PlanStore
     first_attempt: int = 1
     request: Mapping[str, Any] = field(default_factory=dict)
+    permitted: Callable[[LoadedTable], str | None] = always_permitted
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = elapsed
     sleep: Callable[[float], None] = time.sleep
+
+    def check_before_commit(self) -> None:
+        """Raise what ends the attempt: that of `attempt.look`, the errors of the catalog, or RewriteError (POLICY_WITHDRAWN)."""
+        if self.permitted is always_permitted:
+            self.attempt.look(moved=True)
+            return
+        reason = self.permitted(self.load_table())
+        if reason is not None:
+            raise rewrite_withdrawn(reason)
 
     def load_table(self) -> LoadedTable:
         """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""

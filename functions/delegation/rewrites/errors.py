@@ -1,5 +1,7 @@
 """Errors of rewrites; what was committed before one stays, and the table has the same rows as before."""
 
+from typing import Final
+
 from polaris_common.errors import DelegationError
 
 
@@ -28,3 +30,11 @@ def rewrite_refused(reason: str) -> RewriteError:
 def runtime_unsound(reason: str) -> RewriteError:
     """Return the error: the Iceberg runtime that is loaded harms such a table, or cannot read it."""
     return RewriteError(reason, code="RUNTIME_UNSOUND")
+
+
+WITHDRAWN: Final = "POLICY_WITHDRAWN"
+
+
+def rewrite_withdrawn(reason: str) -> RewriteError:
+    """Return the error: the policy that asked for a rewrite no longer does."""
+    return RewriteError(f"nothing more is committed: {reason}", code=WITHDRAWN)

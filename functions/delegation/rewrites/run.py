@@ -93,7 +93,7 @@ def _in_rounds(ctx: RewriteContext, rewrite: Rewrite, engine: RewriteEngine) -> 
 def _once(ctx: RewriteContext, rewrite: Rewrite, engine: RewriteEngine) -> Performed:
     attempt = ctx.attempt
     rules = CommitRules(ctx.table_uuid.lower(), rewrite.branch, attempt.task_id, attempt.attempt)
-    gate = Gate(ctx.identifier, rules, ctx.requests, lambda: attempt.look(moved=True))
+    gate = Gate(ctx.identifier, rules, ctx.requests, ctx.check_before_commit)
     return engine.perform(gate, rewrite, attempt)
 
 

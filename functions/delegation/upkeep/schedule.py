@@ -4,15 +4,17 @@ A window opens at a cron expression's times in a time zone and stays open for a 
 three hours ends at 05:00 local time when clocks go forward, and at 03:00 when they go back.
 
 Need comes before the calendar: without a need no run, whatever the window. The greatest need is first, but runs that
-have waited for OVERDUE precede all others, longest first, so that none waits for ever. A run that exceeds the rest of
+have waited for OVERDUE precede all others of their length, longest first, so that none waits for ever. Short runs
+precede long ones, of which the first is that with the most gain for its cost. A run that exceeds the rest of
 the day's budget waits for the next day, and smaller ones may use the rest; so the day's first always fits, unless it
 exceeds the whole budget, which a person is asked to raise.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
+from heapq import nlargest
 from typing import Final
 
 from delegation.cron import cron_times, zone_named
@@ -137,6 +139,9 @@ RUNS_AT_ONCE: Final = 16
 """Runs of upkeep that are started or wait for their admission at a time, unless the caller sets another number."""
 MOST_AT_ONCE: Final = 256
 """The most that a deployment may choose: a pass loads each table whose run it starts."""
+_LARGE_TRIED: Final = 8
+_KEPT_FREE: Final = 4
+"""One of so many places is for runs that are short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,8 @@ class PolicyTerms:
 class UpkeepNeed:
     """A table's need of one kind of upkeep: `score` (0 for none), since when, and what a run would use. `score` is in
     millionths of a currency a month that a run saves, comparable between kinds. `policy` requires it. `not_before` is
-    set after a failure."""
+    set after a failure. Runs that take long have `per_cost`, the score for one unit of currency: they come after the
+    others, the highest first, and leave a quarter of the places free."""
 
     table: TableIdentifier
     task_type: str
@@ -161,6 +167,7 @@ class UpkeepNeed:
     cost: Amount
     since: datetime
     not_before: datetime | None = None
+    per_cost: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +228,8 @@ def choose(
     places = at_once - len(under_way)
     started: list[UpkeepNeed] = []
     waiting: list[tuple[UpkeepNeed, Waits]] = []
-    for need in sorted(needs, key=lambda need: _order(need, now)):
+    in_order = sorted(needs, key=lambda need: _order(need, now))
+    for need in _large_first(in_order, terms, used, now):
         policy = terms.get(need.policy)
         waits = _not_now(need, now) or (Waits.NO_TERMS if policy is None else None)
         if waits is None and policy is not None:
@@ -235,7 +243,7 @@ def choose(
                         (Waits.NEVER_FITS, not policy.budget.allows(need.cost)),
                         (Waits.OUTSIDE_WINDOW, not open_now[need.policy]),
                         (Waits.BUDGET_USED, not policy.budget.allows(total)),
-                        (Waits.NO_PLACE, places <= 0),
+                        (Waits.NO_PLACE, places <= (0 if need.per_cost is None else at_once // _KEPT_FREE)),
                     )
                     if holds
                 ),
@@ -253,10 +261,52 @@ def choose(
 
 def _order(need: UpkeepNeed, now: datetime) -> tuple[object, ...]:
     """Return the sort key of a need: overdue ones by time, then by need; the name makes it stable."""
-    is_overdue = now - need.since >= OVERDUE
-    by_need = (need.since, -need.score) if is_overdue else (-need.score, need.since)
+    is_overdue = _is_overdue(need, now)
+    worth = need.score if need.per_cost is None else need.per_cost
+    by_need = (need.since, -worth) if is_overdue else (-worth, need.since)
     name = (need.table.catalog, need.table.namespace, need.table.name, need.task_type, need.policy)
-    return (not is_overdue, *by_need, name)
+    return (need.per_cost is not None, not is_overdue, *by_need, name)
+
+
+def _is_overdue(need: UpkeepNeed, now: datetime) -> bool:
+    return now - need.since >= OVERDUE
+
+
+def _large_first(
+    in_order: Sequence[UpkeepNeed], terms: Mapping[str, PolicyTerms], used: Mapping[str, Amount], now: datetime
+) -> Sequence[UpkeepNeed]:
+    """Return the needs with one long run of each budget first, if more is gained so than in the order of gain over
+    cost: what precedes a large run may leave too little for it."""
+    long: dict[str, list[UpkeepNeed]] = {}
+    for need in in_order:
+        is_limited = need.policy in terms and terms[need.policy].budget != UNLIMITED
+        if need.per_cost is not None and is_limited and _not_now(need, now) is None:
+            long.setdefault(need.policy, []).append(need)
+    first: set[UpkeepNeed] = set()
+    for policy, of_policy in long.items():
+        budget, spent = terms[policy].budget, used.get(policy, NOTHING)
+        overdue = [need for need in of_policy if _is_overdue(need, now)]
+        others = of_policy[len(overdue) :]
+        best, most = None, _saved(of_policy, budget, spent)
+        for large in nlargest(_LARGE_TRIED, others, key=lambda need: need.score):
+            saved = _saved([*overdue, large, *(need for need in others if need is not large)], budget, spent)
+            if saved > most:
+                best, most = large, saved
+        if best is not None:
+            first.add(best)
+    if not first:
+        return in_order
+    return sorted(in_order, key=lambda need: (need.per_cost is not None, not _is_overdue(need, now), need not in first))
+
+
+def _saved(in_order: Iterable[UpkeepNeed], budget: Budget, spent: Amount) -> int:
+    """Return the score of the runs that a budget allows in an order."""
+    score = 0
+    for need in in_order:
+        total = spent + need.cost
+        if budget.allows(total):
+            score, spent = score + need.score, total
+    return score
 
 
 def _not_now(need: UpkeepNeed, now: datetime) -> Waits | None:

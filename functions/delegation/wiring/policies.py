@@ -12,7 +12,13 @@ from delegation.polaris.policies import PolicyClient
 from delegation.polaris.requests import CatalogRequests
 from delegation.upkeep.policy_file import PACKAGED, DeployedPolicies, PolicyFileInvalid, StoredPolicyFile
 
-_SHOWN: Final = ("delegation.upkeep.", "delegation.expiry.", "delegation.orphan-files.locations")
+_SHOWN: Final = (
+    "delegation.upkeep.",
+    "delegation.expiry.",
+    "delegation.orphan-files.locations",
+    "delegation.compaction.",
+    "delegation.rewrite-manifests.",
+)
 """How the properties begin that `UpkeepLimits` and `UpkeepSettings` read."""
 
 

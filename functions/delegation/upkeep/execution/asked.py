@@ -28,6 +28,18 @@ from delegation.removal.orphans.place import LEAST_AGE
 from delegation.removal.orphans.requests import FILE_AGE, LOCATION, LOCATIONS, MISMATCH, TableOrphans
 from delegation.removal.orphans.task_type import POLICY, PREFIX
 from delegation.removal.requests import TableWork
+from delegation.rewrites.context import always_permitted as rewrite_permitted
+from delegation.rewrites.requests import TableCompaction, TableRewrite
+from delegation.rewrites.terms import (
+    COLD_AFTER,
+    CONCURRENT_REWRITES,
+    DELETE_FILE_THRESHOLD,
+    MIN_BENEFIT,
+    MIN_INPUT_FILES,
+    STRATEGY,
+    TARGET_FILE_SIZE,
+)
+from delegation.rewrites.terms import SPEC_ID as OF_SPEC
 from delegation.tasks.options import DRY_RUN, InvalidOption
 from delegation.timestamps import parse_duration
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
@@ -43,11 +55,23 @@ from delegation.upkeep.rules.model import (
     UpkeepRule,
     content_of,
 )
-from delegation.upkeep.rules.resolve import KEEP, ORPHAN_AGE, REF_AGE, SETTINGS, SNAPSHOT_AGE, resolve
+from delegation.upkeep.rules.resolve import (
+    COMPACTION_STRATEGY,
+    KEEP,
+    ORPHAN_AGE,
+    REF_AGE,
+    SETTINGS,
+    SNAPSHOT_AGE,
+    SPEC_ID,
+    TARGET_SIZE,
+    resolve,
+)
 
 _LONGEST_OPTION: Final = 10**15 - 1
 """The longest time that the options of an expiry can have: 31,000 years."""
 _MOST_OPTION: Final = 10**9 - 1
+_MOST_CONCURRENT: Final = 999
+_LONGEST_AGE_SECONDS: Final = 3_650 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +341,91 @@ def _age_in(rule: UpkeepRule) -> timedelta:
     return timedelta(milliseconds=min(rule.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1)))
 
 
+@dataclass(frozen=True, slots=True)
+class AskedRewrite:
+    """A rewrite that a policy requires: the policy's dotted name, and the options of the request."""
+
+    policy: str
+    options: Mapping[str, str]
+    min_benefit: float
+    dry_run: bool
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of a request."""
+        return {**self.options, **({DRY_RUN: "true"} if self.dry_run else {})}
+
+
+_REWRITE_OPTIONS: Final = (
+    STRATEGY,
+    TARGET_FILE_SIZE,
+    MIN_INPUT_FILES,
+    DELETE_FILE_THRESHOLD,
+    CONCURRENT_REWRITES,
+    COLD_AFTER,
+    MIN_BENEFIT,
+    OF_SPEC,
+)
+
+
+def compaction_of(
+    table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
+) -> TableRule[AskedRewrite]:
+    """Return the rule of the compaction of a table: a pure function. A size that no policy states is the table's."""
+    rule = resolve(table, applicable, properties, limits)[PolicyType.DATA_COMPACTION]
+    if not rule.is_executed:
+        return TableRule(rule, reason=rule.reason or "it is off")
+    size, threshold = rule.values[TARGET_SIZE], rule.values[DELETE_FILE_THRESHOLD].value
+    options = {
+        STRATEGY: rule.values[COMPACTION_STRATEGY].value,
+        MIN_INPUT_FILES: str(min(rule.values[MIN_INPUT_FILES].value, _MOST_OPTION)),
+        CONCURRENT_REWRITES: str(min(rule.values[CONCURRENT_REWRITES].value, _MOST_CONCURRENT)),
+        COLD_AFTER: _seconds(rule.values[COLD_AFTER].value),
+        MIN_BENEFIT: _decimal(rule.values[MIN_BENEFIT].value),
+    }
+    if size.origin.kind is OriginKind.POLICY:
+        options[TARGET_FILE_SIZE] = str(min(size.value, _LONGEST_OPTION))
+    if threshold is not None:
+        options[DELETE_FILE_THRESHOLD] = str(min(threshold, _MOST_OPTION))
+    return _rewrite_of(table, rule, applicable, options)
+
+
+def manifests_of(
+    table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
+) -> TableRule[AskedRewrite]:
+    """Return the rule of the rewrite of a table's manifests: a pure function."""
+    rule = resolve(table, applicable, properties, limits)[PolicyType.METADATA_COMPACTION]
+    if not rule.is_executed:
+        return TableRule(rule, reason=rule.reason or "it is off")
+    spec_id = rule.values[SPEC_ID].value
+    options = {MIN_BENEFIT: _decimal(rule.values[MIN_BENEFIT].value)}
+    if spec_id is not None:
+        options[OF_SPEC] = str(min(spec_id, _MOST_OPTION))
+    return _rewrite_of(table, rule, applicable, options)
+
+
+def _rewrite_of(
+    table: TableIdentifier, rule: UpkeepRule, applicable: Sequence[ApplicablePolicy], options: Mapping[str, str]
+) -> TableRule[AskedRewrite]:
+    (own,) = (each for each in applicable if each.policy.type == rule.type.value)
+    name = policy_name(table.catalog, own.namespace, own.policy.name)
+    benefit = float(rule.values[MIN_BENEFIT].value)
+    return TableRule(rule, AskedRewrite(name, options, benefit, rule.status is RuleStatus.DRY_RUN))
+
+
+def _seconds(milliseconds: int) -> str:
+    """Return an age as an option has it, in whole seconds, rounded up."""
+    return f"{min(-(-milliseconds // 1000), _LONGEST_AGE_SECONDS)}s" if milliseconds else "0"
+
+
+def _decimal(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
 def _why_withdrawn(
-    rule: TableRule[AskedExpiryRule] | TableRule[AskedRemoval], policy: str | None, work: TableWork
+    rule: TableRule[AskedExpiryRule] | TableRule[AskedRemoval] | TableRule[AskedRewrite],
+    policy: str | None,
+    work: TableWork,
 ) -> str | None:
     """Return why the policy that asked for work no longer does, None if it still does."""
     if rule.asked is None:
@@ -371,6 +478,30 @@ class PolicyPermissions:
                 return f"the policy {policy} now requires another {_MODE}"
             if orphans.properties.get(LOCATION) not in (rule.asked.locations or (None,)):
                 return f"the policy {policy} now requires another location"
+            return None
+
+        return permitted
+
+    def of_rewrite(self, rewrite: TableRewrite) -> Callable[[LoadedTable], str | None]:
+        """Return a function of a loaded table: why a rewrite must commit nothing more, always None for a caller's
+        own. A policy that asks for other options since then starts another run."""
+        policy = rewrite.policy
+        if policy is None:
+            return rewrite_permitted
+        is_compaction = isinstance(rewrite, TableCompaction)
+        type_ = PolicyType.DATA_COMPACTION if is_compaction else PolicyType.METADATA_COMPACTION
+        rule_of_type = compaction_of if is_compaction else manifests_of
+
+        def permitted(table: LoadedTable) -> str | None:
+            applicable = self.policies.applicable(PolicyTarget.of(rewrite.identifier), type_.value)
+            rule = rule_of_type(rewrite.identifier, applicable, table.properties, self.limits)
+            reason = _why_withdrawn(rule, policy, rewrite)
+            if rule.asked is None or reason is not None:
+                return reason
+            asked, now_asked = rewrite.of_the_work(), rule.asked.options
+            for name in _REWRITE_OPTIONS:
+                if asked.get(name) != now_asked.get(name):
+                    return f"the policy {policy} now requires another {name}"
             return None
 
         return permitted

@@ -18,7 +18,9 @@ from delegation.removal.expiry.requests import LEAST_SNAPSHOTS as EXPIRY_SNAPSHO
 from delegation.removal.expiry.requests import Floor
 from delegation.removal.expiry.task_type import PREFIX as EXPIRY_PREFIX
 from delegation.removal.orphans.requests import allowed_locations
+from delegation.rewrites.terms import CompactionLimits, ManifestLimits
 from delegation.tasks.life.policy import InvalidProperty, duration_property
+from delegation.timestamps import parse_duration
 from delegation.upkeep.errors import ScheduleInvalid
 from delegation.upkeep.rules.model import PolicyType
 from delegation.upkeep.schedule import MICROS, MOST_AT_ONCE, RUNS_AT_ONCE, Budget, PolicyTerms, Window, zone_of
@@ -28,6 +30,7 @@ FOREVER_MS: Final = 2**63 - 1
 """Java's Long.MAX_VALUE, Iceberg's default of the age that a ref may reach: it is never removed."""
 MOST: Final = 2**31 - 1
 """Java's Integer.MAX_VALUE."""
+_MOST_BENEFIT: Final = 10**9
 _NUMBER: Final = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,9})?")
 _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -95,6 +98,23 @@ def word(*words: str) -> Callable[[object], str]:
     return read
 
 
+def age_in_text(value: object) -> int:
+    """Return the milliseconds of a duration such as `1h` or `PT30M`, rounded up, or of 0."""
+    text = str(value) if isinstance(value, str | int) else ""
+    try:
+        return 0 if text == "0" else -(-parse_duration(text) // timedelta(milliseconds=1))
+    except ValueError:
+        raise ValueError("is not a duration up to ten years, such as 1h") from None
+
+
+def benefit(value: object) -> float:
+    """Return the number of files that one unit of money has to remove."""
+    number = float(number_in(value))
+    if number >= _MOST_BENEFIT:
+        raise ValueError(f"is not a number below {_MOST_BENEFIT}")
+    return number
+
+
 def _long(text: str, least: int, most: int) -> int:
     if not _LONG.fullmatch(text) or not least <= int(text) <= most:
         raise ValueError(f"is not a whole number from {least} to {most}")
@@ -149,7 +169,7 @@ class UpkeepLimits:
     before. Only what is in `include` is maintained (everything if empty), and nothing in `exclude`. With `dry_run_only`
     everything is planned and nothing done. `least_age_by` and `least_snapshots_by` name the properties of the two
     numbers: limits of every expiry apply too, where stricter. `orphan_locations` are where a policy may search for
-    orphan files beside a table's location.
+    orphan files beside a table's location. `compaction` and `manifests` are the limits of rewrites.
     """
 
     types: frozenset[PolicyType] = frozenset()
@@ -162,10 +182,13 @@ class UpkeepLimits:
     exclude: tuple[Place, ...] = ()
     dry_run_only: bool = False
     orphan_locations: tuple[str, ...] = ()
+    compaction: CompactionLimits = field(default_factory=CompactionLimits)
+    manifests: ManifestLimits = field(default_factory=ManifestLimits)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX, and the limits of every expiry. Raises InvalidProperty."""
+        """Read the properties that begin with PREFIX, and the limits of every expiry and rewrite. Raises
+        InvalidProperty."""
         own = {
             name: value
             for name, value in properties.items()
@@ -192,6 +215,8 @@ class UpkeepLimits:
             exclude=_places(EXCLUDE, own.pop(EXCLUDE, "")),
             dry_run_only=_flag(DRY_RUN_ONLY, own.pop(DRY_RUN_ONLY, "false")),
             orphan_locations=allowed_locations(properties),
+            compaction=CompactionLimits.from_properties(properties),
+            manifests=ManifestLimits.from_properties(properties),
         )
         for name in own:
             raise InvalidProperty(name, "is not a property of this service")

@@ -10,12 +10,24 @@ can be deleted tomorrow.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.paths import POLICY, TYPED, unknown_properties
+from delegation.rewrites.terms import (
+    COLD_AFTER,
+    COMPACTION_PREFIX,
+    CONCURRENT_REWRITES,
+    DEFAULT_CONCURRENT_REWRITES,
+    DEFAULT_MIN_INPUT_FILES,
+    DELETE_FILE_THRESHOLD,
+    MANIFESTS_PREFIX,
+    MIN_BENEFIT,
+    MIN_INPUT_FILES,
+)
 from delegation.upkeep.rules.limits import (
     DAY_MS,
     DRY_RUN_ONLY,
@@ -24,7 +36,9 @@ from delegation.upkeep.rules.limits import (
     UpkeepLimits,
     age_in_days,
     age_in_ms,
+    age_in_text,
     age_text,
+    benefit,
     count_in_property,
     size_in_property,
     whole,
@@ -49,13 +63,17 @@ KEEP: Final = "min_snapshot_to_keep"
 SNAPSHOT_AGE: Final = "max_snapshot_age_days"
 REF_AGE: Final = "max_ref_age_days"
 ORPHAN_AGE: Final = "max_orphan_file_age_in_days"
+SPEC_ID: Final = "spec_id"
+TARGET_SIZE: Final = "target_file_size_bytes"
+COMPACTION_STRATEGY: Final = "compaction_strategy"
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSetting:
     """One value of a type's rule. `read` parses a policy's or table property's value and raises ValueError. `stricter`
     returns the stricter of two, which deletes less; None if no value is stricter, and then no table property sets it.
-    `iceberg` is the property of its default, `limit` the operator's property, and `limit_of` its value."""
+    `iceberg` is the property of its default, `limit` the operator's property, and `limit_of` its value, None without
+    one. None as `default` is the operator's value."""
 
     key: str
     read: Callable[[object], Any]
@@ -70,6 +88,10 @@ class RuleSetting:
 
 def _stricter_mode(first: str, second: str) -> str:
     return "error" if "error" in {first, second} else first
+
+
+def _amount(value: float) -> str:
+    return f"{value:,g}"
 
 
 def _locations(value: object) -> tuple[str, ...]:
@@ -137,10 +159,20 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
             text=lambda value: ", ".join(value) or "the table's own",
         ),
     ),
-    PolicyType.METADATA_COMPACTION: (RuleSetting(key="spec_id", read=whole(0), default=None, stricter=None),),
+    PolicyType.METADATA_COMPACTION: (
+        RuleSetting(key=SPEC_ID, read=whole(0), default=None, stricter=None),
+        RuleSetting(
+            key=MIN_BENEFIT,
+            read=benefit,
+            default=None,
+            limit=lambda _operator: MANIFESTS_PREFIX + MIN_BENEFIT,
+            limit_of=lambda operator: operator.manifests.min_benefit,
+            text=_amount,
+        ),
+    ),
     PolicyType.DATA_COMPACTION: (
         RuleSetting(
-            key="target_file_size_bytes",
+            key=TARGET_SIZE,
             read=whole(1, FOREVER_MS),
             default=512 * 1024 * 1024,
             stricter=None,
@@ -148,17 +180,37 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
             read_iceberg=size_in_property,
         ),
         RuleSetting(
-            key="compaction_strategy",
+            key=COMPACTION_STRATEGY,
             read=word("bin-pack", "sort"),
             default="bin-pack",
             stricter=None,
             text=str,
         ),
         RuleSetting(
-            key="max-concurrent-file-group-rewrites",
+            key=CONCURRENT_REWRITES,
             read=whole(1),
-            default=5,
+            default=DEFAULT_CONCURRENT_REWRITES,
             stricter=min,
+            limit=lambda _operator: COMPACTION_PREFIX + CONCURRENT_REWRITES,
+            limit_of=lambda operator: operator.compaction.concurrent_rewrites,
+        ),
+        RuleSetting(key=MIN_INPUT_FILES, read=whole(1), default=DEFAULT_MIN_INPUT_FILES),
+        RuleSetting(key=DELETE_FILE_THRESHOLD, read=whole(1), default=None, stricter=None),
+        RuleSetting(
+            key=COLD_AFTER,
+            read=age_in_text,
+            default=None,
+            limit=lambda _operator: COMPACTION_PREFIX + COLD_AFTER,
+            limit_of=lambda operator: operator.compaction.cold_after // timedelta(milliseconds=1),
+            text=age_text,
+        ),
+        RuleSetting(
+            key=MIN_BENEFIT,
+            read=benefit,
+            default=None,
+            limit=lambda _operator: COMPACTION_PREFIX + MIN_BENEFIT,
+            limit_of=lambda operator: operator.compaction.min_benefit,
+            text=_amount,
         ),
     ),
 }
@@ -339,7 +391,10 @@ class _Making:
                 self._stop = self._stop or f"the table property {setting.iceberg} {error}"
                 return None
             return RuleValue(value, setting.text(value), ValueOrigin(OriginKind.ICEBERG_PROPERTY, setting.iceberg))
-        return RuleValue(setting.default, setting.text(setting.default), ValueOrigin(OriginKind.DEFAULT))
+        default = setting.default
+        if default is None and setting.limit_of is not None:
+            default = setting.limit_of(self._limits)
+        return RuleValue(default, setting.text(default), ValueOrigin(OriginKind.DEFAULT))
 
     def _tightened(self, setting: RuleSetting, asked: RuleValue, own: Mapping[str, str]) -> RuleValue:
         """Return the table property's value if it is stricter, and report it if it is looser."""
@@ -364,7 +419,7 @@ class _Making:
         if setting.limit is None or setting.limit_of is None or setting.stricter is None:
             return asked
         limit: Any = setting.limit_of(self._limits)
-        if setting.stricter(limit, asked.value) == asked.value:
+        if limit is None or setting.stricter(limit, asked.value) == asked.value:
             return asked
         text = f"{setting.key} is {setting.text(limit)} instead of {asked.text} of the {asked.origin}"
         name = setting.limit(self._limits)
