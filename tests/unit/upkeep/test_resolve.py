@@ -278,8 +278,15 @@ def test_rules_of_compaction() -> None:
         "target_file_size_bytes": (134217728, OriginKind.POLICY),
         "compaction_strategy": ("bin-pack", OriginKind.DEFAULT),
         "max-concurrent-file-group-rewrites": (2, OriginKind.TABLE_PROPERTY),
+        "min-input-files": (5, OriginKind.DEFAULT),
+        "delete-file-threshold": (None, OriginKind.DEFAULT),
+        "cold-after": (3_600_000, OriginKind.DEFAULT),
+        "min-benefit": (0.0, OriginKind.DEFAULT),
     }
-    assert values(found[PolicyType.METADATA_COMPACTION]) == {"spec_id": (2, OriginKind.POLICY)}
+    assert values(found[PolicyType.METADATA_COMPACTION]) == {
+        "spec_id": (2, OriginKind.POLICY),
+        "min-benefit": (0.0, OriginKind.DEFAULT),
+    }
     open_size = policy(PolicyType.DATA_COMPACTION, {"enable": True})
     found = resolve(TABLE, [open_size], {"write.target-file-size-bytes": "1000000"}, ALL)
     assert values(found[PolicyType.DATA_COMPACTION])["target_file_size_bytes"] == (

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.paths import POLICY
+from delegation.rewrites.terms import CompactionLimits
 from delegation.upkeep.execution.asked import expiry_of
 from delegation.upkeep.rules.limits import DAY_MS, FOREVER_MS, MOST, UpkeepLimits
 from delegation.upkeep.rules.model import STOPPING, PolicyType, RuleStatus, UpkeepRule
@@ -96,6 +98,14 @@ def limitses() -> st.SearchStrategy[UpkeepLimits]:
         include=usually(st.sampled_from([(), (("lake",),)]), st.just((("other",),))),
         exclude=usually(st.sampled_from([(), (("lake", "other"),)]), st.just((("lake", "sales"),))),
         dry_run_only=st.booleans(),
+        compaction=st.builds(
+            CompactionLimits,
+            st.timedeltas(timedelta(0), timedelta(hours=5)).map(
+                lambda age: timedelta(minutes=age // timedelta(minutes=1))
+            ),
+            st.floats(0, 9),
+            st.one_of(st.none(), st.integers(1, 9)),
+        ),
     )
 
 
@@ -130,8 +140,9 @@ def test_a_rule_is_never_looser_than_the_operators_limits(
         assert rule.status is (RuleStatus.DRY_RUN if limits.dry_run_only else RuleStatus.ACTIVE)
         for key, one in rule.values.items():
             setting = setting_of(rule, key)
-            if setting.limit_of is not None:
-                assert one.value >= setting.limit_of(limits)
+            limit = None if setting.limit_of is None else setting.limit_of(limits)
+            if limit is not None:
+                assert is_as_strict(setting, one.value, limit)
 
 
 @given(applicables(), OWN_PROPERTIES, ICEBERG_PROPERTIES, limitses())
