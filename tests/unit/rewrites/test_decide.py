@@ -12,6 +12,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.rewrites.choose import Left
 from delegation.rewrites.context import DataFilesRewrite, ManifestsRewrite, RewriteContext
 from delegation.rewrites.decide import Compaction, decide_compaction, decide_manifests, held_for
+from delegation.rewrites.errors import RewriteWithdrawn
 from delegation.rewrites.terms import CompactionTerms, ManifestTerms, Strategy
 from delegation.storage.memory import MemoryPlanStore
 from tests.unit.rewrites.tables import PLACE, UUID, SyntheticTable, data
@@ -158,6 +159,32 @@ def test_small_manifests_of_a_spec_become_one() -> None:
     assert decide_manifests(*context(table), ManifestTerms(spec_id=4)).rewrites == ()
     costly = decide_manifests(*context(table), ManifestTerms(min_benefit=1e9))
     assert (costly.rewrites, costly.estimate.total_cost) == ((), 0)
+
+
+class Loads:
+    def __init__(self, table: LoadedTable) -> None:
+        self.table, self.loads = table, 0
+
+    def load(self) -> LoadedTable:
+        self.loads += 1
+        return self.table
+
+
+def test_a_policy_is_asked_before_each_commit_and_its_end_refuses_the_next_one() -> None:
+    ctx, loaded = context(busy_table())
+    tables = Loads(loaded)
+    reasons: list[str | None] = [None, "the policy lake.gov.compact no longer requires this"]
+    by_policy = replace(ctx, tables=tables, permitted=lambda _table: reasons.pop(0))
+    by_policy.check_before_commit()
+    with pytest.raises(RewriteWithdrawn, match="nothing more is committed: the policy"):
+        by_policy.check_before_commit()
+    assert tables.loads == 2
+
+
+def test_a_callers_rewrite_looks_at_its_lease_alone_before_a_commit() -> None:
+    ctx, _ = context(busy_table())
+    ctx.check_before_commit()
+    assert cast("Looks", ctx.attempt).looks == 1
 
 
 def test_former_files_are_held_as_long_as_the_table_keeps_snapshots() -> None:
