@@ -117,7 +117,7 @@ class RewriteContext:
     sleep: Callable[[float], None] = time.sleep
 
     def check_before_commit(self) -> None:
-        """Raise what ends the attempt: that of `attempt.look`, the errors of the catalog, or RewriteError (POLICY_WITHDRAWN)."""
+        """Raise what ends the attempt: errors of `attempt.look` and of the catalog, RewriteError (POLICY_WITHDRAWN)."""
         if self.permitted is always_permitted:
             self.attempt.look(moved=True)
             return

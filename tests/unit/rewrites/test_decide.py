@@ -12,7 +12,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.rewrites.choose import Left
 from delegation.rewrites.context import DataFilesRewrite, ManifestsRewrite, RewriteContext
 from delegation.rewrites.decide import Compaction, decide_compaction, decide_manifests, held_for
-from delegation.rewrites.errors import RewriteWithdrawn
+from delegation.rewrites.errors import RewriteError
 from delegation.rewrites.terms import CompactionTerms, ManifestTerms, Strategy
 from delegation.storage.memory import MemoryPlanStore
 from tests.unit.rewrites.tables import PLACE, UUID, SyntheticTable, data
@@ -176,7 +176,7 @@ def test_a_policy_is_asked_before_each_commit_and_its_end_refuses_the_next_one()
     reasons: list[str | None] = [None, "the policy lake.gov.compact no longer requires this"]
     by_policy = replace(ctx, tables=tables, permitted=lambda _table: reasons.pop(0))
     by_policy.check_before_commit()
-    with pytest.raises(RewriteWithdrawn, match="nothing more is committed: the policy"):
+    with pytest.raises(RewriteError, match="nothing more is committed: the policy"):
         by_policy.check_before_commit()
     assert tables.loads == 2
 
