@@ -9,7 +9,7 @@ from unittest import mock
 import boto3
 from botocore.awsrequest import AWSResponse
 
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse
 from delegation.gateway.app import Gateway, answer_event
 from delegation.gateway.forwarding import Forwarder, GatewayCaller
 from delegation.gateway.keys.service import CatalogMutations, Patience
@@ -191,7 +191,7 @@ def accepted(times: int = 3) -> Work:
         world = filled(World(), "orders")
         worlds.append((world, world.body("orders")))
 
-    def work() -> SubmissionAnswer:
+    def work() -> ApiResponse:
         world, body = worlds.pop()
         return world.submit(body, key="key-1")
 

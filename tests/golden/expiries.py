@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
@@ -38,12 +38,12 @@ def sweep_and_drive(world: World) -> None:
     world.drive()
 
 
-def expire(world: World, name: str, key: str | None = None, **properties: str) -> SubmissionAnswer:
+def expire(world: World, name: str, key: str | None = None, **properties: str) -> ApiResponse:
     """Send a request for an expiry of a table."""
     return world.submit(world.request(TASK_TYPE, name, **{"older-than": "now", **properties}), key)
 
 
-def expiry(world: World) -> list[SubmissionAnswer]:
+def expiry(world: World) -> list[ApiResponse]:
     """An expiry: replayed, attached to while it waits, asked for again after its end, when nothing is left to do."""
     with_expiries(world)
     answers = [expire(world, "moved", "key-1"), expire(world, "moved", "key-1"), expire(world, "moved")]
@@ -53,12 +53,12 @@ def expiry(world: World) -> list[SubmissionAnswer]:
     return [*answers, again, expire(world, "moved", "key-1")]
 
 
-def expiry_submitted(world: World) -> list[SubmissionAnswer]:
+def expiry_submitted(world: World) -> list[ApiResponse]:
     """Two expiries are accepted, and nothing ran yet."""
     return [expire(world, "moved", **{"retain-last": "2"}), expire(world, "orders", **{"snapshot-ids": "1,2"})]
 
 
-def expiry_dry_run(world: World) -> list[SubmissionAnswer]:
+def expiry_dry_run(world: World) -> list[ApiResponse]:
     """A dry run, then the very plan it made is executed."""
     with_expiries(world)
     first = expire(world, "orders", **{"dry-run": "true"})
@@ -69,7 +69,7 @@ def expiry_dry_run(world: World) -> list[SubmissionAnswer]:
     return [first, second]
 
 
-def expiry_killed(world: World) -> list[SubmissionAnswer]:
+def expiry_killed(world: World) -> list[ApiResponse]:
     """The process died among the deletes: the task is left RUNNING, with its progress."""
     with_expiries(world)
     delete, calls = world.objects.delete, iter(range(1, 1_000))
@@ -87,7 +87,7 @@ def expiry_killed(world: World) -> list[SubmissionAnswer]:
     return [answer]
 
 
-def expiry_resumed(world: World) -> list[SubmissionAnswer]:
+def expiry_resumed(world: World) -> list[ApiResponse]:
     """The next attempt after such a death finishes the same plan."""
     [answer] = expiry_killed(world)
     world.clock.advance(timedelta(hours=2))
@@ -95,7 +95,7 @@ def expiry_resumed(world: World) -> list[SubmissionAnswer]:
     return [answer]
 
 
-def expiry_lost_tag(world: World) -> list[SubmissionAnswer]:
+def expiry_lost_tag(world: World) -> list[ApiResponse]:
     """The commit removes a tag that somebody made just before it: REF_LOST, with a receipt of what is left."""
     commits = with_expiries(world)
     usual = commits.commit_table
@@ -112,7 +112,7 @@ def expiry_lost_tag(world: World) -> list[SubmissionAnswer]:
     return [answer]
 
 
-def expiry_refused(world: World) -> list[SubmissionAnswer]:
+def expiry_refused(world: World) -> list[ApiResponse]:
     """The catalog refuses the commit; a request with other options makes a plan of its own."""
     commits = with_expiries(world)
     commits.refused = PolarisForbidden("the principal may not commit", status=403)
@@ -124,7 +124,7 @@ def expiry_refused(world: World) -> list[SubmissionAnswer]:
     return [first, second]
 
 
-def expiry_undeletable(world: World) -> list[SubmissionAnswer]:
+def expiry_undeletable(world: World) -> list[ApiResponse]:
     """A key cannot be deleted: FAILURE, and a person's retry finishes the plan."""
     with_expiries(world)
     root = str(world.lake.metadata("moved")["location"])
@@ -138,7 +138,7 @@ def expiry_undeletable(world: World) -> list[SubmissionAnswer]:
     return [first]
 
 
-EXPIRIES: dict[str, Callable[[World], list[SubmissionAnswer]]] = {
+EXPIRIES: dict[str, Callable[[World], list[ApiResponse]]] = {
     story.__name__: story
     for story in (
         expiry,

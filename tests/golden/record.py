@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from delegation import handlers
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse
 from delegation.idempotency.store import DynamoDbIdempotencyStore
 from delegation.wire.responses import render_json
 from delegation.wire.tasks import shown
@@ -62,7 +62,7 @@ def stored(data: bytes) -> str:
     return data.decode()
 
 
-def answered(answer: SubmissionAnswer) -> dict[str, Any]:
+def answered(answer: ApiResponse) -> dict[str, Any]:
     """Status, headers and body; the body's bytes are those of its members in this order."""
     body = json.loads(answer.body)
     assert json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode() == answer.body

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from pydantic import BaseModel
 
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse
 from delegation.orchestration.failures import Step
 from delegation.removal.purge.run import purge_table
 from delegation.storage.locations import parse
@@ -52,16 +52,16 @@ def fill(world: World) -> World:
     return world
 
 
-Story = Callable[[World], list[SubmissionAnswer]]
+Story = Callable[[World], list[ApiResponse]]
 
 
-def synchronous(world: World) -> list[SubmissionAnswer]:
+def synchronous(world: World) -> list[ApiResponse]:
     """A synchronous purge with a key, replayed, and asked again without a key."""
     body = world.body("orders")
     return [world.execute(body, "key-1"), world.execute(body, "key-1"), world.execute(body)]
 
 
-def background(world: World) -> list[SubmissionAnswer]:
+def background(world: World) -> list[ApiResponse]:
     """A background purge by the state machine: replayed, attached to while it waits, replayed after its end."""
     loaded = world.body("events")
     answers = [world.submit(world.identity("events"), "key-1"), world.submit(world.identity("events"), "key-1")]
@@ -70,7 +70,7 @@ def background(world: World) -> list[SubmissionAnswer]:
     return [*answers, world.submit(loaded, "key-3")]
 
 
-def dry_run(world: World) -> list[SubmissionAnswer]:
+def dry_run(world: World) -> list[ApiResponse]:
     """A dry run, then the very plan it made is executed."""
     first = world.submit(world.identity("orders", **{"dry-run": "true"}))
     world.drive()
@@ -80,7 +80,7 @@ def dry_run(world: World) -> list[SubmissionAnswer]:
     return [first, second]
 
 
-def markers(world: World) -> list[SubmissionAnswer]:
+def markers(world: World) -> list[ApiResponse]:
     """Empty directory markers go with the table; a moved table's former files are not covered, and refused."""
     root = parse(world.lake.metadata("orders")["location"])
     world.lake.objects[root.bucket, f"{root.key}/data/"] = b""
@@ -89,14 +89,14 @@ def markers(world: World) -> list[SubmissionAnswer]:
     return answers
 
 
-def refused(world: World) -> list[SubmissionAnswer]:
+def refused(world: World) -> list[ApiResponse]:
     """A guard refuses; the FAILURE is stored and replayed, and tried again under another key."""
     world.lake.rewrite_metadata("orders", {"properties": {"gc.enabled": "false"}})
     body = world.body("orders")
     return [world.execute(body, "key-1"), world.execute(body, "key-1"), world.execute(body, "key-2")]
 
 
-def undeletable(world: World) -> list[SubmissionAnswer]:
+def undeletable(world: World) -> list[ApiResponse]:
     """A key cannot be deleted: 500, not stored; retried by a person, it ends well."""
     root = world.lake.metadata("orders")["location"]
     world.objects._denied = (next(uri for uri in sorted(world.lake.below(root)) if uri.endswith(".parquet")),)
@@ -109,7 +109,7 @@ def undeletable(world: World) -> list[SubmissionAnswer]:
     return [first, world.execute(body, "key-1")]
 
 
-def conflicts(world: World) -> list[SubmissionAnswer]:
+def conflicts(world: World) -> list[ApiResponse]:
     """A second request with other properties, and a cancellation of what waits."""
     first = world.submit(world.identity("orders"))
     world.tasks.operators.cancel(first.task_id)
@@ -124,7 +124,7 @@ def acquired(world: World) -> dict[str, Any]:
     return world.steps.prepare(Step.of(state), world.deadline())
 
 
-def handed_over(world: World) -> list[SubmissionAnswer]:
+def handed_over(world: World) -> list[ApiResponse]:
     """Too large for the request: handed over to the state machine, whose job purges it."""
     answer = world.submit(world.identity("events", engine="spark"))
     state = acquired(world)
@@ -135,7 +135,7 @@ def handed_over(world: World) -> list[SubmissionAnswer]:
     return [answer]
 
 
-def lost(world: World) -> list[SubmissionAnswer]:
+def lost(world: World) -> list[ApiResponse]:
     """A holder that is never heard of again, found by the sweeper, whose successor ends it."""
     answer = world.submit(world.identity("orders"))
     acquired(world)
@@ -151,7 +151,7 @@ class Count(BaseModel):
     number: int
 
 
-def functions(world: World) -> list[SubmissionAnswer]:
+def functions(world: World) -> list[ApiResponse]:
     """Declared functions: one with children, one that recurs, one that fails and is tried again."""
     tasks = Tasks(world.tasks)
     failures = iter((StoreUnavailable("away for a moment"),))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.requests import TableExpiry
@@ -42,7 +42,7 @@ def by_policy(world: World, name: str) -> None:
     submitted(world.tasks, wanted)
 
 
-def expiry_by_policy(world: World) -> list[SubmissionAnswer]:
+def expiry_by_policy(world: World) -> list[ApiResponse]:
     """An expiry that a policy asks for, and then one of a caller, who does not join what a policy may stop."""
     with_expiries(world, lambda _expiry, asked, _at: lambda _table: asked)
     by_policy(world, "moved")
@@ -53,7 +53,7 @@ def expiry_by_policy(world: World) -> list[SubmissionAnswer]:
     return [answer]
 
 
-def expiry_policy_withdrawn(world: World) -> list[SubmissionAnswer]:
+def expiry_policy_withdrawn(world: World) -> list[ApiResponse]:
     """The policy is detached after the commit, before the first delete."""
 
     def permitted(table: LoadedTable) -> Permission | Withdrawn:
@@ -86,12 +86,12 @@ def plant(world: World, name: str) -> None:
         world.lake.objects[root.bucket, f"{root.key}/{key}"] = b"orphan"
 
 
-def sweep_orphans(world: World, name: str, **properties: str) -> SubmissionAnswer:
+def sweep_orphans(world: World, name: str, **properties: str) -> ApiResponse:
     """Send a request for a removal of a table's orphan files."""
     return world.submit(world.request(ORPHANS, name, **properties))
 
 
-def orphans_removed(world: World) -> list[SubmissionAnswer]:
+def orphans_removed(world: World) -> list[ApiResponse]:
     """A removal that waits for no person: listing, plan, marks and receipt."""
     with_orphans(world, **{"delegation.orphan-files.first-run": "delete", "delegation.orphan-files.max-share": "1"})
     plant(world, "orders")
@@ -100,7 +100,7 @@ def orphans_removed(world: World) -> list[SubmissionAnswer]:
     return [answer]
 
 
-def orphans_approved(world: World) -> list[SubmissionAnswer]:
+def orphans_approved(world: World) -> list[ApiResponse]:
     """A first run waits for a person, who approves its plan; the request that names it deletes it."""
     with_orphans(world)
     plant(world, "orders")
@@ -115,6 +115,6 @@ def orphans_approved(world: World) -> list[SubmissionAnswer]:
     return [first, second]
 
 
-UPKEEP: dict[str, Callable[[World], list[SubmissionAnswer]]] = {
+UPKEEP: dict[str, Callable[[World], list[ApiResponse]]] = {
     story.__name__: story for story in (expiry_by_policy, expiry_policy_withdrawn, orphans_removed, orphans_approved)
 }

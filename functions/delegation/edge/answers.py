@@ -4,7 +4,7 @@ nothing."""
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
@@ -23,6 +23,17 @@ BASE_PATH: Final = "/delegation-service/api"
 
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {409: 30, 429: 2, 503: 2}
 """The `Retry-After` of an answer that names none; in a conflict something else has to end or be mended first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResponse:
+    """An answer with its final bytes, and for logs and metrics its task and how it was reached."""
+
+    status: int
+    body: bytes
+    task_id: str | None = None
+    kind: str = "served"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def accepted(task: Task) -> StoredAnswer:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.edge import answers
+from delegation.edge.answers import ApiResponse
 from delegation.idempotency.keys import RequestInProgress, Scope, payload_hashes
 from delegation.idempotency.service import Acceptance, Accepted, IdempotentRequest, Replayed
 from delegation.idempotency.store import StoredAnswer
@@ -46,17 +47,6 @@ class Submission:
     subject: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SubmissionAnswer:
-    """An HTTP answer with its final bytes; `kind` is how it was reached, for logs and metrics."""
-
-    status: int
-    body: bytes
-    task_id: str
-    kind: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
 class Submissions:
     """Accepts tasks synchronously and asynchronously, of every type that has a form of requests. `behavior` returns
@@ -73,7 +63,7 @@ class Submissions:
     budget: timedelta
     sleep: Callable[[float], None]
 
-    def submit(self, submission: Submission) -> SubmissionAnswer:
+    def submit(self, submission: Submission) -> ApiResponse:
         """Accept a task for background processing; the answer is 202 whether or not the task existed."""
         accepted = self._accept(submission, synchronous=False)
         if isinstance(accepted, Replayed):
@@ -83,9 +73,7 @@ class Submissions:
         kind = "accepted" if accepted.submitted else "attached"
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
-    def execute(
-        self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
-    ) -> SubmissionAnswer:
+    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> ApiResponse:
         """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first. The
         budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A form may
         refuse requests that cannot be waited for."""
@@ -166,5 +154,5 @@ class Submissions:
         return None
 
 
-def _as_answer(answer: StoredAnswer, task_id: str, kind: str) -> SubmissionAnswer:
-    return SubmissionAnswer(answer.status, answer.body.encode(), task_id, kind)
+def _as_answer(answer: StoredAnswer, task_id: str, kind: str) -> ApiResponse:
+    return ApiResponse(answer.status, answer.body.encode(), task_id, kind)

@@ -7,8 +7,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 
 from delegation.edge import headers
-from delegation.edge.answers import Problem
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse, Problem
 from delegation.idempotency.keys import KeyConflict, RequestInProgress, ResubmittedTooSoon
 from delegation.metrics import (
     KEY_CONFLICTS,
@@ -71,14 +70,15 @@ class Telemetry:
         if correlation_id is not None:
             self._logger.set_correlation_id(correlation_id)
 
-    def answered(self, operation: str, answer: SubmissionAnswer) -> None:
-        self._count(operation, _BY_KIND.get(answer.kind, REQUESTS_SERVED))
-        self._log_answer(operation, answer.status, answer.kind, answer.task_id)
-
-    def served(self, operation: str, status: int, *, task_id: str | None = None) -> None:
-        """Record the answer to a read."""
-        self._count(operation, REQUESTS_SERVED)
-        self._log_answer(operation, status, "served", task_id)
+    def answered(self, operation: str, response: ApiResponse) -> None:
+        self._count(operation, _BY_KIND.get(response.kind, REQUESTS_SERVED))
+        fields = {
+            "action": operation,
+            "status": response.status,
+            "outcome": response.kind,
+            "task_id": response.task_id,
+        }
+        self._logger.info("request answered", extra=fields)
 
     def refused(self, operation: str, problem: Problem, error: DelegationError) -> None:
         """Record a request that ended in a DelegationError."""
@@ -101,10 +101,6 @@ class Telemetry:
         self._count(operation, REQUESTS_FAILED)
         fields = {"action": operation, "status": problem.status, "outcome": problem.error, "at": traceback_of(error)}
         self._logger.error("request broke", extra=fields)
-
-    def _log_answer(self, operation: str, status: int, outcome: str, task_id: str | None) -> None:
-        fields = {"action": operation, "status": status, "outcome": outcome, "task_id": task_id}
-        self._logger.info("request answered", extra=fields)
 
     def _count(self, operation: str, metric: Metric) -> None:
         self._metrics.put({metric: 1}, by={"operation": operation})

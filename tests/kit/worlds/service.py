@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from delegation.edge.answers import ApiResponse
 from delegation.edge.requests import read_payload
-from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
+from delegation.edge.submission import Submission, Submissions
 from delegation.idempotency.service import Acceptance
 from delegation.idempotency.store import IdempotencyStore, MemoryIdempotencyStore
 from delegation.identifiers import TableIdentifier
@@ -206,7 +207,7 @@ class World:
         *,
         late: timedelta = timedelta(0),
         remaining: timedelta = timedelta(seconds=30),
-    ) -> SubmissionAnswer:
+    ) -> ApiResponse:
         """Execute in an invocation that began `late` after API Gateway got the request, and ends in `remaining`."""
         self.calls += 1
         request = self._submission(body, key, caller, "/v1/tasks/execute/synchronous")
@@ -214,7 +215,7 @@ class World:
         deadline = self.clock() + remaining
         return self.submissions.execute(request, received=received, deadline=deadline, owner=f"api:{self.calls}")
 
-    def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> SubmissionAnswer:
+    def submit(self, body: dict[str, Any], key: str | None = None, caller: str = "polaris") -> ApiResponse:
         return self.submissions.submit(self._submission(body, key, caller, "/v1/tasks"))
 
     def accepted(self, body: dict[str, Any]) -> Task:

@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 import pytest
 from aws_lambda_powertools import Logger
 
+from delegation.edge.answers import ApiResponse
 from delegation.edge.api.app import create_app
 from delegation.edge.api.routes import Dependencies, without_pauses
-from delegation.edge.submission import Submission, SubmissionAnswer
+from delegation.edge.submission import Submission
 from delegation.idempotency.mutations import Mutations
 from delegation.metrics import MetricLines
 from delegation.tasks.errors import TaskNotFound
@@ -48,25 +49,23 @@ def a_task() -> Task:
 class FakeSubmissions:
     """Records submissions and returns, or raises, `answer`."""
 
-    answer: SubmissionAnswer | Exception = field(
-        default_factory=lambda: SubmissionAnswer(202, b'{"status":"QUEUED"}', TASK_ID, "accepted")
+    answer: ApiResponse | Exception = field(
+        default_factory=lambda: ApiResponse(202, b'{"status":"QUEUED"}', TASK_ID, "accepted")
     )
     submitted: list[Submission] = field(default_factory=list)
     executed: list[tuple[Submission, datetime, str]] = field(default_factory=list)
     received: list[datetime] = field(default_factory=list)
 
-    def submit(self, submission: Submission) -> SubmissionAnswer:
+    def submit(self, submission: Submission) -> ApiResponse:
         self.submitted.append(submission)
         return self._answer()
 
-    def execute(
-        self, submission: Submission, *, received: datetime, deadline: datetime, owner: str
-    ) -> SubmissionAnswer:
+    def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> ApiResponse:
         self.executed.append((submission, deadline, owner))
         self.received.append(received)
         return self._answer()
 
-    def _answer(self) -> SubmissionAnswer:
+    def _answer(self) -> ApiResponse:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

@@ -7,8 +7,7 @@ from functools import partial
 
 import pytest
 
-from delegation.edge.answers import Problem, failure_status, problem_of
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse, Problem, failure_status, problem_of
 from delegation.idempotency.keys import IdempotencyError
 from delegation.polaris import answers as polaris
 from delegation.references.errors import ReferencesUnavailable
@@ -21,7 +20,7 @@ from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import LIFETIME, REALM, World
 
-Answer = SubmissionAnswer | Problem
+Answer = ApiResponse | Problem
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def world() -> World:
     return filled(World(), "orders")
 
 
-def answer_of(call: Callable[[], SubmissionAnswer]) -> Answer:
+def answer_of(call: Callable[[], ApiResponse]) -> Answer:
     """Return the answer as the API gives it."""
     try:
         return call()

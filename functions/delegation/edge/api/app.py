@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS, problem_of
+from delegation.edge.answers import BASE_PATH, RETRY_AFTER_SECONDS, ApiResponse, problem_of
 from delegation.edge.api import VERSION, endpoints
 from delegation.edge.api.endpoints import ENDPOINTS, Endpoint, caller_of, check_request_id
-from delegation.edge.api.routes import ApiResponse, Dependencies, Event, Routes
+from delegation.edge.api.routes import Dependencies, Event, Routes
 from delegation.edge.errors import MethodNotAllowed, route_not_found
 from delegation.edge.telemetry import Telemetry, request_id_of
 from delegation.edge.trust.permissions import Permission
@@ -26,33 +26,19 @@ if TYPE_CHECKING:
     from delegation.edge.api.tombstones import TombstoneRoutes
 
 
-_HTML: Final = {
+_JSON: Final[Mapping[str, str]] = {}
+_HTML: Final[Mapping[str, str]] = {
     "Content-Type": "text/html; charset=utf-8",
     # The page has no script and loads nothing.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """The files, sent byte for byte; infra/package/description.py makes them when the package is built."""
-
-    telemetry: Telemetry
-
-    def openapi(self, event: Event) -> ApiResponse:
-        """Return the OpenAPI document as JSON; it equals docs/openapi.yaml."""
-        return self._file(event, endpoints.DESCRIPTION, "openapi.json")
-
-    def page(self, event: Event) -> ApiResponse:
-        """Return the page, in which every error code has an anchor (`type` of an ErrorResponse)."""
-        answer = self._file(event, endpoints.PAGE, "docs.html")
-        return ApiResponse(answer.status, answer.body, _HTML)
-
-    def _file(self, event: Event, endpoint: Endpoint, name: str) -> ApiResponse:
-        check_request_id(event)
-        body = resources.files("delegation.edge.api").joinpath(name).read_bytes()
-        self.telemetry.served(endpoint.operation, 200)
-        return ApiResponse(200, body)
+def _described(event: Event, name: str, headers: Mapping[str, str] = _JSON) -> ApiResponse:
+    """Return a file byte for byte; infra/package/description.py makes it when the package is built. `openapi.json`
+    equals docs/openapi.yaml; `docs.html` has an anchor for every error code (`type` of an ErrorResponse)."""
+    check_request_id(event)
+    return ApiResponse(200, resources.files("delegation.edge.api").joinpath(name).read_bytes(), headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +46,6 @@ class HealthCheck:
     """The health of the service; without a token only whether it is up, which is decided by the first check."""
 
     deps: Dependencies
-    telemetry: Telemetry
 
     def health(self, event: Event) -> ApiResponse:
         """Return 200 if the service is up, and 503 if a request would fail."""
@@ -75,8 +60,7 @@ class HealthCheck:
             body |= {"version": VERSION, "realm": self.deps.realm, "dependencies": parts, "paused": self._paused()}
             body["maintenance"] = self.deps.maintenance()
         answer = 200 if status == "up" else 503
-        self.telemetry.served(endpoints.HEALTH.operation, answer)
-        return ApiResponse(answer, render_json(body), {} if status == "up" else {"Retry-After": "5"})
+        return ApiResponse(answer, render_json(body), headers={} if status == "up" else {"Retry-After": "5"})
 
     def _paused(self) -> list[Mapping[str, Any]]:
         """Return what is paused; nothing if that cannot be read now, for then the check of the task table fails."""
@@ -111,14 +95,16 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> A
         try:
             endpoint, identifier = _route(event)
             operation = endpoint.operation
-            return _response(event, operations[endpoint](event, context, identifier))
+            response = operations[endpoint](event, context, identifier)
+            telemetry.answered(operation, response)
+            return _response(event, response)
         except DelegationError as error:
             problem = problem_of(error)
             telemetry.refused(operation, problem, error)
         except Exception as error:  # noqa: BLE001 - a bug, which is logged and answered with 500
             problem = problem_of(error)
             telemetry.crashed(operation, problem, error)
-        return _response(event, ApiResponse(problem.status, problem.body, problem.headers))
+        return _response(event, ApiResponse(problem.status, problem.body, headers=problem.headers))
 
     return handle
 
@@ -143,10 +129,9 @@ def _route(event: Event) -> tuple[Endpoint, str]:
 
 def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, Operation]:
     routes = Routes(deps, telemetry, deps.types.forms_by_operation)
-    health = HealthCheck(deps, telemetry)
-    description = Description(telemetry)
-    lists, tombstones = partial(_lists, deps, telemetry), partial(_tombstones, deps, telemetry)
-    management, pausing = partial(_management, deps, telemetry), partial(_pausing, deps, telemetry)
+    health = HealthCheck(deps)
+    lists, tombstones = partial(_lists, deps), partial(_tombstones, deps)
+    management, pausing = partial(_management, deps), partial(_pausing, deps)
     return {
         endpoints.EXECUTE: lambda event, context, _id: routes.execute(event, context),
         endpoints.SUBMIT: lambda event, context, _id: routes.submit(event, context),
@@ -157,8 +142,8 @@ def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, O
         endpoints.RESUME: lambda event, _context, _id: pausing().resume(event),
         endpoints.CONFIG: lambda event, _context, _id: routes.config(event),
         endpoints.HEALTH: lambda event, _context, _id: health.health(event),
-        endpoints.DESCRIPTION: lambda event, _context, _id: description.openapi(event),
-        endpoints.PAGE: lambda event, _context, _id: description.page(event),
+        endpoints.DESCRIPTION: lambda event, _context, _id: _described(event, "openapi.json"),
+        endpoints.PAGE: lambda event, _context, _id: _described(event, "docs.html", _HTML),
         endpoints.STATUS: lambda event, _context, task_id: routes.status(event, task_id),
         endpoints.VERSIONS: lambda event, _context, task_id: management().versions(event, task_id),
         endpoints.RECEIPT: lambda event, _context, task_id: management().receipt(event, task_id),
@@ -175,28 +160,28 @@ def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, O
     }
 
 
-def _lists(deps: Dependencies, telemetry: Telemetry) -> "Lists":
+def _lists(deps: Dependencies) -> "Lists":
     from delegation.edge.api.lists import Lists  # noqa: PLC0415 - a cold start needs none of it
 
-    return Lists(deps, telemetry)
+    return Lists(deps)
 
 
-def _tombstones(deps: Dependencies, telemetry: Telemetry) -> "TombstoneRoutes":
+def _tombstones(deps: Dependencies) -> "TombstoneRoutes":
     from delegation.edge.api.tombstones import TombstoneRoutes  # noqa: PLC0415 - a cold start needs none of it
 
-    return TombstoneRoutes(deps, telemetry)
+    return TombstoneRoutes(deps)
 
 
-def _management(deps: Dependencies, telemetry: Telemetry) -> "Management":
+def _management(deps: Dependencies) -> "Management":
     from delegation.edge.api.management import Management  # noqa: PLC0415 - a cold start needs none of it
 
-    return Management(deps, telemetry)
+    return Management(deps)
 
 
-def _pausing(deps: Dependencies, telemetry: Telemetry) -> "Pausing":
+def _pausing(deps: Dependencies) -> "Pausing":
     from delegation.edge.api.management import Pausing  # noqa: PLC0415 - a cold start needs none of it
 
-    return Pausing(deps, telemetry)
+    return Pausing(deps)
 
 
 def _response(event: Event, served: ApiResponse) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from delegation.edge.answers import ApiResponse
 from delegation.edge.api.endpoints import LIST, admitted
-from delegation.edge.api.routes import ApiResponse, Dependencies, Event, served
+from delegation.edge.api.routes import Dependencies, Event, served
 from delegation.edge.errors import BadRequest
 from delegation.edge.outlook import outlook_of
-from delegation.edge.telemetry import Telemetry
 from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.model import Status, label_key
 from delegation.tasks.stores.base import Received, ReceivedPage, Unreadable, is_position
@@ -113,7 +113,6 @@ class Lists:
     """Lists of tasks; the DelegationErrors that it raises are answered by `problems`."""
 
     deps: Dependencies
-    telemetry: Telemetry
 
     def tasks(self, event: Event) -> ApiResponse:
         """Return a page of tasks; BadRequest names a filter that is not valid."""
@@ -126,7 +125,7 @@ class Lists:
         received = page_of(self.deps.tasks.reads, selection, before=page.after, size=page.size)
         body = _body(received, self.deps.clock(), self.deps.types)
         cursor = body.pop("cursor")
-        return served(self.telemetry, LIST, {**body, "next_page_token": cursor and page.token(cursor)})
+        return served({**body, "next_page_token": cursor and page.token(cursor)})
 
 
 def selected(query: Mapping[str, str], now: datetime) -> Selection:

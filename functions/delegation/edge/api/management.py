@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delegation.edge.answers import problem_of
+from delegation.edge.answers import ApiResponse, problem_of
 from delegation.edge.api import lists
 from delegation.edge.api.endpoints import (
     APPROVE,
@@ -24,11 +24,9 @@ from delegation.edge.api.endpoints import (
     Endpoint,
     admitted,
 )
-from delegation.edge.api.routes import ApiResponse, Dependencies, Event, body_of, key_of, record_of, served, task_id_of
+from delegation.edge.api.routes import Dependencies, Event, body_of, key_of, record_of, served, task_id_of
 from delegation.edge.errors import EdgeError
 from delegation.edge.requests import B, read_model
-from delegation.edge.submission import SubmissionAnswer
-from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.idempotency.answers import MutationAnswer
 from delegation.idempotency.keys import Scope, payload_hashes, unread_body
@@ -65,12 +63,12 @@ class Change:
     keeps_refusals: bool = True
 
 
-def changed(deps: Dependencies, telemetry: Telemetry, change: Change, task_id: str | None = None) -> ApiResponse:
+def changed(deps: Dependencies, change: Change, task_id: str | None = None) -> ApiResponse:
     """Make a change and answer, once for its key, or answer as stored; of a task's change the log has how. Raises
     KeyConflict, MutationInProgress, the errors of the stores, and the refusal of a change that is made now; it is
     stored for the repeats."""
     if change.key is None:
-        return served(telemetry, change.endpoint, change.make(), task_id)
+        return served(change.make(), task_id)
     refusals: list[DelegationError] = []
 
     def run(_attempt: MutationAttempt) -> MutationAnswer:
@@ -95,12 +93,8 @@ def changed(deps: Dependencies, telemetry: Telemetry, change: Change, task_id: s
     )
     if refusals and performed.how is AnswerSource.EXECUTED:
         raise refusals[-1]
-    status, body, operation = performed.answer.status, performed.answer.body, change.endpoint.operation
-    if task_id is None:
-        telemetry.served(operation, status)
-    else:
-        telemetry.answered(operation, SubmissionAnswer(status, body, task_id, performed.how))
-    return ApiResponse(status, body)
+    how = "served" if task_id is None else performed.how
+    return ApiResponse(performed.answer.status, performed.answer.body, task_id, how)
 
 
 def _observed(reads: TaskReads, task_id: str) -> str | None:
@@ -135,7 +129,6 @@ class Management:
     """The operations on one task; the DelegationErrors that they raise are answered by `problems`."""
 
     deps: Dependencies
-    telemetry: Telemetry
 
     def versions(self, event: Event, task_id: str) -> ApiResponse:
         """Return versions of a task, oldest first (Delegation Service proposal, Persistence)."""
@@ -152,7 +145,7 @@ class Management:
         more = len(rows) > len(versions)
         last = rows[len(versions) - 1].version if versions else after
         body = {"versions": versions, "next_page_token": page.token(str(last)) if more else None}
-        return served(self.telemetry, VERSIONS, body, valid_id)
+        return served(body, valid_id)
 
     def receipt(self, event: Event, task_id: str) -> ApiResponse:
         """Return the receipt of a purge that ended; raises EdgeError (RECEIPT_NOT_FOUND)."""
@@ -166,8 +159,7 @@ class Management:
                 code="RECEIPT_NOT_FOUND",
                 task_id=task.task_id,
             )
-        self.telemetry.served(RECEIPT.operation, 200, task_id=task.task_id)
-        return ApiResponse(200, receipt)
+        return ApiResponse(200, receipt, task.task_id)
 
     def estimate(self, event: Event, task_id: str) -> ApiResponse:
         """Return what the execution of a task's plan takes, and what is left of it; raises EdgeError."""
@@ -183,9 +175,7 @@ class Management:
             )
         from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
 
-        return served(
-            self.telemetry, ESTIMATE, estimate_of(task, forecast, self.deps.clock(), self.deps.types), task.task_id
-        )
+        return served(estimate_of(task, forecast, self.deps.clock(), self.deps.types), task.task_id)
 
     def place(self, event: Event, task_id: str) -> ApiResponse:
         """Return for what a task waits: its lane, its place in it, and what keeps the lane from starting its next."""
@@ -194,7 +184,7 @@ class Management:
         waiting = self.deps.waiting(task)
         lane, place, reasons = (None, None, ()) if waiting is None else (waiting.lane, waiting.place, waiting.reasons)
         body = {"task_id": task.task_id, "waits": waiting is not None, "lane": lane, "place": place}
-        return served(self.telemetry, PLACE, {**body, "reasons": list(reasons)}, task.task_id)
+        return served({**body, "reasons": list(reasons)}, task.task_id)
 
     def cancel(self, event: Event, task_id: str) -> ApiResponse:
         """Cancel a task; a repeat returns the cancelled task. Raises EdgeError for one that ended otherwise."""
@@ -281,7 +271,7 @@ class Management:
             observe=lambda: _observed(reads, task_id),
             verify=lambda attempt: _verified(reads, task_id, did, attempt),
         )
-        return changed(self.deps, self.telemetry, wanted, task_id)
+        return changed(self.deps, wanted, task_id)
 
 
 def _named(caller: Admitted) -> Caller:
@@ -307,11 +297,10 @@ class Pausing:
     """The operations on pauses; each may be repeated, and with an idempotency key changes something at most once."""
 
     deps: Dependencies
-    telemetry: Telemetry
 
     def shown(self, event: Event) -> ApiResponse:
         admitted(event, PAUSES)
-        return served(self.telemetry, PAUSES, _body(self.deps.pauses().shown()))
+        return served(_body(self.deps.pauses().shown()))
 
     def pause(self, event: Event) -> ApiResponse:
         """Pause a scope in the caller's name; raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
@@ -338,7 +327,7 @@ class Pausing:
         key, document = key_of(event, self.deps), body_of(event)
         wanted = read_model(document, model)
         asked = Change(caller, endpoint, key, document, lambda: _body(change(wanted)), keeps_refusals=False)
-        return changed(self.deps, self.telemetry, asked)
+        return changed(self.deps, asked)
 
     def _scope(self, wanted: ResumeRequest) -> PauseScope:
         realm = self.deps.realm if wanted.scope == "realm" else None

@@ -1,7 +1,7 @@
 """The API's resources: each operation validates the event, calls the service and returns the answer."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
@@ -9,10 +9,11 @@ from uuid import UUID
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from delegation.edge import headers
+from delegation.edge.answers import ApiResponse
 from delegation.edge.api.endpoints import CONFIG, ENDPOINTS, EXECUTE, STATUS, SUBMIT, Endpoint, admitted
 from delegation.edge.errors import BadRequest, EdgeError, route_not_found, unsupported_media_type
 from delegation.edge.requests import Document, read_body, read_payload
-from delegation.edge.submission import Submission, SubmissionAnswer, Submissions
+from delegation.edge.submission import Submission, Submissions
 from delegation.edge.telemetry import Telemetry
 from delegation.edge.trust.permissions import Permission
 from delegation.identifiers import TableIdentifier
@@ -139,21 +140,8 @@ class Dependencies:
     approve: "ApprovesPlans" = without_plans
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResponse:
-    """An answer; its body is sent byte for byte."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-def served(
-    telemetry: Telemetry, endpoint: Endpoint, body: Mapping[str, Any], task_id: str | None = None
-) -> ApiResponse:
-    """Return the answer to a read, and record it."""
-    telemetry.served(endpoint.operation, 200, task_id=task_id)
-    return ApiResponse(200, render_json(body))
+def served(body: Mapping[str, Any], task_id: str | None = None) -> ApiResponse:
+    return ApiResponse(200, render_json(body), task_id)
 
 
 GATEWAY_WAITS_SECONDS: Final = 29
@@ -173,18 +161,17 @@ class Routes:
         """Run a task and answer with its outcome (Delegation Service proposal, Delegation Service REST API spec)."""
         submission = self._submission(event, EXECUTE, identity_only=False)
         now = self.deps.clock()
-        answer = self.deps.submissions.execute(
+        return self.deps.submissions.execute(
             submission,
             received=_received_at(event, now),
             deadline=now + timedelta(milliseconds=context.get_remaining_time_in_millis()),
             owner=context.aws_request_id,
         )
-        return self._answered(EXECUTE, answer)
 
     def submit(self, event: Event, _context: LambdaContext) -> ApiResponse:
         """Accept a task (Delegation Service proposal, Asynchronous Task Submission & Status Endpoints)."""
         submission = self._submission(event, SUBMIT, identity_only=True, dry_run=_asks_for_dry_run(event))
-        return self._answered(SUBMIT, self.deps.submissions.submit(submission))
+        return self.deps.submissions.submit(submission)
 
     def status(self, event: Event, task_id: str) -> ApiResponse:
         """Return the task's current version; a deployment serves one realm, so every task id belongs to it."""
@@ -192,7 +179,7 @@ class Routes:
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         holder = task.lease.owner if Permission.MANAGE in caller.permissions else None
         record = record_of(self.deps.tasks.reads, task, self.deps.clock(), types=self.deps.types, holder=holder)
-        return served(self.telemetry, STATUS, record, task.task_id)
+        return served(record, task.task_id)
 
     def config(self, event: Event) -> ApiResponse:
         """Return the configuration (Idempotency-Key proposal, Discovery (Server -> Client); Iceberg: CatalogConfig)."""
@@ -203,7 +190,7 @@ class Routes:
             **_advertised(self.deps.idempotency_lifetime),
             "endpoints": [f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS],
         }
-        return served(self.telemetry, CONFIG, body)
+        return served(body)
 
     def _submission(
         self, event: Event, endpoint: Endpoint, *, identity_only: bool, dry_run: bool = False
@@ -232,10 +219,6 @@ class Routes:
             payload=body,
             subject=caller.subject,
         )
-
-    def _answered(self, endpoint: Endpoint, answer: SubmissionAnswer) -> ApiResponse:
-        self.telemetry.answered(endpoint.operation, answer)
-        return ApiResponse(answer.status, answer.body, answer.headers)
 
 
 def key_of(event: Event, deps: Dependencies) -> str | None:

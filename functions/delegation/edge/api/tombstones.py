@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from delegation.edge.answers import ApiResponse
 from delegation.edge.api import lists
 from delegation.edge.api.endpoints import (
     DISMISS_TOMBSTONE,
@@ -16,7 +17,6 @@ from delegation.edge.api.endpoints import (
 )
 from delegation.edge.api.management import Change, changed
 from delegation.edge.api.routes import (
-    ApiResponse,
     Dependencies,
     Event,
     TombstoneEntry,
@@ -27,7 +27,6 @@ from delegation.edge.api.routes import (
 )
 from delegation.edge.errors import BadRequest, EdgeError
 from delegation.edge.requests import read_model
-from delegation.edge.telemetry import Telemetry
 from delegation.idempotency.keys import unread_body
 from delegation.identifiers import TableIdentifier
 from delegation.tasks.life.model import Caller
@@ -44,7 +43,6 @@ class TombstoneRoutes:
     repeated: a repeat finishes what the first began, and with an idempotency key gets its answer."""
 
     deps: Dependencies
-    telemetry: Telemetry
 
     def list(self, event: Event) -> ApiResponse:
         """Return a page of tombstones, the newest first."""
@@ -55,12 +53,12 @@ class TombstoneRoutes:
         tombstones = self._operations().list(page.size, page.after)
         token = None if tombstones.cursor is None else page.token(tombstones.cursor)
         body = {"tombstones": [record.public() for record in tombstones.tombstones], "next_page_token": token}
-        return served(self.telemetry, TOMBSTONES, body)
+        return served(body)
 
     def show(self, event: Event, tombstone_id: str) -> ApiResponse:
         admitted(event, TOMBSTONE)
         record = self._operations().get(tombstone_id_of(tombstone_id))
-        return served(self.telemetry, TOMBSTONE, record.public())
+        return served(record.public())
 
     def restore(self, event: Event, tombstone_id: str) -> ApiResponse:
         """Rename a tombstone back, to its former name or to that of the body."""
@@ -76,7 +74,7 @@ class TombstoneRoutes:
             return operations.restore(valid_id, target)
 
         change = Change(caller, RESTORE_TOMBSTONE, key, document, lambda: restore().public(), valid_id)
-        return changed(self.deps, self.telemetry, change)
+        return changed(self.deps, change)
 
     def purge(self, event: Event, tombstone_id: str) -> ApiResponse:
         """Have a tombstone purged now: end its grace period, or retry a purge that failed."""
@@ -87,7 +85,7 @@ class TombstoneRoutes:
         change = Change(
             caller, PURGE_TOMBSTONE, key, body, lambda: self._operations().run_now(valid_id, by=by).public(), valid_id
         )
-        return changed(self.deps, self.telemetry, change)
+        return changed(self.deps, change)
 
     def dismiss(self, event: Event, tombstone_id: str) -> ApiResponse:
         """End a tombstone that failed: drop its entry, and keep its files."""
@@ -97,7 +95,7 @@ class TombstoneRoutes:
         change = Change(
             caller, DISMISS_TOMBSTONE, key, body, lambda: self._operations().dismiss(valid_id).public(), valid_id
         )
-        return changed(self.deps, self.telemetry, change)
+        return changed(self.deps, change)
 
     def _operations(self) -> TombstoneOperations:
         operations = self.deps.tombstones()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from delegation.edge.answers import ApiResponse
 from delegation.edge.requests import MAX_BODY_BYTES
-from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.keys import KeyConflict, RequestInProgress
 from delegation.polaris.answers import PolarisUnavailable
 from delegation.tasks.errors import StoreUnavailable
@@ -42,7 +42,7 @@ def assert_problem(response: dict[str, Any], status: int, code: str) -> dict[str
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_submission_arrives_whole_and_its_answer_is_sent_byte_for_byte(api: Api, base: str, slash: str) -> None:
     sent = '{"b":1, "a":"é\\u00e9"}'.encode()
-    api.submissions.answer = SubmissionAnswer(202, sent, TASK_ID, "accepted", {"Retry-After": "9"})
+    api.submissions.answer = ApiResponse(202, sent, TASK_ID, "accepted", {"Retry-After": "9"})
     response = api.call("POST", SUBMIT + slash, loaded(), base=base, headers={"Idempotency-Key": "k-1"})
     assert response["statusCode"] == 202
     assert response["body"].encode() == sent
@@ -60,7 +60,7 @@ def test_a_submission_arrives_whole_and_its_answer_is_sent_byte_for_byte(api: Ap
 
 
 def test_a_synchronous_request_gets_the_deadline_and_the_id_of_its_invocation(api: Api) -> None:
-    api.submissions.answer = SubmissionAnswer(200, b'{"status":"COMPLETED_SUCCESS"}', TASK_ID, "completed")
+    api.submissions.answer = ApiResponse(200, b'{"status":"COMPLETED_SUCCESS"}', TASK_ID, "completed")
     response = api.send(request("POST", EXECUTE, loaded()), Context(aws_request_id="r-1", remaining_ms=12_500))
     assert response["statusCode"] == 200
     [(submission, deadline, owner)] = api.submissions.executed
@@ -77,7 +77,7 @@ def test_a_synchronous_request_gets_the_deadline_and_the_id_of_its_invocation(ap
 def test_the_synchronous_budget_starts_when_the_gateway_received_the_request(
     api: Api, ago: float | None, counted: float
 ) -> None:
-    api.submissions.answer = SubmissionAnswer(200, b"{}", TASK_ID, "completed")
+    api.submissions.answer = ApiResponse(200, b"{}", TASK_ID, "completed")
     event = request("POST", EXECUTE, loaded())
     if ago is not None:
         event["requestContext"]["requestTimeEpoch"] = int((NOW - timedelta(seconds=ago)).timestamp() * 1000)
@@ -365,7 +365,7 @@ def test_a_request_in_progress_is_answered_with_retry_after(api: Api) -> None:
     ],
 )
 def test_each_outcome_has_its_metric_and_its_log_line(api: Api, kind: str, metric: str) -> None:
-    api.submissions.answer = SubmissionAnswer(202, b"{}", TASK_ID, kind)
+    api.submissions.answer = ApiResponse(202, b"{}", TASK_ID, kind)
     api.call("POST", SUBMIT, loaded())
     [blob] = api.metrics()
     assert blob[metric] == [1.0]

@@ -15,10 +15,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from pydantic import BaseModel
 
 from delegation.edge import answers
+from delegation.edge.answers import ApiResponse
 from delegation.edge.api.routes import ENDPOINTS, Dependencies
 from delegation.edge.codes import by_code
 from delegation.edge.requests import read_payload
-from delegation.edge.submission import SubmissionAnswer
 from delegation.handlers import api as handler_module
 from delegation.idempotency.keys import KeyConflict, RequestInProgress
 from delegation.tasks.errors import StoreUnavailable
@@ -211,14 +211,14 @@ def finished(status: Status, **changes: Any) -> Task:
     return Task.model_validate(task)
 
 
-def stored(answer: Any, kind: str) -> SubmissionAnswer:
-    return SubmissionAnswer(answer.status, answer.body.encode(), TASK_ID, kind)
+def stored(answer: Any, kind: str) -> ApiResponse:
+    return ApiResponse(answer.status, answer.body.encode(), TASK_ID, kind)
 
 
 DETAILS = {"files_deleted": 3, "bytes_deleted": 2**60}
 outcome = functools.partial(answers.outcome, types=TYPES)
 SUCCESS = finished(Status.SUCCESS, details=DETAILS, result_summary="3 files")
-OUTCOMES: list[tuple[str, SubmissionAnswer | DelegationError]] = [
+OUTCOMES: list[tuple[str, ApiResponse | DelegationError]] = [
     ("/v1/tasks", stored(answers.accepted(a_task()), "accepted")),
     (POSTS[0], stored(outcome(SUCCESS), "completed")),
     (POSTS[0], stored(outcome(finished(Status.FAILURE, error_code="GC_DISABLED")), "failed")),

@@ -2,8 +2,8 @@
 
 import pytest
 
+from delegation.edge.answers import ApiResponse
 from delegation.edge.errors import KeysUnavailable
-from delegation.edge.submission import SubmissionAnswer
 from delegation.idempotency.keys import RequestInProgress, ResubmitsExhausted, task_conflict
 from delegation.polaris.answers import TableMetadataMissing
 from delegation.tasks.errors import StoreUnavailable
@@ -33,7 +33,7 @@ def test_every_409_and_503_says_when_to_send_again(api: Api, error: DelegationEr
 
 
 def test_a_stored_409_and_those_of_management_say_when_to_send_again(api: Api) -> None:
-    stored = SubmissionAnswer(409, b"{}", TASK_ID, "replayed")
+    stored = ApiResponse(409, b"{}", TASK_ID, "replayed")
     api.submissions.answer = stored
     assert int(header(api.call("POST", EXECUTE, loaded()), "Retry-After")) >= 1
     refused = api.call("POST", f"/v1/tasks/{TASK_ID}/retry")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.edge.submission import SubmissionAnswer
+from delegation.edge.answers import ApiResponse
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.tasks.life.model import Status
 from tests.kit.lakes.lake import busy_table, filled, rows
@@ -29,7 +29,7 @@ def commit(world: World) -> None:
     world.lake.table("orders").append(rows(9))
 
 
-def error_of(answer: SubmissionAnswer) -> dict[str, Any]:
+def error_of(answer: ApiResponse) -> dict[str, Any]:
     assert answer.status == 409
     return dict(json.loads(answer.body))
 
