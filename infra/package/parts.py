@@ -17,7 +17,13 @@ DESCRIPTION: Final = "package.json"
 """The file of the output that states what it was built for."""
 ROOTS: Final = ("delegation", "polaris_common")
 """The import roots below functions/ that are deployed."""
-NOT_DEPLOYED: Final = ("cli", "tasks/stores/persistence.py", "tasks/stores/persistence_records.py", "testing")
+NOT_DEPLOYED: Final = (
+    "cli",
+    "tasks/stores/persistence.py",
+    "tasks/stores/persistence_entities.py",
+    "tasks/stores/persistence_records.py",
+    "testing",
+)
 """Packages and modules of `delegation` that no Lambda function and no Spark job imports, as paths."""
 LIMIT_BYTES: Final = 250 * 1024 * 1024
 """The largest unzipped deployment package (AWS Lambda developer guide, "Lambda quotas")."""

@@ -113,7 +113,7 @@ RACES: Final = (
     ),
     Mutant(
         "a task that a poller finds waits for the dispatch grace",
-        f"{TASKS}work/service.py",
+        f"{TASKS}work/submission.py",
         "                return task.evolve(due_at=now)\n",
         "                return task\n",
         ("tests/unit/tasks/work/test_service.py::test_a_task_that_is_submitted_again_is_due_and_acquired_at_once",),
@@ -284,14 +284,14 @@ REPORTED: Final = (
 SIZED: Final = (
     Mutant(
         "a payload of any size is accepted",
-        f"{TASKS}work/service.py",
+        f"{TASKS}work/submission.py",
         "    if size > MOST_PAYLOAD:\n",
         "    if size > 2**40:\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),
     ),
     Mutant(
         "a size is counted in characters",
-        f"{TASKS}work/service.py",
+        f"{TASKS}work/submission.py",
         "    size = len(payload.encode())\n",
         "    size = len(payload)\n",
         (f"{SIZES}::test_a_payload_that_would_not_fit_with_what_follows_is_refused_when_it_is_submitted",),

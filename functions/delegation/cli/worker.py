@@ -26,8 +26,8 @@ from delegation.misspellings import misspelled
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.work.attempt_context import WorkOutlivedLease
-from delegation.tasks.work.behaviors import BadPlugin
 from delegation.tasks.work.maintenance import ensure_submitted
+from delegation.tasks.work.plugins import BadPlugin
 from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks

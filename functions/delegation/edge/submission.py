@@ -18,7 +18,8 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.options import RequestForm, RequestSources
 from delegation.tasks.work.hooks import SPARK
-from delegation.tasks.work.service import RequestedTask, TaskService
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.submission import RequestedTask
 from polaris_common.backoff import pauses
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from delegation.tasks.stores.base import Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submit import Call, Handle, Options, Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, Plugins, TaskBehavior
+from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, TaskBehavior
 from delegation.tasks.work.hooks import NoDispatchQueue
+from delegation.tasks.work.plugins import Plugins
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 

@@ -10,8 +10,9 @@ from typing import Final
 from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, announce_nothing
 from delegation.tasks.life.declared import KnownTypes, named
 from delegation.tasks.life.policy import unknown_types
-from delegation.tasks.work.behaviors import TaskBehavior, load
+from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.tasks.work.hooks import DispatchQueue, ExternalJobs, JobsLeftToSweeper
+from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.clients import aws
 from delegation.wiring.settings import SWEEPS, BehaviorSettings, DispatcherSettings, TaskSettings

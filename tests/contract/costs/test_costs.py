@@ -18,7 +18,8 @@ from delegation.tasks.stores.notifications import NotificationStore
 from delegation.tasks.submit import Handle, Tasks
 from delegation.tasks.work.hooks import DispatchMessages
 from delegation.tasks.work.reads import TaskReads
-from delegation.tasks.work.service import Dispatching, OperatorChanges, TaskService, TaskSubmission
+from delegation.tasks.work.service import Dispatching, OperatorChanges, TaskService
+from delegation.tasks.work.submission import TaskSubmission
 from delegation.tasks.work.writes import Leases, WriteLoop
 from tests.contract.costs.lives import LIVES
 from tests.contract.costs.metering import Meter, item_size, size_of

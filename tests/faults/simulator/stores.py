@@ -10,14 +10,8 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import Adopt, Child, Create, Expect, TaskChange, TaskStore, require_unmoved
 from delegation.tasks.stores.memory import Fault, MemoryTaskStore, no_fault
-from delegation.tasks.stores.persistence import (
-    HEADS,
-    PersistenceTaskStore,
-    StoredTask,
-    catalog_of_tasks,
-    place_keys,
-    task_process,
-)
+from delegation.tasks.stores.persistence import PersistenceTaskStore, catalog_of_tasks, task_process
+from delegation.tasks.stores.persistence_entities import HEADS, StoredTask, place_keys
 from polaris_persistence.backends.memory import MemoryBackend
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.entities import EntityChanges, EntityHead

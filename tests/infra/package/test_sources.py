@@ -95,7 +95,7 @@ def test_licences_and_notices_of_dependencies_are_in_the_package(tmp_path: Path)
 
 def test_persistence_the_command_and_contracts_of_stores_are_in_no_package(tmp_path: Path) -> None:
     add_sources(tmp_path)
-    stores = ("tasks/stores/persistence.py", "tasks/stores/persistence_records.py")
+    stores = tuple(f"tasks/stores/persistence{part}.py" for part in ("", "_entities", "_records"))
     assert ("cli", *stores, "testing") == NOT_DEPLOYED
     assert not (tmp_path / "polaris_persistence").exists()
     assert not [name for name in NOT_DEPLOYED if (tmp_path / "delegation" / name).exists()]

@@ -148,7 +148,7 @@ def road(monkeypatch: pytest.MonkeyPatch) -> Road:
 
 def test_a_submission_runs_through_few_files(road: Road) -> None:
     assert "edge/requests.py" in road.front
-    assert "tasks/work/service.py" in road.files
+    assert "tasks/work/submission.py" in road.files
     assert len(road.files) <= MOST_FILES, road.files
     assert len(road.all_files) <= MOST_IN_ALL, road.all_files
 

@@ -9,7 +9,7 @@ from delegation.orchestration.job_runs import JobConfiguration
 from delegation.orchestration.sweep import LOOKED_AT
 from delegation.removal.purge.requests import PurgeSettings
 from delegation.tasks.work.reads import MOST_RESULT
-from delegation.tasks.work.service import MOST_PAYLOAD
+from delegation.tasks.work.submission import MOST_PAYLOAD
 from delegation.wire import requests
 from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources

@@ -7,7 +7,7 @@ import pytest
 from delegation.tasks.authoring import behavior
 from delegation.tasks.life.lanes import Caps
 from delegation.tasks.life.policy import Policies
-from delegation.tasks.work.behaviors import BadPlugin, Plugins, load
+from delegation.tasks.work.plugins import BadPlugin, Plugins, load
 from delegation.tasks.work.service import TaskService
 from delegation.wiring.deployment import deployment
 from delegation.wiring.settings import BehaviorSettings

@@ -23,8 +23,8 @@ from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.pauses import PauseControl, PauseMode, PauseRecord, PauseScope
 from delegation.tasks.stores.admission import AdmissionStore, QueuePlace, waiting_of
 from delegation.tasks.stores.base import TaskStore, Unreadable
-from delegation.tasks.work.behaviors import load
 from delegation.tasks.work.hooks import NoDispatchQueue, TaskHooks
+from delegation.tasks.work.plugins import load
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wire.operators import PauseList, PauseRequest, ResumeRequest

@@ -1,32 +1,18 @@
-"""TaskStore on the NoSQL persistence: heads, rows and the due index of all tasks are one index of one reference.
-
-head/{task_id}              the current copy
-row/{task_id}/{version}     one version, never changed
-due/{due_at}/{task_id}      the current copy again, while the task needs attention at a time
-child/{task_id}/{child_id}  a child of a task, and the attempt that adopted it
-parent/{child_id}/{task_id} the same, to find the parents of a child
-queued/{place}/{task_id}    the current copy again, while the task waits for its admission in a lane
-running/{place}/{task_id}   the current copy again, while the task is admitted
-admissions                  the register of recent admissions
-pauses                      the record of pauses
-notification/{task_id}/{id} what an end of a task announces
-owed/{due_at}/{task_id}/{id}, dead/{due_at}/{task_id}/{id}
-                            the same, to find what is to be delivered, and what was not
-received/{time}/{task_id}   the current copy again, by the time at which the task was received, the newest first
-target/{key}/{time}/{task_id} and correlation/{key}/{time}/{task_id}: the same for each label that the task has
+"""TaskStore on the NoSQL persistence: all entities of all tasks (`persistence_entities`) are one index of one
+reference.
 
 A change is one commit; concurrent changes of a process share a compare-and-set. For workers with the NoSQL persistence
 and no task table; DynamoDB allows more writes a second, because writes of different tasks do not contend.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
 from delegation.tasks.life.lanes import Queued, Running
-from delegation.tasks.life.model import Task, label_key
+from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
     QUEUED,
@@ -38,7 +24,6 @@ from delegation.tasks.stores.admission import (
     first_of_each,
     lane_of,
     page_of,
-    place_of,
     queued_entry,
     register_item,
     register_of,
@@ -61,9 +46,34 @@ from delegation.tasks.stores.base import (
     require_unmoved,
     require_version,
 )
+from delegation.tasks.stores.persistence_entities import (
+    CHILDREN,
+    DUE,
+    HEADS,
+    PARENTS,
+    REGISTER,
+    ROWS,
+    STORED_CHILD,
+    STORED_TASK,
+    StoredChild,
+    StoredTask,
+    child_of,
+    disown_children,
+    entry_of,
+    head_of,
+    list_place_of,
+    place_keys,
+    range_of,
+    row_key,
+    stored_of,
+    stored_task,
+    write_children,
+    write_task,
+)
 from delegation.tasks.stores.persistence_records import (
     STORED_NOTIFICATION,
     STORED_PAUSES,
+    committed,
     translated,
     write_notifications,
 )
@@ -72,177 +82,13 @@ from polaris_persistence.backends.base import Backend
 from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.directories import entity_committer
-from polaris_persistence.commits.entities import EntityChanges, EntityHead, missing
+from polaris_persistence.commits.entities import EntityChanges, EntityHead
 from polaris_persistence.errors import ReferenceExists
 from polaris_persistence.index.index import Index
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
-from polaris_persistence.objects.objects import Loaded, ObjectRef, PersistedModel
-from polaris_persistence.objects.store import CatalogStore, of_model
-from polaris_persistence.objects.types import ObjectType, installed
-
-_RECEIVED: Final = "received"
-_TARGET: Final = "target"
-_CORRELATION: Final = "correlation"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FAR: Final = 10**18
-"""Microseconds from 1970 to beyond the year 9999: times are subtracted from it, so that the newest sorts first."""
-
-
-def list_keys_of(task: Task) -> list[IndexKey]:
-    place = (_newest_first(task.received_timestamp), task.task_id)
-    labels = ((_TARGET, task.target_key), (_CORRELATION, task.correlation_key))
-    return [IndexKey.of(_RECEIVED, *place), *(IndexKey.of(name, key, *place) for name, key in labels if key)]
-
-
-def range_of(which: Received, before: str | None) -> tuple[IndexKey, IndexKey | None, IndexKey]:
-    """Return where a list starts, after the position `before` if given, where it ends, and what its keys begin with."""
-    if which.correlation_id is not None:
-        prefix: tuple[str, ...] = _CORRELATION, label_key(which.correlation_id) or ""
-    elif which.target is not None:
-        prefix = _TARGET, label_key(which.target) or ""
-    else:
-        prefix = (_RECEIVED,)
-    start = IndexKey.of(*prefix, _newest_first(which.until)) if before is None else _key_at(prefix, before)
-    end = None if which.since is None else IndexKey.of(*prefix, _newest_first(which.since) + "~")
-    return start, end, IndexKey.of(*prefix)
-
-
-def list_place_of(key: IndexKey) -> str:
-    """Return the position of a key in a list, as `codec.received_key` does."""
-    *_, listed, task_id = key.elements()
-    return f"{isoformat(_EPOCH + timedelta(microseconds=_FAR - int(listed)))}/{task_id}"
-
-
-def _newest_first(moment: datetime) -> str:
-    return f"{_FAR - (moment - _EPOCH) // timedelta(microseconds=1):020d}"
-
-
-def _key_at(prefix: tuple[str, ...], place: str) -> IndexKey:
-    moment, _, task_id = place.partition("/")
-    return IndexKey.of(*prefix, _newest_first(datetime.fromisoformat(moment)), task_id)
-
-
-HEADS: Final = "head"
-ROWS: Final = "row"
-DUE: Final = "due"
-CHILDREN: Final = "child"
-PARENTS: Final = "parent"
-REGISTER: Final = IndexKey.of("admissions")
-
-
-class StoredTask(PersistedModel):
-    """A head or a row in its stored format (`codec`)."""
-
-    item: dict[str, Any]
-
-
-class StoredChild(PersistedModel):
-    """A child of a task (`Child`), named after both."""
-
-    parent_id: str
-    child_id: str
-    attempt: int
-    task_type: str
-    task_payload: str
-
-
-STORED_CHILD: Final = ObjectType("delegation-task-child", StoredChild)
-STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
-
-
-def write_task(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
-    """Put new rows and the head after them, and move the head to the places where it is found now."""
-    places = place_keys(after)
-    for key in () if head is None else place_keys(head):
-        if key not in places:
-            entities.remove(key)
-    for row in rows:
-        entities.put(row_key(row.task_id, row.version), StoredTask(item=codec.row_item(row)))
-    current = entities.put(IndexKey.of(HEADS, after.task_id), StoredTask(item=codec.head_item(after)))
-    for key in places:
-        entities.link(key, current)
-
-
-def write_children(entities: EntityChanges, parent_id: str, children: Sequence[Child]) -> None:
-    for child in children:
-        _write_child(entities, parent_id, child)
-
-
-def _write_child(entities: EntityChanges, parent_id: str, child: Child) -> None:
-    stored = StoredChild(
-        parent_id=parent_id,
-        child_id=child.task_id,
-        attempt=child.attempt,
-        task_type=child.task_type,
-        task_payload=child.task_payload,
-    )
-    entities.link(_parent_key(parent_id, child.task_id), entities.put(_child_key(parent_id, child.task_id), stored))
-
-
-def child_of(key: IndexKey, ref: ObjectRef, stored: Loaded[PersistedModel] | None) -> StoredChild:
-    """Return the child under a key. Raises ObjectMissing."""
-    if stored is None:
-        raise missing(key, ref)
-    return of_model(stored, StoredChild).value
-
-
-def disown_children(entities: EntityChanges, task_id: str, up_to_attempt: int) -> int:
-    """Remove the names of children that no later attempt adopted, and return how many."""
-    disowned = 0
-    for key, _ in list(entities.items(IndexKey.of(CHILDREN, task_id))):
-        child = entities.fetch(key, StoredChild)
-        if child is not None and child.value.attempt <= up_to_attempt:
-            entities.remove(key)
-            entities.remove(_parent_key(task_id, child.value.child_id))
-            disowned += 1
-    return disowned
-
-
-def _child_key(parent_id: str, child_id: str) -> IndexKey:
-    return IndexKey.of(CHILDREN, parent_id, child_id)
-
-
-def _parent_key(parent_id: str, child_id: str) -> IndexKey:
-    return IndexKey.of(PARENTS, child_id, parent_id)
-
-
-def entry_of(task_id: str, stored: Loaded[PersistedModel] | None) -> Task | Unreadable:
-    if stored is None:
-        return Unreadable(task_id, "its object is missing")
-    return codec.entry_of(task_id, of_model(stored, StoredTask).value.item)
-
-
-def stored_of(key: IndexKey, ref: ObjectRef, stored: Loaded[PersistedModel] | None) -> Task:
-    """Return the task under a key. Raises MalformedRecord, ObjectMissing."""
-    if stored is None:
-        raise missing(key, ref)
-    return codec.task_of(of_model(stored, StoredTask).value.item)
-
-
-def head_of(entities: EntityChanges, task_id: str) -> Task | None:
-    """Return the head of a task as the commit finds it, None without one."""
-    return stored_task(entities, IndexKey.of(HEADS, task_id))
-
-
-def stored_task(entities: EntityChanges, key: IndexKey) -> Task | None:
-    """Return the head or row of a key, None without one; raises MalformedRecord."""
-    stored = entities.fetch(key, StoredTask)
-    return codec.task_of(stored.value.item) if stored else None
-
-
-def row_key(task_id: str, version: int) -> IndexKey:
-    return IndexKey.of(ROWS, task_id, f"{version:010d}")
-
-
-def place_keys(task: Task) -> list[IndexKey]:
-    """Return the keys beside the head under which a task is found."""
-    keys = list_keys_of(task)
-    if task.due_at is not None:
-        keys.append(IndexKey.of(DUE, isoformat(task.due_at), task.task_id))
-    place = place_of(task)
-    return keys if place is None else [*keys, IndexKey.of(*place, task.task_id)]
-
+from polaris_persistence.objects.store import CatalogStore
+from polaris_persistence.objects.types import installed
 
 REALM: Final = "delegation-service"
 """The realm of tasks in keys, where no catalog is: the keys of a realm with catalogs are numbers, or older names."""
@@ -305,17 +151,15 @@ class PersistenceTaskStore:
         return {task.task_id: task for task in self._tasks([IndexKey.of(HEADS, task_id) for task_id in set(task_ids)])}
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
-            entities = EntityChanges(attempt)
+        def create(entities: EntityChanges) -> bool:
             if any(head_of(entities, task.task_id) is not None for task in tasks):
-                return Changed(None, False)
+                return False
             for task in tasks:
                 write_task(entities, None, task, (task,))
-            return Changed(entities.head, True)
+            return True
 
         try:
-            with translated():
-                return self.committer.commit(change, operation=tasks[0].task_id).result
+            return committed(self.committer, create, tasks[0].task_id)
         except (OutcomeUnknown, StoreUnavailable):
             return False
 
@@ -352,13 +196,7 @@ class PersistenceTaskStore:
             return [child_of(key, ref, child) for (key, ref), child in zip(named, loaded, strict=True)]
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
-            entities = EntityChanges(attempt)
-            disowned = disown_children(entities, task_id, up_to_attempt)
-            return Changed(entities.head if disowned else None, disowned)
-
-        with translated():
-            return self.committer.commit(change, operation=task_id).result
+        return committed(self.committer, lambda entities: disown_children(entities, task_id, up_to_attempt), task_id)
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
         waiting = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
@@ -385,76 +223,72 @@ class PersistenceTaskStore:
         return register_of(stored.value.item if stored else None)
 
     def write_register(self, register: Register) -> bool:
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
-            entities = EntityChanges(attempt)
+        def write(entities: EntityChanges) -> bool:
             stored = entities.fetch(REGISTER, StoredTask)
             if register_of(stored.value.item if stored else None).revision != register.revision - 1:
-                return Changed(None, False)
+                return False
             entities.put(REGISTER, StoredTask(item=register_item(register)))
-            return Changed(entities.head, True)
+            return True
 
-        with translated():
-            return self.committer.commit(change, operation="admissions").result
+        return committed(self.committer, write, "admissions")
 
     def remove(self, task: Task) -> bool:
         require_terminal(task)
 
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
-            entities = EntityChanges(attempt)
+        def remove(entities: EntityChanges) -> bool:
             head = head_of(entities, task.task_id)
             if head is None:
-                return Changed(None, False)
+                return False
             require_unmoved(task, head)
             for key, _ in list(entities.items(IndexKey.of(ROWS, task.task_id))):
                 entities.remove(key)
             disown_children(entities, task.task_id, task.attempt_count)
             for key in (IndexKey.of(HEADS, task.task_id), *place_keys(head)):
                 entities.remove(key)
-            return Changed(entities.head, True)
+            return True
 
-        with translated():
-            return self.committer.commit(change, operation=task.task_id).result
+        return committed(self.committer, remove, task.task_id)
 
     def forget(self, task_id: str, below: int) -> int:
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
-            entities = EntityChanges(attempt)
+        def forget(entities: EntityChanges) -> int:
             head = head_of(entities, task_id)
             last = 0 if head is None else min(below, head.version) - 1
             rows = entities.items(IndexKey.of(ROWS, task_id))
             old = [key for key, _ in rows if int(key.elements()[-1]) <= last]
             for key in old:
                 entities.remove(key)
-            return Changed(entities.head if old else None, len(old))
+            return len(old)
 
-        with translated():
-            return self.committer.commit(change, operation=task_id).result
+        return committed(self.committer, forget, task_id)
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
         """Return heads in the order of ids."""
         start = None if cursor is None else IndexKey.of(HEADS, cursor)
-        with translated():
-            items = self.index().items(start=start, prefix=IndexKey.of(HEADS))
-            named = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
-            stored = self.catalog_store.fetch_many([ref for _, ref in named[:limit]])
-        ids = [key.elements()[-1] for key, _ in named[:limit]]
-        entries = tuple(entry_of(task_id, task) for task_id, task in zip(ids, stored, strict=True))
-        return TaskHeads(entries, ids[-1] if len(named) > limit else None)
+        keys, entries, more = self._page(start, None, IndexKey.of(HEADS), limit)
+        return TaskHeads(tuple(entries), keys[-1].elements()[-1] if more else None)
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
         """Return a label's keys, or all, in the order of the index."""
-        start, end, prefix = range_of(which, before)
-        with translated():
-            items = self.index().items(start=start, end=end, prefix=prefix)
-            named = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
-            stored = self.catalog_store.fetch_many([ref for _, ref in named[:limit]])
-        places = [list_place_of(key) for key, _ in named[:limit]]
-        heads = [entry_of(place.partition("/")[2], task) for place, task in zip(places, stored, strict=True)]
+        keys, heads, more = self._page(*range_of(which, before), limit)
+        places = [list_place_of(key) for key in keys]
         entries = [
             (place, head)
             for place, head in zip(places, heads, strict=True)
             if isinstance(head, Unreadable) or which.has_labels_of(head)
         ]
-        return ReceivedPage(tuple(entries), places[-1] if len(named) > limit else None)
+        return ReceivedPage(tuple(entries), places[-1] if more else None)
+
+    def _page(
+        self, start: IndexKey | None, end: IndexKey | None, prefix: IndexKey, limit: int
+    ) -> tuple[list[IndexKey], list[Task | Unreadable], bool]:
+        """Return at most `limit` keys behind `start`, which end with task ids; their tasks; and whether more follow."""
+        with translated():
+            items = self.index().items(start=start, end=end, prefix=prefix)
+            named = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
+            stored = self.catalog_store.fetch_many([ref for _, ref in named[:limit]])
+        keys = [key for key, _ in named[:limit]]
+        heads = [entry_of(key.elements()[-1], task) for key, task in zip(keys, stored, strict=True)]
+        return keys, heads, len(named) > limit
 
     def index(self) -> Index:
         """Return the index of everything, as the newest commit left it."""

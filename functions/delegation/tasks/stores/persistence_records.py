@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,6 +26,7 @@ from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from delegation.timestamps import isoformat
 from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.committer import Committer
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
 from polaris_persistence.errors import (
     BackendUnavailable,
@@ -49,6 +50,8 @@ from polaris_persistence.objects.types import ObjectType
 if TYPE_CHECKING:
     from delegation.tasks.stores.persistence import PersistenceTaskStore
 
+R = TypeVar("R")
+
 
 @contextmanager
 def translated() -> Iterator[None]:
@@ -63,6 +66,18 @@ def translated() -> Iterator[None]:
         raise StoreUnavailable(f"{error}; `delegation tasks create-table` creates it") from error
     except (CorruptObject, ObjectMissing, UnknownType) as error:
         raise MalformedRecord(str(error)) from error
+
+
+def committed(committer: Committer[EntityHead], change: Callable[[EntityChanges], R], operation: str) -> R:
+    """Commit what `change` does to the entities, and return its result; one that is false changed nothing."""
+
+    def attempted(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, R]:
+        entities = EntityChanges(attempt)
+        result = change(entities)
+        return Changed(entities.head if result else None, result)
+
+    with translated():
+        return committer.commit(attempted, operation=operation).result
 
 
 _KEY: Final = IndexKey.of("pauses")
@@ -88,16 +103,14 @@ class PersistencePauseStore:
         return pauses_of(stored.value.item if stored else None)
 
     def write(self, record: PauseRecord) -> bool:
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
-            entities = EntityChanges(attempt)
+        def change(entities: EntityChanges) -> bool:
             stored = entities.fetch(_KEY, StoredPauses)
             if pauses_of(stored.value.item if stored else None).revision != record.revision - 1:
-                return Changed(None, False)
+                return False
             entities.put(_KEY, StoredPauses(item=pauses_item(record)))
-            return Changed(entities.head, True)
+            return True
 
-        with translated():
-            return self._committer.commit(change, operation="pauses").result
+        return committed(self._committer, change, "pauses")
 
 
 _NAME: Final = "notification"
@@ -164,36 +177,32 @@ class PersistenceNotificationStore:
     def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
         key = IndexKey.of(_RECEIVER, after.channel)
 
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
-            entities = EntityChanges(attempt)
+        def change(entities: EntityChanges) -> bool:
             stored = entities.fetch(key, StoredNotification)
             present = receiver_of(stored.value.item) if stored else None
             if (present.revision if present else None) != (before.revision if before else None):
-                return Changed(None, False)
+                return False
             entities.put(key, StoredNotification(item=receiver_item(after)))
-            return Changed(entities.head, True)
+            return True
 
-        with translated():
-            return self._committer.commit(change, operation=after.channel).result
+        return committed(self._committer, change, after.channel)
 
     def _replace(self, before: Notification, after: Notification | None, *, any_revision: bool) -> bool:
         key = _key(before.task_id, before.notification_id)
 
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
-            entities = EntityChanges(attempt)
+        def change(entities: EntityChanges) -> bool:
             stored = entities.fetch(key, StoredNotification)
             present = notification_of(stored.value.item) if stored else None
             if present is None or not (any_revision or present.revision == before.revision):
-                return Changed(None, False)
+                return False
             entities.remove(_place(present))
             if after is None:
                 entities.remove(key)
             else:
                 write_notifications(entities, (after,))
-            return Changed(entities.head, True)
+            return True
 
-        with translated():
-            return self._committer.commit(change, operation=before.notification_id).result
+        return committed(self._committer, change, before.notification_id)
 
     def _found(self, prefix: IndexKey, end: IndexKey | None = None, limit: int | None = None) -> Sequence[Notification]:
         with translated():

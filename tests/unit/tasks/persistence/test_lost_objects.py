@@ -4,14 +4,8 @@ import pytest
 
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable
 from delegation.tasks.stores.base import Adopt, Child, Create
-from delegation.tasks.stores.persistence import (
-    STORED_CHILD,
-    STORED_TASK,
-    PersistenceTaskStore,
-    catalog_of_tasks,
-    create_tasks,
-    task_process,
-)
+from delegation.tasks.stores.persistence import PersistenceTaskStore, catalog_of_tasks, create_tasks, task_process
+from delegation.tasks.stores.persistence_entities import STORED_CHILD, STORED_TASK
 from polaris_persistence.backends.base import Locator
 from polaris_persistence.backends.memory import MemoryBackend
 from tests.kit.tasks.builders import NOW, submitted, touched
