@@ -192,11 +192,6 @@ def log_repeat(repeat: Repeat) -> None:
     logger.warning("%s", repeat)
 
 
-def read_wait(error: DelegationClientError, attempt: int, pauses: Pauses) -> float | None:
-    """Return the pause before a request without a key is sent again, None if it is not."""
-    return None if attempt >= READ_ATTEMPTS else pauses.wait(attempt, retry_after_seconds(error))
-
-
 def same_key_wait(
     error: DelegationClientError, attempt: int, pauses: Pauses, *, key: str, window: timedelta, elapsed: timedelta
 ) -> float | None:
@@ -349,37 +344,39 @@ class Conversations:
             key = self._new_key()
         request = request_with(key)
         began = self._clock()
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                return (yield from self._sent(request, answer))
-            except WITH_KEY as error:
-                if key is None or window is None:
-                    raise
-                elapsed = self._clock() - began
-                wait = same_key_wait(error, attempt, self._pauses, key=key, window=window, elapsed=elapsed)
-                if wait is None:
-                    raise
-                failure = error
-            yield from self._paused(attempt, failure, wait)
+
+        def wait(error: DelegationClientError, attempt: int) -> float | None:
+            if key is None or window is None:
+                return None
+            elapsed = self._clock() - began
+            return same_key_wait(error, attempt, self._pauses, key=key, window=window, elapsed=elapsed)
+
+        return (yield from self._repeated(lambda: self._sent(request, answer), WITH_KEY, wait))
 
     def _read(self, request: ServiceRequest, answer: type[AnswerType]) -> Conversation[AnswerType]:
         return self._repeated(lambda: self._sent(request, answer))
 
-    def _repeated(self, once: Callable[[], Conversation[A]]) -> Conversation[A]:
-        """Return the answer to a request that may be sent again, after failures that may pass."""
+    def _repeated(
+        self,
+        once: Callable[[], Conversation[A]],
+        failures: tuple[type[DelegationClientError], ...] = PASSING,
+        wait_after: Callable[[DelegationClientError, int], float | None] | None = None,
+    ) -> Conversation[A]:
+        """Return the answer to a request that may be sent again after `failures`, unless `wait_after` returns None."""
         attempt = 0
         while True:
             attempt += 1
             try:
                 return (yield from once())
-            except PASSING as error:
-                wait = read_wait(error, attempt, self._pauses)
+            except failures as error:
+                wait = (wait_after or self._read_wait)(error, attempt)
                 if wait is None:
                     raise
                 failure = error
             yield from self._paused(attempt, failure, wait)
+
+    def _read_wait(self, error: DelegationClientError, attempt: int) -> float | None:
+        return None if attempt >= READ_ATTEMPTS else self._pauses.wait(attempt, retry_after_seconds(error))
 
     def _paused(self, attempt: int, error: DelegationClientError, wait: float) -> Conversation[None]:
         yield Notify(self._on_repeat, Repeat(attempt, error, wait))

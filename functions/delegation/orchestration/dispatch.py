@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from delegation.orchestration.failures import execution_name
-from delegation.tasks.admission import Admission, announce_nothing
+from delegation.tasks.admission import Admission
 from delegation.tasks.errors import StoreUnavailable
 from polaris_common.errors import DelegationError
 
@@ -94,9 +94,6 @@ def parse(body: str) -> tuple[str, int]:
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise MalformedDispatch("n: must be a whole number, 0 or greater")
     return task_id, n
-
-
-__all__ = ["Admission", "Inbox", "announce_nothing"]
 
 
 @dataclass(slots=True)

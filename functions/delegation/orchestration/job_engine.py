@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from delegation.orchestration.failures import Step
 from delegation.orchestration.job_runs import ExternalJobRuns, JobService, JobServiceUnavailable
@@ -15,6 +15,7 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.work.service import TaskService
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 _TRANSIENT: Final = (JobServiceUnavailable, StoreUnavailable, OutcomeUnknown)
 _PAUSE: Final = timedelta(seconds=5)
@@ -46,13 +47,13 @@ class JobEngine:
         act = self._steps.start_job
         unstarted = 0
         while not stopping.is_set():
-            answer = self._run_step(act, step)
+            answer = self._tried(act, step)
             if answer is None:
                 unstarted += act == following["start-again"]
                 if unstarted >= _STARTS:
                     unstarted = 0
-                    ended = self._given_up(step)
-                    if ended is not None:
+                    ended = self._tried(self._steps.give_up_start, step)
+                    if ended is not None and not (ended.is_held and ended.attempt_count == step.attempt):
                         return ended
                 self._wait(stopping, self._capped(_PAUSE.total_seconds()))
                 continue
@@ -62,22 +63,13 @@ class JobEngine:
             self._wait(stopping, self._capped(answer.get("wait_seconds", 0)))
         return self._hand_over(step)
 
-    def _run_step(self, act: Callable[[Step], dict[str, Any]], step: Step) -> dict[str, Any] | None:
-        """Run one step; return None when it has to be repeated, as the state machine's Retry would."""
+    def _tried(self, act: Callable[[Step], T], step: Step) -> T | None:
+        """Do one step; return None when it has to be repeated, as the state machine's Retry would."""
         try:
             return act(step)
         except _TRANSIENT as error:
             logger.warning("a step failed", extra={"task_id": step.task_id, "error_code": error.code})
             return None
-
-    def _given_up(self, step: Step) -> Task | None:
-        """Return the task once its attempt has ended without a job; None while it is held."""
-        try:
-            task = self._steps.give_up_start(step)
-        except _TRANSIENT as error:
-            logger.warning("a step failed", extra={"task_id": step.task_id, "error_code": error.code})
-            return None
-        return None if task.is_held and task.attempt_count == step.attempt else task
 
     def _capped(self, seconds: float) -> float:
         """Return the wait, shortened to a quarter of a short lease."""

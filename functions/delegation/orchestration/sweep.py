@@ -43,7 +43,7 @@ def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence
 
 
 def ages(waiting: Sequence[Queued], tasks: Iterable[Task], now: datetime) -> dict[Metric, float]:
-    """Return count and ages of tasks that wait for a place, and the ages of those in `found`. Recurring tasks have no
+    """Return count and ages of tasks that wait for a place, and the ages of those of `tasks`. Recurring tasks have no
     end, and a task that is to run later is not late."""
     tasks = [task for task in tasks if not task.is_recurring]
     waits = [_age(queued.since, now) for queued in waiting]

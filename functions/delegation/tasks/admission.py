@@ -235,7 +235,7 @@ def _lane_ranges(after: str | None) -> Iterator[tuple[LaneRange, str | None, int
 
 
 class WorkersAdmission:
-    """AdmitsTasks of a worker, which runs what it admits itself: the decision and the register are the dispatcher's."""
+    """Admits one task at a time for a worker, which runs it itself; decision and register are the dispatcher's."""
 
     def __init__(self, tasks: TaskService, store: AdmissionStore, task_types: Collection[str]) -> None:
         self._taken: list[str] = []
@@ -245,10 +245,12 @@ class WorkersAdmission:
         )
 
     def admit_one(self) -> str | None:
+        """Let one task start, which the caller runs, and return its id; None if none may. Raises the store's errors."""
         self._taken.clear()
         ended, self._ended = self._ended, set()
         self._admission.run(ended, most=1)
         return self._taken[0] if self._taken else None
 
     def gave_back(self, task_id: str) -> None:
+        """Note that an admitted task no longer has its place."""
         self._ended.add(task_id)

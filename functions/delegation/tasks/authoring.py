@@ -4,6 +4,7 @@
 import inspect
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -241,7 +242,8 @@ def _work(
         except (LeaseLost, RunCancelled):
             raise
         except (Exception, RunStopped):
-            context.keep_cursor()
+            with suppress(LeaseLost):
+                context.save()
             raise
 
     return work

@@ -27,10 +27,6 @@ OTHER: Final = "OTHER"
 """The dimension instead of the types and codes of behaviors that a deployment added, which may be any number."""
 
 
-def no_codes() -> Collection[str]:
-    return ()
-
-
 def bounded_type(task_type: str, own: Collection[str]) -> str:
     return task_type if task_type in own else OTHER
 
@@ -74,7 +70,7 @@ class EndingLines:
 
     lines: MetricLines
     types: TaskTypes = field(default_factory=TaskTypes)
-    codes: Callable[[], Collection[str]] = no_codes
+    codes: Callable[[], Collection[str]] = tuple
 
     def __call__(self, task: Task) -> None:
         counted: dict[Metric, float] = {metric_of(task): 1, TASK_SECONDS: max(0.0, seconds_of(task))}

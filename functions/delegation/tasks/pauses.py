@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
 from delegation.tasks.life.declared import NO_TYPES, TaskTypes
 from delegation.tasks.life.model import FORMAT, Caller, Labels, Task
-from delegation.timestamps import isoformat
+from delegation.timestamps import elapsed, isoformat
 
 MOST_PAUSES: Final = 200
 """So many scopes are paused one by one at most: the record is read by every process and has to stay small."""
@@ -224,40 +224,10 @@ _UNREADABLE: Final = WorkPause(
 )
 
 
-class PauseLookout(Protocol):
-    """Knows what is paused, up to READ_EVERY late; the methods raise StoreUnavailable before the first record."""
-
-    def start(self, task: Task) -> WorkPause | None:
-        """Return the pause that keeps attempts at a task from beginning, None without one."""
-
-    def work(self, task: Task) -> WorkPause | None:
-        """Return the pause that stops an attempt at a task which has begun, None without one."""
-
-    def everything(self) -> WorkPause | None:
-        """Return the pause that keeps every task from beginning, None without one."""
-
-    def now(self) -> PauseRecord: ...
-
-
-class NothingPaused:
-    """PauseLookout of processes whose store keeps no pauses."""
-
-    def start(self, _task: Task) -> WorkPause | None:
-        return None
-
-    work = start
-
-    def everything(self) -> WorkPause | None:
-        return None
-
-    def now(self) -> PauseRecord:
-        return PauseRecord()
-
-
 class ReadPauses:
-    """PauseLookout over a record that is read again after READ_EVERY. Thread-safe. If it cannot be read now the last
-    record is used, or the error raised without one. One that this release cannot read pauses everything: a newer
-    release's pause must not be overridden."""
+    """What is paused, by a record that is read again after READ_EVERY. Thread-safe. If it cannot be read now the last
+    record is used; without one all methods raise StoreUnavailable. A record that this release cannot read pauses
+    everything: a newer release's pause must not be overridden."""
 
     def __init__(
         self,
@@ -274,14 +244,17 @@ class ReadPauses:
         self._read_at = float("-inf")
 
     def start(self, task: Task) -> WorkPause | None:
+        """Return the pause that keeps attempts at a task from beginning, None without one."""
         record = self.now()
         return record.of(self._types.labels(task)) if record.is_by_label else record.of_everything
 
     def work(self, task: Task) -> WorkPause | None:
+        """Return the pause that stops an attempt at a task which has begun, None without one."""
         pause = self.start(task)
         return pause if pause is not None and pause.mode is PauseMode.STOP else None
 
     def everything(self) -> WorkPause | None:
+        """Return the pause that keeps every task from beginning, None without one."""
         return self.now().of_everything
 
     def now(self) -> PauseRecord:
@@ -302,3 +275,8 @@ class ReadPauses:
                 raise
             logger.warning("the pauses were not read", extra={"action": "pause", "error_code": error.code})
             return self._record
+
+
+def nothing_paused() -> ReadPauses:
+    """Return the pauses of a process whose store keeps none."""
+    return ReadPauses(PauseRecord, monotonic=elapsed)

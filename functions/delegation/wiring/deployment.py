@@ -7,7 +7,8 @@ from datetime import timedelta
 from functools import cache
 from typing import Final
 
-from delegation.orchestration.dispatch import Admission, Dispatcher, Inbox, announce_nothing
+from delegation.orchestration.dispatch import Dispatcher, Inbox
+from delegation.tasks.admission import Admission, announce_nothing
 from delegation.tasks.life.declared import KnownTypes, named
 from delegation.tasks.life.policy import unknown_types
 from delegation.tasks.work.behaviors import TaskBehavior

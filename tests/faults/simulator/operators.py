@@ -8,12 +8,11 @@ from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Caller
 from delegation.tasks.pauses import (
     EVERYTHING,
-    NothingPaused,
-    PauseLookout,
     PauseMode,
     PauseRecord,
     ReadPauses,
     WorkPause,
+    nothing_paused,
 )
 from tests.faults.simulator.scheduler import START, Actor, Simulation
 
@@ -34,10 +33,10 @@ class Operators:
         if self._begin:
             self._world.spawn("pausing operator", self._work)
 
-    def lookout(self, read_fails: Callable[[], bool], monotonic: Callable[[], float]) -> PauseLookout:
+    def lookout(self, read_fails: Callable[[], bool], monotonic: Callable[[], float]) -> ReadPauses:
         """Return how a process knows what is paused; its reads fail as others do."""
         if not self._begin:
-            return NothingPaused()
+            return nothing_paused()
 
         def read() -> PauseRecord:
             if read_fails():

@@ -201,7 +201,14 @@ class Management:
                 )
             return task
 
-        return self._changed(event, CANCEL, valid_id, caller, change=cancel, did=_shows_cancellation)
+        return self._changed(
+            event,
+            CANCEL,
+            valid_id,
+            caller,
+            change=cancel,
+            did=lambda _before, after: after.cancel_requested or after.error_code == CANCELLED,
+        )
 
     def retry(self, event: Event, task_id: str) -> ApiResponse:
         """Retry a FAILURE with a fresh attempt budget, and dispatch it; raises EdgeError for any other task."""
@@ -220,7 +227,7 @@ class Management:
                 valid_id, task=self.deps.tasks.operators.retry(valid_id, by=_named(caller))
             )
 
-        return self._changed(event, RETRY, valid_id, caller, change=retry, did=_shows_retry)
+        return self._changed(event, RETRY, valid_id, caller, change=retry, did=_is_retry)
 
     def resend(self, event: Event, task_id: str) -> ApiResponse:
         """Have the dead letters of a task's ends delivered again, and return the task; a repeat finds none."""
@@ -278,16 +285,12 @@ def _named(caller: Admitted) -> Caller:
     return Caller(client_id=caller.client_id, subject=caller.subject)
 
 
-def _shows_cancellation(_before: str, after: Task) -> bool:
-    return after.cancel_requested or after.error_code == CANCELLED
-
-
 def _shows_nothing(_before: str, _after: Task) -> bool:
     """The task does not change: after a lost answer it is done again, which is harmless."""
     return False
 
 
-def _shows_retry(before: str, after: Task) -> bool:
+def _is_retry(before: str, after: Task) -> bool:
     """Only a retry, or another submission, follows a FAILURE."""
     return before == Status.FAILURE and after.status is Status.SUBMITTED
 

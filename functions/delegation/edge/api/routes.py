@@ -85,19 +85,12 @@ def record_of(
     """Return a task as the API shows it, with its recorded children and its outlook at `now`. `holder` is the lease
     holder for a caller that may see it; `types` know how far a task is."""
     children = {"children": reads.children(task.task_id)} if task.family.children else {}
-    outlook = {} if now is None else _outlook(task, now, types)
-    return shown({**task.public(), "lease_owner": holder, **children, **outlook})
+    record = {**task.public(), "lease_owner": holder, **children}
+    if now is not None:
+        from delegation.edge.outlook import outlook_of  # noqa: PLC0415 - a submission needs none of it
 
-
-def _outlook(task: Task, now: datetime, types: TaskTypes) -> dict[str, Any]:
-    from delegation.edge.outlook import outlook_of  # noqa: PLC0415 - a submission needs none of it
-
-    return {"outlook": outlook_of(task, now, types)}
-
-
-def no_maintenance() -> Mapping[str, Any]:
-    """Return that no setting bounds policies, as in a service that executes none."""
-    return {"properties": {}, "policy_file": None, "error_code": None}
+        record["outlook"] = outlook_of(task, now, types)
+    return shown(record)
 
 
 def without_pauses() -> "PauseControl":
@@ -136,7 +129,7 @@ class Dependencies:
     resend: Callable[[str], object] = lambda _task_id: None
     tombstones: Callable[[], TombstoneOperations | None] = lambda: None
     pauses: Callable[[], "PauseControl"] = without_pauses
-    maintenance: Callable[[], Mapping[str, Any]] = no_maintenance
+    maintenance: Callable[[], Mapping[str, Any]] = lambda: {"properties": {}, "policy_file": None, "error_code": None}
     approve: "ApprovesPlans" = without_plans
 
 

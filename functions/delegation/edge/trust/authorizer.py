@@ -205,7 +205,8 @@ class Authorizer:
         """Return Allow or Deny (403); raises Unauthorized, answered with 401. KeysUnavailable and
         RevocationListUnavailable (500) mean that nothing was decided."""
         method_arn = event["methodArn"]
-        if method_of(method_arn) in OPEN_METHODS and not headers.values(event, "Authorization"):
+        # `arn:…:api-id/stage/GET/v1/health` is `GET/v1/health`
+        if method_arn.split("/", 2)[2] in OPEN_METHODS and not headers.values(event, "Authorization"):
             return AuthorizerDecision(_policy("Allow", method_arn, _ANONYMOUS, {"permissions": ""}))
         try:
             certificate = self.certificates.presented(event)
@@ -239,11 +240,6 @@ def stage_arn(method_arn: str) -> str:
     """Return the ARN of all methods of a method's stage (`arn:…:api-id/stage/VERB/path` → `arn:…:api-id/stage/*`)."""
     api, stage, _ = method_arn.split("/", 2)
     return f"{api}/{stage}/*"
-
-
-def method_of(method_arn: str) -> str:
-    """Return the verb and the path of a method's ARN (`arn:…:api-id/stage/GET/v1/health` → `GET/v1/health`)."""
-    return method_arn.split("/", 2)[2]
 
 
 def _context(principal: Principal, certificate: x509.Certificate, identity: Identity) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 import threading
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from operator import itemgetter
 from typing import Final
@@ -70,9 +71,15 @@ class MemoryTaskStore:
         with self.lock:
             self._unreadable.add(task_id)
 
-    def apply(self, change: TaskChange) -> Task:
-        self.fault("before apply")
+    @contextmanager
+    def call(self, name: str) -> Iterator[None]:
+        """Hold the lock for a call, after its first fault; a write makes the fault after it itself."""
+        self.fault(f"before {name}")
         with self.lock:
+            yield
+
+    def apply(self, change: TaskChange) -> Task:
+        with self.call("apply"):
             task = self.apply_locked(change)
         self.fault("after apply")
         return task
@@ -118,8 +125,7 @@ class MemoryTaskStore:
         return head
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
-        self.fault("before create_all")
-        with self.lock:
+        with self.call("create_all"):
             if any(task.task_id in self._heads for task in tasks) or len({task.task_id for task in tasks}) < len(tasks):
                 return False
             for task in tasks:
@@ -128,26 +134,22 @@ class MemoryTaskStore:
         return True
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        self.fault("before get_many")
-        with self.lock:
+        with self.call("get_many"):
             for task_id in task_ids:
                 self._require_readable(task_id)
             return {task_id: self._heads[task_id] for task_id in task_ids if task_id in self._heads}
 
     def children(self, task_id: str) -> Sequence[Child]:
-        self.fault("before children")
-        with self.lock:
+        with self.call("children"):
             children = self._children.get(task_id, {})
             return tuple(children[child] for child in sorted(children))
 
     def parents(self, task_id: str) -> Mapping[str, int]:
-        self.fault("before parents")
-        with self.lock:
+        with self.call("parents"):
             return dict(self._parents.get(task_id, {}))
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
-        self.fault("before disown")
-        with self.lock:
+        with self.call("disown"):
             disowned = self._disown(task_id, up_to_attempt)
         self.fault("after disown")
         return disowned
@@ -205,56 +207,47 @@ class MemoryTaskStore:
         return after
 
     def get(self, task_id: str) -> Task | None:
-        self.fault("before get")
-        with self.lock:
+        with self.call("get"):
             self._require_readable(task_id)
             return self._heads.get(task_id)
 
     def get_version(self, task_id: str, version: int) -> Task | None:
-        self.fault("before get_version")
-        with self.lock:
+        with self.call("get_version"):
             self._require_readable(task_id)
             return self._rows.get(task_id, {}).get(version)
 
     def history(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
-        self.fault("before history")
-        with self.lock:
+        with self.call("history"):
             self._require_readable(task_id)
             rows = self._rows.get(task_id, {})
             return tuple(rows[version] for version in sorted(rows) if version > after)[:limit]
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        self.fault("before due")
-        with self.lock:
+        with self.call("due"):
             entries = [DueEntry(t.task_id, t.due_at) for t in self._heads.values() if t.due_at and t.due_at <= now]
         if shards is not None:
             entries = [entry for entry in entries if codec.due_bucket(entry.task_id) in shards]
         return sorted(entries, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
     def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        self.fault("before queued")
-        with self.lock:
+        with self.call("queued"):
             first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
         return tuple(queued for queued in first if queued.since <= now)
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
-        self.fault("before queued")
-        with self.lock:
+        with self.call("queued"):
             return page_of(self._queued, now, each=each, most=lanes, span=span)
 
     def running(self) -> Sequence[Running]:
-        self.fault("before running")
-        with self.lock:
+        with self.call("running"):
             return tuple(self._running.values())
 
     def register(self) -> Register:
-        self.fault("before register")
-        with self.lock:
+        with self.call("register"):
             return self._register
 
     def write_register(self, register: Register) -> bool:
-        self.fault("before write_register")
-        with self.lock:
+        with self.call("write_register"):
             is_next = self._register.revision == register.revision - 1
             if is_next:
                 self._register = register
@@ -263,8 +256,7 @@ class MemoryTaskStore:
 
     def remove(self, task: Task) -> bool:
         require_terminal(task)
-        self.fault("before remove")
-        with self.lock:
+        with self.call("remove"):
             self._require_readable(task.task_id)
             head = self._heads.get(task.task_id)
             if head is None:
@@ -277,8 +269,7 @@ class MemoryTaskStore:
         return True
 
     def forget(self, task_id: str, below: int) -> int:
-        self.fault("before forget")
-        with self.lock:
+        with self.call("forget"):
             self._require_readable(task_id)
             head = self._heads.get(task_id)
             rows = self._rows.get(task_id, {})
@@ -289,8 +280,7 @@ class MemoryTaskStore:
         return len(old)
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        self.fault("before heads")
-        with self.lock:
+        with self.call("heads"):
             ids = sorted(task_id for task_id in self._heads if cursor is None or task_id > cursor)
             page = tuple(
                 Unreadable(task_id, _OTHER_FORMAT) if task_id in self._unreadable else self._heads[task_id]
@@ -299,8 +289,7 @@ class MemoryTaskStore:
         return TaskHeads(page, page[-1].task_id if len(ids) > limit else None)
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        self.fault("before received")
-        with self.lock:
+        with self.call("received"):
             listed = [
                 (codec.received_key(task), task)
                 for task in self._heads.values()
@@ -327,20 +316,17 @@ class MemoryNotificationStore:
         self._tasks = tasks
 
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
-        self._tasks.fault("before notification")
-        with self._tasks.lock:
+        with self._tasks.call("notification"):
             return self._tasks.owed.get((task_id, notification_id))
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
-        self._tasks.fault("before notifications_of")
-        with self._tasks.lock:
+        with self._tasks.call("notifications_of"):
             return [self._tasks.owed[key] for key in sorted(self._tasks.owed) if key[0] == task_id]
 
     def notifications(
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
     ) -> Sequence[Notification]:
-        self._tasks.fault("before notifications")
-        with self._tasks.lock:
+        with self._tasks.call("notifications"):
             owed = [
                 notification
                 for notification in self._tasks.owed.values()
@@ -352,9 +338,8 @@ class MemoryNotificationStore:
         return sorted(owed, key=lambda owed: (owed.due_at, owed.task_id, owed.notification_id))[:limit]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
-        self._tasks.fault("before revise_notification")
         key = (before.task_id, before.notification_id)
-        with self._tasks.lock:
+        with self._tasks.call("revise_notification"):
             present = self._tasks.owed.get(key)
             is_unmoved = present is not None and present.revision == before.revision
             if is_unmoved:
@@ -363,24 +348,20 @@ class MemoryNotificationStore:
         return is_unmoved
 
     def remove_notification(self, delivered: Notification) -> None:
-        self._tasks.fault("before remove_notification")
-        with self._tasks.lock:
+        with self._tasks.call("remove_notification"):
             self._tasks.owed.pop((delivered.task_id, delivered.notification_id), None)
         self._tasks.fault("after remove_notification")
 
     def receivers(self) -> Sequence[Receiver]:
-        self._tasks.fault("before receivers")
-        with self._tasks.lock:
+        with self._tasks.call("receivers"):
             return [self._tasks.receivers[channel] for channel in sorted(self._tasks.receivers)]
 
     def receiver(self, channel: str) -> Receiver | None:
-        self._tasks.fault("before receiver")
-        with self._tasks.lock:
+        with self._tasks.call("receiver"):
             return self._tasks.receivers.get(channel)
 
     def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
-        self._tasks.fault("before revise_receiver")
-        with self._tasks.lock:
+        with self._tasks.call("revise_receiver"):
             present = self._tasks.receivers.get(after.channel)
             is_unmoved = (present.revision if present else None) == (before.revision if before else None)
             if is_unmoved:

@@ -343,7 +343,10 @@ def ending_of(
 ) -> AttemptEnding:
     """Return how an attempt ends that `error` ended; `classify` is asked about errors of the work itself. If `traced`,
     the place of an error of the work is recorded. A lost lease has no ending: its process records nothing."""
-    failed = failed_work if traced else _untraced
+
+    def failed(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
+        return failed_work(error, kind) if traced else AttemptError(_code_of(error), str(error), kind)
+
     match error:
         case RunPaused():
             return AttemptEnding(AttemptError(error.code, str(error), ErrorClass.PAUSED), PAUSED_WAIT)
@@ -365,15 +368,13 @@ def ending_of(
 
 def failed_work(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
     """Return the error of an attempt whose work raised `error`; the code of a DelegationError is kept."""
-    known = isinstance(error, DelegationError | RunStopped)
-    code = error.code if isinstance(error, DelegationError | RunStopped) else UNEXPECTED_ERROR
-    summary = redacted(str(error) if known else described(error))
-    return AttemptError(code, summary, kind, f"{summary}\n{where(error)}")
+    is_known = isinstance(error, DelegationError | RunStopped)
+    summary = redacted(str(error) if is_known else described(error))
+    return AttemptError(_code_of(error), summary, kind, f"{summary}\n{where(error)}")
 
 
-def _untraced(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
-    code = error.code if isinstance(error, DelegationError | RunStopped) else UNEXPECTED_ERROR
-    return AttemptError(code, str(error), kind)
+def _code_of(error: Exception | RunStopped) -> str:
+    return error.code if isinstance(error, DelegationError | RunStopped) else UNEXPECTED_ERROR
 
 
 def described(error: BaseException) -> str:

@@ -3,11 +3,10 @@
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal, Never, TypeVar, Unpack, overload
 
-from delegation.tasks.errors import AwaitedTaskFailed, ChildrenPending, LeaseLost
+from delegation.tasks.errors import AwaitedTaskFailed, ChildrenPending
 from delegation.tasks.life.declared import CURSOR
 from delegation.tasks.life.model import Task
 from delegation.tasks.submit import Call, Handle, Options, Parent, Tasks
@@ -110,11 +109,6 @@ class Context(AttemptContext):
         if failed and not return_errors:
             raise ChildFailed(f"{len(failed)} of {len(outcomes)} children failed; the first: {failed[0]}")
         return [outcome if isinstance(outcome, AwaitedTaskFailed) else outcome.value for outcome in outcomes if outcome]
-
-    def keep_cursor(self) -> None:
-        """Write the cursor at the end of an attempt; an attempt that lost its lease leaves it as it is."""
-        with suppress(LeaseLost):
-            self.save()
 
 
 class AsyncContext:

@@ -238,16 +238,12 @@ class FunctionBehavior(Generic[P, R]):
             else "null"
         )
         recorded = self._tasks.leases.pending_result(task, recorded)
-        if not self._has_unread_children(task, run):
+        has_children = bool(self._tasks.reads.get(task.task_id).family.children)
+        if not has_children or set(self._tasks.reads.children(task.task_id)) <= run.settled:
             return task.evolve(pending_result=recorded)
         fields = {**run.unwritten, "pending_result": recorded, "result_attempt": task.attempt_count}
         forgiven = {FORGIVEN: sorted(run.forgiven) or None}
         return run.write(lambda: self._tasks.leases.note(task.task_id, task.attempt_count, details=forgiven, **fields))
-
-    def _has_unread_children(self, task: Task, run: AttemptContext) -> bool:
-        """Return whether there are children whose outcomes the work has not read."""
-        has_children = bool(self._tasks.reads.get(task.task_id).family.children)
-        return has_children and bool(set(self._tasks.reads.children(task.task_id)) - run.settled)
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
         """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""

@@ -12,7 +12,7 @@ from delegation.tasks.life.declared import NO_TYPES, TaskTypes
 from delegation.tasks.life.model import WAITING, Task
 from delegation.tasks.life.notifications import Notification
 from delegation.tasks.life.policy import execution_of
-from delegation.tasks.pauses import NothingPaused, PauseLookout
+from delegation.tasks.pauses import ReadPauses, nothing_paused
 from delegation.tasks.work.reads import ResultStore
 
 INLINE: Final = "inline"
@@ -71,7 +71,7 @@ class TaskHooks:
     ended: Callable[[Task], None] = ignored
     counted: Callable[[Task | None, Task], None] = uncounted
     left_partly_done: Callable[[Task], None] = ignored
-    pauses: PauseLookout = field(default_factory=NothingPaused)
+    pauses: ReadPauses = field(default_factory=nothing_paused)
     nonce: Callable[[], str] = new_nonce
 
 

@@ -156,7 +156,7 @@ def _maintain_tasks(tasks: TaskService, run: AttemptContext, task_types: Collect
             maintained,
             name="maintenance.tasks",
             clock=tasks.clock,
-            shown=_id_of,
+            shown=lambda entry: entry.task_id,
             checkpoint=run.checkpoint,
         ):
             # A newer release may have rewritten it or one of its rows since the page was read.
@@ -170,15 +170,11 @@ def _maintain_tasks(tasks: TaskService, run: AttemptContext, task_types: Collect
             return MaintenanceReport(**done, unreadable=len(unreadable), unreadable_ids=tuple(unreadable[:_NAMED_IDS]))
 
 
-def _id_of(entry: Task | Unreadable) -> str:
-    return entry.task_id
-
-
 def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
     """Maintain one task and return the counts as fields of the report; `own` is this run's task."""
     done = {"versions_removed": _cap_history(tasks, head) if head.is_recurring else 0}
     if head.family.attempts_before:
-        tasks.writes.disown(head.task_id, head.family.attempts_before)
+        tasks.reads.store.disown(head.task_id, head.family.attempts_before)
     if head.task_id == own:
         return done
     if _is_removable(tasks, head):
@@ -216,7 +212,7 @@ def _cap_history(tasks: TaskService, head: Task) -> int:
             below = old[-1]
         if len(old) < len(rows):
             break
-    return tasks.writes.forget(head.task_id, below + 1) if below else 0
+    return tasks.reads.store.forget(head.task_id, below + 1) if below else 0
 
 
 def _indexed(tasks: TaskService, task: Task) -> Task:

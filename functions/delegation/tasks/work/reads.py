@@ -135,10 +135,6 @@ class TaskReads:
         """Return all children that attempts of a task adopted, those of earlier submissions too."""
         return tuple(self.store.children(task_id))
 
-    def adopters_of(self, task_id: str) -> Mapping[str, int]:
-        """Return the tasks that adopted this one, and the attempt of each that did so last."""
-        return self.store.parents(task_id)
-
     def children_of(self, parent: Task) -> tuple[Child, ...]:
         """Return the children of a task's present submission; those that an older release listed have attempt 0."""
         if not parent.family.children:
@@ -178,7 +174,7 @@ def awaited(
     present = tasks.find_many([child.task_id for child in children])
     heads_of_children = [(child, present.get(child.task_id)) for child in children]
     heads = [head for _, head in heads_of_children if head is not None]
-    if _has_result(parent):
+    if parent.pending_result is not None and parent.result_attempt is not None and not parent.cancel_requested:
         lost = [child for child, head in heads_of_children if head is None and child.attempt == parent.result_attempt]
         heads += [create(parent, child) for child in lost]
     open_ = [head for head in heads if not head.is_terminal]
@@ -202,7 +198,7 @@ def refuse_circles(tasks: TaskReads, parent: Task, child_ids: Sequence[str]) -> 
 
 
 def awaiting(tasks: TaskReads, child: Task) -> Iterator[Task]:
-    adopters = tasks.adopters_of(child.task_id)
+    adopters = tasks.store.parents(child.task_id)
     for parent_id in sorted({*adopters, *([child.parent_id] if child.parent_id else [])}):
         parent = tasks.find(parent_id)
         if parent is None or parent.is_terminal:
@@ -211,14 +207,8 @@ def awaiting(tasks: TaskReads, child: Task) -> Iterator[Task]:
             yield parent
 
 
-def _has_result(parent: Task) -> bool:
-    made = parent.pending_result is not None and parent.result_attempt is not None
-    return made and not parent.cancel_requested
-
-
 def _is_awaited_by_others(tasks: TaskReads, child: Task, parent: Task) -> bool:
-    others = (other_parent for other_parent in awaiting(tasks, child) if other_parent.task_id != parent.task_id)
-    return any(not other.cancel_requested for other in others)
+    return any(other.task_id != parent.task_id and not other.cancel_requested for other in awaiting(tasks, child))
 
 
 def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tuple[Task, ...]:
@@ -242,12 +232,6 @@ AT_ONCE: Final = 100
 """Tasks of one read at most."""
 
 
-class Lister(Protocol):
-    """Reads tasks in the order of lists; implemented by TaskReads."""
-
-    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What a list is to have: tasks of the store's list, of one of these statuses if any, and of this type if given."""
@@ -264,7 +248,7 @@ class Selection:
         return has_status and self.task_type in {None, entry.task_type}
 
 
-def page_of(tasks: Lister, selection: Selection, *, before: str | None, size: int) -> ReceivedPage:
+def page_of(tasks: TaskReads, selection: Selection, *, before: str | None, size: int) -> ReceivedPage:
     """Return at most `size` entries after the position `before`; fewer, or none, when MOST_READS find no more."""
     selected: list[tuple[str, Task | Unreadable]] = []
     is_filtered = bool(selection.statuses) or selection.task_type is not None

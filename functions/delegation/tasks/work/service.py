@@ -11,7 +11,6 @@ from typing import Self
 
 from delegation.tasks.life import decisions, outcomes
 from delegation.tasks.life import transitions as t
-from delegation.tasks.life.decisions import Decision
 from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import Policies
@@ -131,11 +130,7 @@ class Dispatching:
 
     def presume_lost(self, task_id: str) -> Task:
         """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
-
-        def decide(task: Task, now: datetime) -> Decision:
-            return outcomes.after_loss(task, now, self._writes.policies)
-
-        return self._writes.change(task_id, decide)
+        return self._writes.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._writes.policies))
 
     def excuse_refused_start(self, task_id: str, attempt: int) -> Task:
         """Excuse an attempt that was found lost and was never started; of any other attempt change nothing."""
@@ -186,8 +181,6 @@ class OperatorChanges:
 
     def release(self, task_id: str, attempt: int, reason: str) -> Task:
         """Record an attempt as lost although its lease lasts; its holder's later writes are refused."""
-
-        def decide(task: Task, now: datetime) -> Task:
-            return decisions.release(task, attempt, reason, now, self._writes.policies)
-
-        return self._writes.change(task_id, decide)
+        return self._writes.change(
+            task_id, lambda task, now: decisions.release(task, attempt, reason, now, self._writes.policies)
+        )

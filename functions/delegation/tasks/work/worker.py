@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from delegation.errors import RunHandedOver, RunStopped
 from delegation.items import RememberedAsides, code_of, each_item
@@ -32,6 +32,9 @@ from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.writes import Leases
 from delegation.timestamps import elapsed
+
+if TYPE_CHECKING:
+    from delegation.tasks.admission import WorkersAdmission
 
 logger = logging.getLogger(__name__)
 _WIDER: Final = 8
@@ -222,16 +225,6 @@ class ExternalEngine(Protocol):
         """Run the attempt, renew its lease, and return the task after it; hand it over when `stopping` is set."""
 
 
-class AdmitsTasks(Protocol):
-    """Decides which of the tasks that wait for a place starts next (`tasks.admission`)."""
-
-    def admit_one(self) -> str | None:
-        """Let one task start, which the caller runs, and return its id; None if none may. Raises the store's errors."""
-
-    def gave_back(self, task_id: str) -> None:
-        """Note that an admitted task no longer has its place."""
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """The name of a worker as lease holder, its pause without work, and how many due tasks a query returns."""
@@ -257,7 +250,7 @@ class Worker:
         monotonic: Callable[[], float] = elapsed,
         waits: DoneWithin = done_within,
         idle: Callable[[Exception], None] = unreported,
-        admission: AdmitsTasks | None = None,
+        admission: "WorkersAdmission | None" = None,
     ) -> None:
         """`engines` by the names that behaviors choose; work of a missing engine runs inline. `idle` is called with
         each error after which the worker waits. With `admission` it also takes waiting tasks while places are free,
@@ -310,14 +303,17 @@ class Worker:
             task = self._admitted(self._admission)
         if task is None:
             return None
+        attempt = {
+            "task_id": task.task_id,
+            "task_type": task.task_type,
+            "kind": task.task_type,
+            "attempt": task.attempt_count,
+        }
         logger.info(
             "attempt taken over" if task.error_code == LOST else "attempt began",
             extra={
                 "action": "begin",
-                "task_id": task.task_id,
-                "task_type": task.task_type,
-                "kind": task.task_type,
-                "attempt": task.attempt_count,
+                **attempt,
                 "correlation_id": self._tasks.types.labels(task).correlation_id,
                 # Of the attempt before, if there was one: why it ended, and for a lost one whose lease ended.
                 "error_code": task.error_code,
@@ -333,21 +329,11 @@ class Worker:
             if self._admission is not None:
                 self._admission.gave_back(after.task_id)
             self._tasks.messages.wake(after.task_id)  # its place is free for another task
-        logger.info(
-            "attempt ended",
-            extra={
-                "action": "run",
-                "task_id": task.task_id,
-                "task_type": task.task_type,
-                "kind": task.task_type,
-                "attempt": task.attempt_count,
-                "status": str(after.status),
-                "error_code": after.error_code,
-            },
-        )
+        ended = {"action": "run", **attempt, "status": str(after.status), "error_code": after.error_code}
+        logger.info("attempt ended", extra=ended)
         return after
 
-    def _admitted(self, admission: "AdmitsTasks") -> Task | None:
+    def _admitted(self, admission: "WorkersAdmission") -> Task | None:
         """Let the next of the tasks that wait for a place start, and acquire it; None without one."""
         admitted = admission.admit_one()
         if admitted is None:

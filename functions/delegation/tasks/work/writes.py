@@ -132,14 +132,6 @@ class WriteLoop:
         except (StaleTask, RevisionConflict):
             return False
 
-    def forget(self, task_id: str, below: int) -> int:
-        """Delete versions below `below`, never the newest, and return how many."""
-        return self.reads.store.forget(task_id, below)
-
-    def disown(self, task_id: str, up_to_attempt: int) -> int:
-        """Delete the records of children that no later attempt of the task adopted, and return how many."""
-        return self.reads.store.disown(task_id, up_to_attempt)
-
     def require_lease(self, task: Task) -> None:
         """Raise LeaseLost if a task is held otherwise than this loop requires. The change itself refuses another
         attempt number (`transitions.held_by`)."""
@@ -234,11 +226,11 @@ class Leases:
         if task.lease.owner != owner and self._writes.hooks.pauses.start(task) is not None:
             return task
         ended, policies = self._writes.ended_attempt(task), self._writes.policies
-
-        def decide(task: Task, now: datetime) -> Decision:
-            return decisions.claim(task, owner, now, policies, lease, ended_attempt=ended)
-
-        return self._writes.change(task_id, decide, task=task)
+        return self._writes.change(
+            task_id,
+            lambda task, now: decisions.claim(task, owner, now, policies, lease, ended_attempt=ended),
+            task=task,
+        )
 
     def heartbeat(self, task_id: str, attempt: int, lease: Callable[[datetime], Lease], **fields: Any) -> Task:
         """Renew the lease and set other fields of the head; writes nothing if the lease already lasts that long."""
@@ -266,11 +258,9 @@ class Leases:
         self, task_id: str, attempt: int, summary: str, *, details: Mapping[str, Any] = t.NOTHING, **results: Any
     ) -> Task:
         """Record SUCCESS for the attempt; a repeat after an unclear answer returns the recorded one."""
-
-        def decide(task: Task, now: datetime) -> Decision:
-            return decisions.succeed(task, attempt, now, summary, details=details, **results)
-
-        return self._writes.change(task_id, decide)
+        return self._writes.change(
+            task_id, lambda task, now: decisions.succeed(task, attempt, now, summary, details=details, **results)
+        )
 
     def end_attempt(
         self,

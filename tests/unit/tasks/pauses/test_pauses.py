@@ -15,13 +15,13 @@ from delegation.tasks.pauses import (
     LONGEST_REASON,
     MOST_PAUSES,
     MemoryPauseStore,
-    NothingPaused,
     PauseControl,
     PauseMode,
     PauseRecord,
     PauseScope,
     ReadPauses,
     WorkPause,
+    nothing_paused,
     pause_of,
     pauses_item,
     pauses_of,
@@ -194,6 +194,6 @@ def test_a_record_of_a_newer_release_pauses_everything() -> None:
 
 
 def test_without_a_store_nothing_is_paused() -> None:
-    lookout = NothingPaused()
+    lookout = nothing_paused()
     assert (lookout.start(submitted()), lookout.work(submitted()), lookout.everything()) == (None, None, None)
     assert lookout.now() == PauseRecord()
