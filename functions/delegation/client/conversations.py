@@ -211,7 +211,7 @@ def retry_after_seconds(error: DelegationClientError) -> float | None:
 
 AnswerType = TypeVar("AnswerType", bound=BaseModel)
 Reply = httpx.Response | httpx.RequestError
-"""What became of a request: an answer whose body is read, or the error for which there is none."""
+"""The result of a request: an answer whose body is read, or the error that prevented one."""
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _CERTIFICATE_ALERT: Final = re.compile("CERTIFICATE|UNKNOWN_CA")

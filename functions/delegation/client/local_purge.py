@@ -39,7 +39,7 @@ class LocallyPurged:
 
 
 class LocalHead(DirectHead):
-    """The published segments of a table's purge; a table that was created anew under the name begins anew."""
+    """The published segments of a table's purge; a table that was created again under the name starts afresh."""
 
     def claim(self, metadata_location: str, table_uuid: str) -> None:
         """Begin with this table, unless the place is already its own."""

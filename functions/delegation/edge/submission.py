@@ -87,7 +87,7 @@ class Submissions:
             hand_over_at = received + self.budget * HAND_OVER_AFTER
             self._run_or_hand_over(accepted.task, owner, hand_over_at=hand_over_at, deadline=deadline)
         if self.tasks.pauses.start(accepted.task) is not None:
-            until = received  # nothing comes of waiting: the caller repeats its request
+            until = received  # waiting does not help: the caller repeats its request
         outcome = self._wait_for_outcome(accepted, until)
         if outcome is None:
             raise RequestInProgress(accepted.task.task_id)

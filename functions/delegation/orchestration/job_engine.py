@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _TRANSIENT: Final = (JobServiceUnavailable, StoreUnavailable, OutcomeUnknown)
 _PAUSE: Final = timedelta(seconds=5)
 _STARTS: Final = 7
-"""So many failed starts of a job end the attempt, as many as the state machine makes."""
+"""Failed starts of a job that end the attempt, as many as the state machine makes."""
 
 
 class JobEngine:

@@ -50,11 +50,11 @@ MAX_TURNS: Final = 1_500
 ATTEMPTS_PER_EXECUTION: Final = 250
 """Attempts of one execution, for a parent that waits for its children: about 28 events each."""
 REFUSALS_BORNE: Final = 10
-"""From so many refused starts of one task on, each fails its execution: Lambda refuses for longer than a rush lasts."""
+"""Refused starts of one task from which on each fails its execution: Lambda refuses longer than a rush lasts."""
 GONE_AFTER: Final = timedelta(minutes=5)
-"""For so long after its start or its last progress, a job run that the job service does not know is not gone."""
+"""How long after its start or last progress a job run counts as running although the job service does not know it."""
 FORMER_ENDS_WITHIN: Final = timedelta(minutes=30)
-"""For so long an attempt waits for the end of a former attempt's job, which it cancelled."""
+"""How long an attempt waits for the end of a former attempt's job, which it cancelled."""
 _SHORTEST_WAIT: Final = 5
 _LONGEST_WAIT: Final = 60
 
@@ -146,7 +146,9 @@ class Steps:
         from delegation.orchestration.job_runs import folders_of  # noqa: PLC0415 - no other step needs it
 
         try:
-            task = self._held_task(step)
+            task = held_by(self._tasks.reads.get(step.task_id), step.attempt)
+            if task.lease.owner != step.execution:
+                raise other_lease(task, step.execution)
             if task.job_run_id is None and self._hands_over_paused(step, task, may_have_job=True):
                 return step.to("complete")
             # A first attempt has no former one, so any list will do.
@@ -226,14 +228,11 @@ class Steps:
         """End the attempt if its task is paused, so that waiting for the end of the pause costs nothing.
         `may_have_job`: an earlier call may have started its job without storing the id. A job hands itself over."""
         pause = self._tasks.pauses.work(task)
-        if pause is None or (may_have_job and self._has_job(step)):
+        if pause is None or (may_have_job and any(run.name == step.job for run in self._job_service.active(step.job))):
             return False
         error = AttemptError(PAUSED, str(RunPaused(task.task_id, pause.text)), ErrorClass.PAUSED)
         self.end_attempt(step, error, wait=PAUSED_WAIT)
         return True
-
-    def _has_job(self, step: Step) -> bool:
-        return any(run.name == step.job for run in self._job_service.active(step.job))
 
     def _run_of(self, task: Task, now: datetime) -> JobRun | None:
         """Return the task's job run, None if it is gone: unknown to the service after GONE_AFTER. The state of an
@@ -327,13 +326,6 @@ class Steps:
     def _held(self, step: Step) -> TaskService:
         """Return the service for this execution, which may be a former one of an attempt that another one continues."""
         return self._tasks.holding_as(step.execution)
-
-    def _held_task(self, step: Step) -> Task:
-        """Return the task if this execution's attempt holds it, else raise LeaseLost."""
-        task = held_by(self._tasks.reads.get(step.task_id), step.attempt)
-        if task.lease.owner != step.execution:
-            raise other_lease(task, step.execution)
-        return task
 
     @property
     def _job_service(self) -> JobService:

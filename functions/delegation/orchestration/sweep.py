@@ -30,7 +30,7 @@ from delegation.tasks.work.worker import LeftAlone
 LOOKED_AT: Final = 100
 """Heads read for the ages, those whose next check is nearest; a read costs one request unit."""
 COUNTED: Final = 100
-"""So many waiting tasks of each lane are counted."""
+"""The most waiting tasks of each lane that are counted."""
 _ANY_TIME: Final = timedelta(days=3650)
 
 

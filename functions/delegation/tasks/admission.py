@@ -19,19 +19,19 @@ from delegation.tasks.work.service import TaskService
 _RACES: Final = 5
 """Tries to write the register; each lost race means that another process admitted tasks."""
 _COUNTED: Final = timedelta(seconds=10)
-"""For so long an admission counts that the index does not show: longer than the index lags."""
+"""How long an admission counts that the index does not show: longer than the index lags."""
 _SETTLED: Final = timedelta(seconds=2)
-"""For so long an admission counts that the index showed once: its next answer may be an older one."""
+"""How long an admission counts that the index showed once: the next answer may be an older one."""
 _LAG: Final = 5
-"""So many more of each lane are read, because the index may show some as waiting that run."""
+"""Extra entries to read of each lane, because the index may still show running tasks as waiting."""
 _MOST_SET_ASIDE: Final = 500
-"""Of a lane so many more are read where tasks are set aside."""
+"""The most extra entries to read of a lane because of tasks that are set aside."""
 _READS: Final = 8
-"""So many reads of waiting tasks one admission makes at most; the next one continues."""
+"""The most reads of waiting tasks in one admission; the next admission continues."""
 _DOUBTED: Final = timedelta(seconds=1)
-"""An admission that the index does not show after this time is looked at, where no room is left."""
+"""How old an admission is that the index does not show when its task is read, if no room is left."""
 _LOOKED_AT: Final = 25
-"""So many of them at most."""
+"""The most of these tasks that one admission reads."""
 _WRITTEN_WITHIN: Final = timedelta(seconds=5)
 """A process that was paused for longer after its entry in the register admits nothing."""
 

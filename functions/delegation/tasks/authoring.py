@@ -256,7 +256,7 @@ class AnyParameters(BaseModel):
 
 
 def retired(task_type: str, reason: str) -> Behavior[Any, Any]:
-    """Return the behavior that ends what is left of a task type when it is due, as FAILURE with this reason."""
+    """Return a behavior that fails the remaining tasks of a retired type with this reason when they are due."""
 
     def work(_parameters: AnyParameters, _run: AttemptContext) -> None:
         raise DelegationError(f"the task type {task_type} was retired: {reason}", code=RETIRED)

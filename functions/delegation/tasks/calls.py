@@ -55,7 +55,7 @@ class WorkCancelledItself(RuntimeError):
 
 
 def require_work(task_type: str, work: Callable[..., Any]) -> None:
-    """Raise DelegationError (BAD_BEHAVIOR) for a generator function: to call one runs nothing of it."""
+    """Raise DelegationError (BAD_BEHAVIOR) for a generator function: calling it runs none of its code."""
     if any(inspect.isgeneratorfunction(form) or inspect.isasyncgenfunction(form) for form in _forms(work)):
         raise bad_behavior(
             task_type, "the function is a generator, which nothing would run: return a value instead of yield"

@@ -16,7 +16,7 @@ from delegation.tasks.life.model import FORMAT, Caller, Labels, Task
 from delegation.timestamps import elapsed, isoformat
 
 MOST_PAUSES: Final = 200
-"""So many scopes are paused one by one at most: the record is read by every process and has to stay small."""
+"""The most scopes that are paused one by one: every process reads the record, which has to stay small."""
 LONGEST_REASON: Final = 300
 """Characters of a reason that are kept."""
 
@@ -215,7 +215,7 @@ READ_EVERY: Final = timedelta(seconds=20)
 PAUSED: Final = "PAUSED"
 """The error code of an attempt that was handed over because of a pause; it counts against no limit."""
 PAUSED_WAIT: Final = timedelta(seconds=30)
-"""After so long a paused task is due again: a short pause costs its execution one wait, a longer one ends it."""
+"""When a paused task is due again: a short pause costs its execution one wait, a longer one ends it."""
 _UNREADABLE: Final = WorkPause(
     EVERYTHING,
     datetime(1970, 1, 1, tzinfo=UTC),

@@ -161,25 +161,25 @@ def _operations(deps: Dependencies, telemetry: Telemetry) -> Mapping[Endpoint, O
 
 
 def _lists(deps: Dependencies) -> "Lists":
-    from delegation.edge.api.lists import Lists  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.edge.api.lists import Lists  # noqa: PLC0415 - a cold start does not need it
 
     return Lists(deps)
 
 
 def _tombstones(deps: Dependencies) -> "TombstoneRoutes":
-    from delegation.edge.api.tombstones import TombstoneRoutes  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.edge.api.tombstones import TombstoneRoutes  # noqa: PLC0415 - a cold start does not need it
 
     return TombstoneRoutes(deps)
 
 
 def _management(deps: Dependencies) -> "Management":
-    from delegation.edge.api.management import Management  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.edge.api.management import Management  # noqa: PLC0415 - a cold start does not need it
 
     return Management(deps)
 
 
 def _pausing(deps: Dependencies) -> "Pausing":
-    from delegation.edge.api.management import Pausing  # noqa: PLC0415 - a cold start needs none of it
+    from delegation.edge.api.management import Pausing  # noqa: PLC0415 - a cold start does not need it
 
     return Pausing(deps)
 

@@ -173,7 +173,7 @@ class Management:
                 code="ESTIMATE_NOT_FOUND",
                 task_id=task.task_id,
             )
-        from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start needs none of it
+        from delegation.edge.outlook import estimate_of  # noqa: PLC0415 - a cold start does not need it
 
         return served(estimate_of(task, forecast, self.deps.clock(), self.deps.types), task.task_id)
 

@@ -87,7 +87,7 @@ def record_of(
     children = {"children": reads.children(task.task_id)} if task.family.children else {}
     record = {**task.public(), "lease_owner": holder, **children}
     if now is not None:
-        from delegation.edge.outlook import outlook_of  # noqa: PLC0415 - a submission needs none of it
+        from delegation.edge.outlook import outlook_of  # noqa: PLC0415 - a submission does not need it
 
         record["outlook"] = outlook_of(task, now, types)
     return shown(record)

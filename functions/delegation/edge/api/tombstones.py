@@ -108,7 +108,7 @@ class TombstoneRoutes:
 
 
 def tombstone_id_of(text: str) -> str:
-    """Return a path's tombstone id; raises BadRequest for a text that is none."""
+    """Return a path's tombstone id; raises BadRequest for any other text."""
     if not _ID.fullmatch(text):
         raise BadRequest("tombstoneId", "must be the tombstone_id of a tombstone")
     return text

@@ -271,7 +271,7 @@ class PublishedLists:
 
 
 def policy_of(refresh: timedelta, oldest: timedelta) -> CachePolicy:
-    """Return the policy that fetches a list after `refresh`, and uses none that was fetched more than `oldest` ago."""
+    """Return the policy that fetches a list again after `refresh`, and discards it `oldest` after its fetch."""
     fresh = min(refresh, oldest)
     return CachePolicy(fresh=fresh, stale=oldest - fresh, pause=min(fresh, CachePolicy().pause))
 

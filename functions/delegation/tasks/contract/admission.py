@@ -334,7 +334,7 @@ def remove_deletes_the_records_of_children(store: TaskStore) -> None:
 
 
 def a_child_outlives_its_records(store: TaskStore) -> None:
-    """Removing a child leaves its parent's record of it, which a child of the same id finds."""
+    """Removing a child leaves its record under the parent, which a child of the same id finds."""
     parent, first = a_parent(store), submitted()
     store.apply(Adopt(parent, parent, a_child(task_id=first.task_id)))
     child = stored(store, [first, failed(acquired(first)).evolve(version=2, revision=2)])

@@ -108,7 +108,12 @@ def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task
     if wanted.is_recurring and _recurs_otherwise(task, wanted):
         changed = changed.evolve(**Recurrence.of(wanted).fields())
     if task.status is not Status.SUBMITTED:
-        return _with_next_payload(changed, wanted) if wanted.is_recurring else changed
+        if not wanted.is_recurring:
+            return changed
+        payload = None if wanted.task_payload == task.task_payload else wanted.task_payload
+        return (
+            changed if changed.details.get(NEXT_PAYLOAD) == payload else changed.with_details({NEXT_PAYLOAD: payload})
+        )
     if wanted.task_payload != task.task_payload:
         changed = changed.evolve(task_payload=wanted.task_payload)
     at = wanted.next_scheduled_run_ts if moved else _brought_forward(task, changed, now)
@@ -136,14 +141,9 @@ def _brought_forward(task: Task, changed: Task, now: datetime) -> datetime | Non
 
 
 def _recurs_otherwise(task: Task, other: Task) -> bool:
-    """Return whether two tasks recur in different ways, also where that of a stored one is none that can be."""
+    """Return whether two tasks recur in different ways; a stored schedule may be one that cannot be computed."""
     fields = attrgetter("recurrence_seconds", "recurrence_cron")
     return fields(task) != fields(other)
-
-
-def _with_next_payload(task: Task, wanted: Task) -> Task:
-    payload = None if wanted.task_payload == task.task_payload else wanted.task_payload
-    return task if task.details.get(NEXT_PAYLOAD) == payload else task.with_details({NEXT_PAYLOAD: payload})
 
 
 def next_payload(ended: Task) -> str:

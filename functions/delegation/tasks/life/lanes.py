@@ -168,10 +168,10 @@ class Caps:
 
 
 STARTING_AT_LEAST: Final = 25
-"""So many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
+"""How many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
 
 LANES: Final = 16
-"""Lanes from which one admission chooses, if so many wait; the next one begins with the lane behind them."""
+"""The most lanes from which one admission chooses; the next one begins with the lane behind them."""
 
 
 BACKGROUND_AT_ONCE: Final = 16

@@ -138,7 +138,7 @@ class TaskLease(TaskPart):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it is left but when it was acquired."""
+        """Whether it has ended, so that only its start is known."""
         return self.owner is None and self.lost_not_before is None and self.recheck_not_before is None
 
     def ended(self) -> Self:

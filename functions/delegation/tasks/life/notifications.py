@@ -182,6 +182,11 @@ class Notification:
         """Whether nothing delivers it until it is sent again by command."""
         return self.state is NotificationState.DEAD
 
+    @property
+    def parked_with(self) -> str | None:
+        """The channel among whose notifications it is found, None for one that is not parked."""
+        return self.channel if self.parked else None
+
 
 def owed_by(rows: Iterable[Task]) -> tuple[Notification, ...]:
     """Return what new versions of a task announce: each SUCCESS and FAILURE one notification for each channel."""
@@ -306,16 +311,16 @@ SLOW: Final = timedelta(milliseconds=500)
 BLOCKING: Final = timedelta(seconds=2)
 """A delivery that takes longer sets its receiver apart at once."""
 STRIKES: Final = 3
-"""So many strikes in a row set a receiver apart."""
+"""Strikes in a row that set a receiver apart."""
 PROOF: Final = 3
-"""So many quick acceptances in a row bring it back; twice as many after each relapse."""
+"""Quick acceptances in a row that bring it back; twice as many after each relapse."""
 _MOST_DOUBLINGS: Final = 6
 PROBE: Final = timedelta(seconds=30)
 """How long nobody else delivers to a failing receiver while one delivery tries it; longer than a delivery takes."""
 FIRST_PAUSE: Final = timedelta(seconds=30)
 LONGEST_PAUSE: Final = timedelta(minutes=15)
 FORGOTTEN_AFTER: Final = timedelta(hours=24)
-"""A receiver that gave no cause to change its record for so long begins anew."""
+"""How long a receiver's record must not change before the receiver starts afresh."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from delegation.tasks.life.model import HandOvers, KilledAttempts, Status, Task
 from delegation.tasks.life.policy import MAX_EXCUSED, Policies
 
 _MOST: Final = 50
-"""So many details are compared each by itself, to bound the record."""
+"""How many details are compared one by one, to bound the record."""
 
 MEASURED: Final = "measured"
 """The detail in which an attempt states how large its work is, for the error of a task whose attempts are killed."""
@@ -27,15 +27,18 @@ State = dict[str, int | float | str]
 
 def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> tuple[bool, str | None]:
     """Return whether the task advanced since the state before, and the state to store now. Progress is what the next
-    attempt finds: details, reports, children, a result, the beginning of effects. A number that is not higher is none,
-    because repeated work reports the same numbers. Without `by_texts` a changed text is none, as each attempt may note
-    its own start time. Being alive (`progress_ts`) is none."""
+    attempt finds: details, reports, children, a result, the beginning of effects. A number counts only if it is higher,
+    because repeated work reports the same numbers. Without `by_texts` changed texts do not count, because each attempt
+    may note its own start time. A new `progress_ts` does not count."""
     before: State = json.loads(before_text or "{}")
     now = state_of(task)
     counted = {
         name: value for name, value in now.items() if by_texts or name not in before or not isinstance(value, str)
     }
-    ahead = any(_is_ahead(before.get(name), value) for name, value in counted.items())
+    ahead = any(
+        value != 0 if (known := before.get(name)) is None else _further(known, value) != known
+        for name, value in counted.items()
+    )
     kept = {name: _further(before.get(name), value) for name, value in now.items()}
     state = {name: value for name, value in {**before, **kept}.items() if value != 0}
     return ahead, json.dumps(state, sort_keys=True, separators=(",", ":")) if state else None
@@ -73,12 +76,6 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
-def _is_ahead(before: float | str | None, now: float | str) -> bool:
-    if before is None:
-        return now != 0
-    return _further(before, now) != before
-
-
 def _further(before: float | str | None, now: float | str) -> float | str:
     if before is None or isinstance(before, str) or isinstance(now, str):
         return now
@@ -111,7 +108,7 @@ LONGEST_REFUSAL: Final = timedelta(minutes=5)
 LONGEST_OUTAGE_WAIT: Final = timedelta(minutes=15)
 """The same after a job that was not started: the job service may be unavailable for hours."""
 MOST_JOBS_REFUSED: Final = 200
-"""So many attempts of a submission without a job are excused, about two days of them; then each counts."""
+"""How many attempts of a submission without a job are excused, about two days of them; then each counts."""
 _LONGEST_TEXT: Final = 20_000
 """Characters of an error: more than is shown, and a result with it fits an item."""
 _JOB: Final = "spark"
@@ -286,13 +283,13 @@ def _counts_as_killed(task: Task) -> bool:
 
 
 def excused_loss(task: Task, attempt: int) -> Task:
-    """Return a task whose last attempt, found lost, turned out to be one that was never started: excuse it, once."""
+    """Excuse, once, the last attempt of a task that was found lost but had never started."""
     if task.is_held or task.is_terminal or task.attempt_count != attempt:
         return task
     if task.error_code != t.LOST or task.engine is not None:
         return task
     if task.family.children and (task.cancel_requested or task.pending_result is not None):
-        return task  # it was excused when it was found lost: what is left to do is to wait for the children
+        return task  # it was excused when it was found lost: the task only waits for its children
     return task.evolve(
         attempts_excused=task.attempts_excused + 1,
         starts_refused=task.starts_refused + 1,

@@ -105,7 +105,7 @@ class DispatchPolicy:
         return task.evolve(dispatches=task.dispatches.next(), due_at=self.next_check(task, now))
 
     def exhausted(self, task: Task) -> bool:
-        """Return whether so many dispatches in a row started no attempt that the task must fail."""
+        """Return whether too many dispatches in a row started no attempt, so that the task must fail."""
         return task.dispatches.unanswered >= self.max_dispatches
 
 

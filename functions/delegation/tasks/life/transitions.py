@@ -43,7 +43,7 @@ DEADLINE_EXCEEDED: Final = "DEADLINE_EXCEEDED"
 CHECK_QUEUED: Final = timedelta(days=7)
 """When the sweeper checks a queued task; admission does not depend on it."""
 REST: Final = timedelta(hours=1)
-"""A task that ended so long ago begins a new series of repeats."""
+"""How long after its end a task begins a new series of repeats."""
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _RESULT_LIMIT: Final = 32_768
 _SUMMARY_LIMIT: Final = 1_024
@@ -190,8 +190,8 @@ def resubmit(
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
     `restarted` are the details of a fresh start; None resumes with the current details. `at` is when it runs, now if
-    None. `payload_version` is None for an unchanged payload, `requested_by` if nobody asks anew, `repeats` (the number
-    of this repeat) unless a request is repeated."""
+    None. `payload_version` is None for an unchanged payload, `requested_by` if nobody asks again, `repeats` (the
+    number of this repeat) unless a request is repeated."""
     fresh: dict[str, Any] = {"effects_began_ts": None, "progress_ts": None, "progress": None, "reported": {}}
     begun = {} if restarted is None else {"details": restarted, **fresh}
     return transition(

@@ -17,7 +17,7 @@ _PAGE: Final = 1_000
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 """Entries of the index read at once, at most; a fifth of what DynamoDB returns."""
 _QUERIES: Final = 16
-"""So many pages of a shard are read at most for one answer about some lanes."""
+"""The most pages of a shard that one answer about some lanes reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def register_of(item: Mapping[str, Any] | None) -> Register:
 Entry = tuple[str, str]
 """An entry of the index of waiting tasks: its key, and the task's id."""
 ReadPage = Callable[[LaneRange, int, Any], tuple[Sequence[Entry], Any]]
-"""Reads the first entries of a span, at most so many, from a former page's end on; returns them and its own end."""
+"""Reads a limited number of entries of a span, from the end of a former page on; returns them and the new end."""
 
 
 class LaneReader:

@@ -99,6 +99,11 @@ def before_of(change: TaskChange) -> Task:
     return change.after if isinstance(change, Create | Expect) else change.before
 
 
+def only_expects(change: TaskChange) -> bool:
+    """Return whether a change leaves no trace in the head."""
+    return isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)
+
+
 def moved(before: Task, head: Task | None) -> StaleTask | RevisionConflict:
     """Return the refusal of a write that was decided on `before` while `head` is stored."""
     touched_only = head is not None and head.version == before.version

@@ -144,7 +144,7 @@ def _flat_place(place: Sequence[int | str]) -> list[str]:
 
 
 def _from_json(stored: Any) -> Any:
-    """Return the value of a JSON text; what is none is left to the validation of the record."""
+    """Return the value of a JSON text; the validation of the record refuses any other text."""
     try:
         return json.loads(stored)
     except (TypeError, ValueError):

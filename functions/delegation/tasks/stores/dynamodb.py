@@ -12,7 +12,6 @@ from delegation.tasks.errors import OutcomeUnknown, StoreRefused, StoreUnavailab
 from delegation.tasks.life.model import HEAD, Task
 from delegation.tasks.pauses import PauseRecord, pauses_item, pauses_of
 from delegation.tasks.stores import codec
-from delegation.tasks.stores import notifications as notices
 from delegation.tasks.stores.base import (
     Adopt,
     Advance,
@@ -23,6 +22,7 @@ from delegation.tasks.stores.base import (
     TaskChange,
     before_of,
     moved,
+    only_expects,
     require_terminal,
     require_version,
 )
@@ -35,6 +35,7 @@ from delegation.tasks.stores.dynamodb_reads import (
     parent_item,
     parent_key,
 )
+from delegation.tasks.stores.notifications import notification_item
 from polaris_common.dynamodb import CallOutcome, DynamoDbCalls, from_item, is_failed_condition, to_item
 
 ROWS_A_REMOVAL: Final = 8
@@ -76,7 +77,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         if isinstance(change, Expect) and not change.owed:
             return require_version(change.after, self.get(change.after.task_id))
         # The nonce of a head that stays as it is belongs to another write.
-        return self.transact(change, token=str(uuid.uuid4()) if _only_expects(change) else None)
+        return self.transact(change, token=str(uuid.uuid4()) if only_expects(change) else None)
 
     def transact(self, change: TaskChange, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
         """Apply a change and other stores' actions in one transaction. `token` (at most 36 characters) is the
@@ -112,7 +113,8 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
                 return [self._put(codec.head_item(after), _UNMOVED, before), *puts]
 
     def _owed(self, change: Advance | Expect) -> list[Action]:
-        return notices.puts(self.table, change.owed)
+        items = map(notification_item, change.owed)
+        return [{"Put": {"TableName": self.table, "Item": to_item(item)}} for item in items]
 
     def _expected(self, task: Task) -> Action:
         check = self._on_head("ConditionCheck", task, "current_version = :version", {":version": task.version})
@@ -184,7 +186,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
 
     def _applied(self, change: TaskChange, head: Task | None) -> Task | None:
         """Return the head if it or a row below it has the nonce of this write, else None."""
-        if head is None or _only_expects(change):
+        if head is None or only_expects(change):
             return None
         after = change.after
         if head.nonce == after.nonce:
@@ -293,7 +295,7 @@ def _is_past(change: TaskChange, head: Task) -> bool:
     match change:
         case Create():
             return True
-        case _ if _only_expects(change):
+        case _ if only_expects(change):
             return False  # it leaves no trace in the head: the actions joined to it may have been applied
         case _:
             return head.revision != before_of(change).revision
@@ -310,7 +312,3 @@ def _conflict(change: TaskChange, head: Task | None) -> TaskError:
     if isinstance(change, Create):
         return TaskExists(change.after.task_id, head)
     return moved(before_of(change), head)
-
-
-def _only_expects(change: TaskChange) -> bool:
-    return isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)

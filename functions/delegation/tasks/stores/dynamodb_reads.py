@@ -178,7 +178,8 @@ class DynamoDbTaskReads:
         items = self._heads((_task_id(key) for key in keys), consistent=False)
         heads = {item["task_id"]: codec.entry_of(item["task_id"], item) for item in items}
         entries = ((key, heads[_task_id(key)]) for key in keys if _task_id(key) in heads)
-        return ReceivedPage(tuple(entry for entry in entries if _is_listed(which, entry[1])), cursor)
+        listed = ((key, head) for key, head in entries if isinstance(head, Unreadable) or which.has_labels_of(head))
+        return ReceivedPage(tuple(listed), cursor)
 
     def _labelled(
         self, index: str, label: str, which: Received, before: str, limit: int
@@ -238,10 +239,6 @@ class DynamoDbTaskReads:
             unread = answer.get("UnprocessedKeys", {}).get(self.table, {}).get("Keys", [])
             failures = failures + 1 if len(unread) == len(some) else 0
             keys = [*unread, *keys]
-
-
-def _is_listed(which: Received, head: Task | Unreadable) -> bool:
-    return isinstance(head, Unreadable) or which.has_labels_of(head)
 
 
 def _first_key(which: Received) -> str:

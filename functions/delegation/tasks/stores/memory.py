@@ -327,15 +327,9 @@ class MemoryNotificationStore:
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
     ) -> Sequence[Notification]:
         with self._tasks.call("notifications"):
-            owed = [
-                notification
-                for notification in self._tasks.owed.values()
-                if notification.state is state and notification.due_at <= until
-            ]
-        owed = [
-            notification for notification in owed if (notification.channel if notification.parked else None) == parked
-        ]
-        return sorted(owed, key=lambda owed: (owed.due_at, owed.task_id, owed.notification_id))[:limit]
+            of_state = [owed for owed in self._tasks.owed.values() if owed.state is state and owed.due_at <= until]
+        due = [owed for owed in of_state if owed.parked_with == parked]
+        return sorted(due, key=lambda owed: (owed.due_at, owed.task_id, owed.notification_id))[:limit]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         key = (before.task_id, before.notification_id)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delegation.stored_items import Items, readable
@@ -17,7 +18,6 @@ from delegation.tasks.life.model import FORMAT
 from delegation.tasks.life.notifications import Notification, NotificationState
 from delegation.tasks.stores.dynamodb_reads import TASK_KEY, DynamoDbTaskReads
 from delegation.timestamps import isoformat, stored_time
-from polaris_common.dynamodb import to_item
 
 if TYPE_CHECKING:
     from delegation.tasks.life.notifications import Receiver
@@ -193,11 +193,6 @@ logger = logging.getLogger(__name__)
 _INDEX: Final = "due"
 
 
-def puts(table: str, owed: Iterable[Notification]) -> list[dict[str, Any]]:
-    """Return the actions of a transaction that write notifications."""
-    return [{"Put": {"TableName": table, "Item": to_item(notification_item(notification))}} for notification in owed]
-
-
 class DynamoDbNotificationStore:
     def __init__(self, tasks: DynamoDbTaskReads) -> None:
         calls, table = tasks.dynamodb, tasks.table
@@ -220,14 +215,10 @@ class DynamoDbNotificationStore:
 
         shards = buckets(state, parked)
         with ThreadPoolExecutor(max_workers=len(shards)) as pool:
-            entries = sorted(chain.from_iterable(pool.map(shard, shards)), key=_place)
+            entries = sorted(chain.from_iterable(pool.map(shard, shards)), key=itemgetter("due_at", "task_id"))
         keys = [{"task_id": entry["task_id"], "version": entry["version"]} for entry in entries[:limit]]
         owed = filter(None, map(self._readable, keys))
-        return [
-            notification
-            for notification in owed
-            if notification.state is state and (notification.channel if notification.parked else None) == parked
-        ]
+        return [due for due in owed if due.state is state and due.parked_with == parked]
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         return self._owed.replace(after, before.revision)
@@ -255,7 +246,3 @@ class DynamoDbNotificationStore:
         except MalformedRecord as error:
             logger.warning("skipped", extra={"action": "notify", "key": key["task_id"], "error_code": error.code})
             return None
-
-
-def _place(entry: dict[str, Any]) -> tuple[str, str]:
-    return entry["due_at"], entry["task_id"]

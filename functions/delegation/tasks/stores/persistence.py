@@ -42,6 +42,7 @@ from delegation.tasks.stores.base import (
     TaskChange,
     TaskHeads,
     Unreadable,
+    only_expects,
     require_terminal,
     require_unmoved,
     require_version,
@@ -308,7 +309,7 @@ class PersistenceTaskStore:
 
     def _read_back(self, change: TaskChange, after: Task) -> Task:
         head = self.get(after.task_id)
-        if head is not None and not _only_expects(change):
+        if head is not None and not only_expects(change):
             row = self.get_version(after.task_id, after.version)
             if head.nonce == after.nonce or (isinstance(change, Create | Advance) and row and row.nonce == after.nonce):
                 return head
@@ -350,7 +351,3 @@ def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[
             elif isinstance(change, Advance):
                 write_notifications(entities, change.owed)
     return Changed(entities.head, after)
-
-
-def _only_expects(change: TaskChange) -> bool:
-    return isinstance(change, Expect) or (isinstance(change, Adopt) and change.only_expects)

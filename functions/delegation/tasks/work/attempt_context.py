@@ -195,7 +195,7 @@ class WorkOutlivedLease(TaskError):
 
 
 DoneWithin = Callable[["Future[Any]", float], bool]
-"""Waits at most so many seconds for work to end, with a result or an error; returns whether it ended."""
+"""Waits a number of seconds for work to end, with a result or an error; returns whether it ended."""
 
 
 def done_within(work: "Future[Any]", seconds: float) -> bool:
@@ -304,7 +304,7 @@ class AttemptRunner:
             return None
 
     def begin_job(self, task_id: str, attempt: int) -> Task:
-        """Return the task of a job that begins; raise LeaseLost if the attempt does not hold it any more."""
+        """Return the task of a job that begins; raise LeaseLost if the attempt no longer holds it."""
         task = held_by(self.tasks.reads.get(task_id), attempt)
         joined = self.tasks.types.labels(task).correlation_id
         fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}

@@ -16,7 +16,7 @@ from delegation.tasks.pauses import ReadPauses, nothing_paused
 from delegation.tasks.work.reads import ResultStore
 
 INLINE: Final = "inline"
-"""The engine of work that the process that holds the task does: nothing of it runs elsewhere."""
+"""The engine of work that runs entirely in the process that holds the task."""
 
 SPARK: Final = "spark"
 """The engine that runs in a job run, as behaviors choose it and the state machine knows it."""
@@ -41,7 +41,7 @@ class JobsLeftToSweeper(NoExternalJobs):
     """ExternalJobs of a worker beside a state machine: it leaves attempts of executions to the sweeper."""
 
     def end(self, task: Task) -> bool:
-        """End nothing of an execution, which is named after the task and starts its job before recording it."""
+        """End no job of an execution, which is named after the task and starts its job before recording it."""
         by_execution = execution_of(task.lease.owner, task.task_id)
         return super().end(task) and (task.engine == INLINE or not by_execution)
 

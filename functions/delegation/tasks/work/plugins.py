@@ -99,7 +99,7 @@ def _task_types(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
 
 
 def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | TaskBehavior]:
-    """Return the behaviors that a name means: those of a module, or what a function of it returns."""
+    """Return the behaviors of a module, or those that a function of a module returns."""
     module_name, _, attribute = name.partition(":")
     if not module_name or name.endswith(":"):
         raise BadPlugin(name, "is neither a module nor module:function")

@@ -129,7 +129,7 @@ class Dispatching:
         return self._sent(writes.written(task_id, decide, task))
 
     def presume_lost(self, task_id: str) -> Task:
-        """Record the loss of an attempt whose lease ended and of which nothing runs any more; else change nothing."""
+        """Record the loss of an attempt whose lease ended and whose work has stopped; change nothing otherwise."""
         return self._writes.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._writes.policies))
 
     def excuse_refused_start(self, task_id: str, attempt: int) -> Task:

@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 _WIDER: Final = 8
 """By how much the limit of a query grows when all tasks that it returned are of unknown types."""
 _MISSES: Final = 2
-"""After so many remembered tasks in a row that other workers leased, a new query is cheaper than the rest."""
+"""Remembered tasks in a row that other workers leased, after which a new query is cheaper than trying the rest."""
 _FEW: Final = 2
-"""So many shards are queried first; then twice as many, and so on, while they have no task to lease."""
+"""Shards in the first query; each further query takes twice as many, until one has a task to lease."""
 _WINDOW: Final = 8
-"""So many of the oldest are tried in an order drawn for each worker: enough to avoid races."""
+"""How many of the oldest tasks each worker tries in an order of its own: enough to avoid races."""
 _FRESH: Final = timedelta(seconds=5)
-"""For so long the result of a query is used before the index is queried again."""
+"""How long the result of a query is used before the index is queried again."""
 
 
 class LeftAlone:
@@ -89,7 +89,7 @@ class DueHints:
         self._round: deque[str] = deque()
 
     def remembered(self, now: datetime) -> deque[DueEntry]:
-        """Return what is left of the last query, nothing when that was too long ago."""
+        """Return the remaining entries of the last query, none if it is too old."""
         if self._queried_at is None or not timedelta(0) <= now - self._queried_at < _FRESH:
             self._hints.clear()
         return self._hints

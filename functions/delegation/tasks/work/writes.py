@@ -154,7 +154,7 @@ class WriteLoop:
         return task if channels == task.notify else task.evolve(notify=channels)
 
     def ended_attempt(self, task: Task) -> int | None:
-        """Return the attempt's number if it is lost and nothing of it still runs; used before its loss is written. An
+        """Return the attempt's number if it is lost and its work has stopped; used before its loss is written. An
         attempt that renews its lease just now finds its job ended, and ends like any failed attempt."""
         lost = outcomes.is_lost(task, self.clock()) and self.hooks.external_jobs.end(task)
         return task.attempt_count if lost else None
