@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.edge import answers
@@ -19,7 +19,6 @@ from delegation.tasks.life.policy import Lease
 from delegation.tasks.options import RequestForm, RequestSources
 from delegation.tasks.work.hooks import SPARK
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.submission import RequestedTask
 from polaris_common.backoff import pauses
 
 if TYPE_CHECKING:
@@ -95,12 +94,9 @@ class Submissions:
         return _as_answer(answer, outcome.task_id, "completed" if answer.status == 200 else "failed")
 
     def _accept(self, submission: Submission, *, synchronous: bool) -> Accepted | Replayed:
-        task = RequestedTask(
-            partial(submission.form.asked, submission.payload, submission.document, self.sources),
-            self.tasks.submission,
-            synchronous=synchronous,
-            requested_by=Caller(client_id=submission.caller, subject=submission.subject),
-        )
+        asked = cache(partial(submission.form.asked, submission.payload, submission.document, self.sources))
+        by = Caller(client_id=submission.caller, subject=submission.subject)
+        tasks = self.tasks.submission
         scope = None
         if submission.key is not None:
             realm = self.sources.realm
@@ -111,9 +107,9 @@ class Submissions:
                 payload_hash=payload_hashes(submission.document),
                 answer_now=None if synchronous else answers.accepted,
                 answer_of=self._outcome,
-                first=task.first,
-                obstacle=task.obstacle,
-                again=task.again,
+                first=partial(tasks.requested, asked, synchronous=synchronous, requested_by=by),
+                obstacle=partial(tasks.obstacle, asked),
+                again=partial(tasks.requested_again, asked, synchronous=synchronous, requested_by=by),
             )
         )
 

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 from delegation.tasks.errors import MalformedRecord, StoreUnavailable, TaskError
 from delegation.tasks.life.declared import NO_TYPES, TaskTypes
 from delegation.tasks.life.model import FORMAT, Caller, Labels, Task
-from delegation.timestamps import elapsed, isoformat
+from delegation.timestamps import isoformat
 
 MOST_PAUSES: Final = 200
 """The most scopes that are paused one by one: every process reads the record, which has to stay small."""
@@ -279,4 +280,4 @@ class ReadPauses:
 
 def nothing_paused() -> ReadPauses:
     """Return the pauses of a process whose store keeps none."""
-    return ReadPauses(PauseRecord, monotonic=elapsed)
+    return ReadPauses(PauseRecord, monotonic=time.monotonic)

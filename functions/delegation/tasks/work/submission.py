@@ -1,9 +1,7 @@
 """`TaskSubmission`: makes, stores and sends tasks, the task of a request among them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from delegation.tasks.errors import RevisionConflict, StaleTask, StoreUnavailable, TaskExists, TaskNotFound
@@ -146,6 +144,45 @@ class TaskSubmission:
         )
         return self.create(first)[0]
 
+    def requested(self, read: "Callable[[], AskedTask]", *, synchronous: bool, requested_by: Caller) -> Task:
+        """Return version 1 of the task that a request asks for, not stored. `read` may load a table, so it remembers
+        its result; it is called only for a request that its key's record does not answer."""
+        asked = read()
+        return self.first(
+            task_id=asked.task_id,
+            task_type=asked.task_type,
+            payload=asked.payload,
+            payload_version=asked.payload_version,
+            synchronous=synchronous,
+            requested_by=requested_by,
+            traits=asked.traits,
+            callback=asked.callback,
+            deadline=asked.deadline,
+        )
+
+    def requested_again(
+        self, read: "Callable[[], AskedTask]", stored: Task, now: datetime, *, synchronous: bool, requested_by: Caller
+    ) -> Task | None:
+        """Return the next version of a stored task that ended, not stored; None if its outcome answers the request."""
+        asked = read()
+        if not stored.is_terminal or asked.replays(stored):
+            return None
+        return self.resubmitted(
+            stored,
+            now,
+            payload=asked.payload,
+            payload_version=asked.payload_version,
+            synchronous=synchronous,
+            resumes=asked.resumes(stored),
+            requested_by=requested_by,
+            traits=asked.traits,
+            callback=asked.callback,
+        )
+
+    @staticmethod
+    def obstacle(read: "Callable[[], AskedTask]", stored: Task) -> str | None:
+        return read().obstacle(stored)
+
     def _again(self, stored: Task, first: Task, *, resumes: bool, rerun: bool, moved: bool) -> Task:
         """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
         now = self._writes.clock()
@@ -194,54 +231,3 @@ def _checked_payload(task_type: str, payload: str) -> str:
             code="TASK_PAYLOAD_TOO_LARGE",
         )
     return payload
-
-
-@dataclass(frozen=True)
-class RequestedTask:
-    """The task of a request, and how that relates to the stored task of its id. `read` is called once, as it may load
-    a table, and only for a request that is not answered from its key's record; methods raise its errors."""
-
-    read: Callable[[], "AskedTask"]
-    tasks: TaskSubmission
-    _: KW_ONLY
-    synchronous: bool
-    requested_by: Caller
-
-    @cached_property
-    def asked(self) -> "AskedTask":
-        return self.read()
-
-    def first(self) -> Task:
-        """Return version 1 of the task, not stored."""
-        asked = self.asked
-        return self.tasks.first(
-            task_id=asked.task_id,
-            task_type=asked.task_type,
-            payload=asked.payload,
-            payload_version=asked.payload_version,
-            synchronous=self.synchronous,
-            requested_by=self.requested_by,
-            traits=asked.traits,
-            callback=asked.callback,
-            deadline=asked.deadline,
-        )
-
-    def obstacle(self, stored: Task) -> str | None:
-        return self.asked.obstacle(stored)
-
-    def again(self, stored: Task, now: datetime) -> Task | None:
-        """Return the next version of a stored task that ended, not stored; None if its outcome answers the request."""
-        asked = self.asked
-        if not stored.is_terminal or asked.replays(stored):
-            return None
-        return self.tasks.resubmitted(
-            stored,
-            now,
-            payload=asked.payload,
-            payload_version=asked.payload_version,
-            synchronous=self.synchronous,
-            resumes=asked.resumes(stored),
-            requested_by=self.requested_by,
-            traits=asked.traits,
-            callback=asked.callback,
-        )
