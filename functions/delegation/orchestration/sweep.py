@@ -47,7 +47,7 @@ def ages(waiting: Sequence[Queued], tasks: Iterable[Task], now: datetime) -> dic
     end, and a task that is to run later is not late."""
     tasks = [task for task in tasks if not task.is_recurring]
     waits = [_age(queued.since, now) for queued in waiting]
-    begun = [task for task in tasks if not _is_scheduled_ahead(task, now)]
+    begun = [task for task in tasks if task.attempt_count or (task.next_scheduled_run_ts or now) <= now]
     leases = [_age(task.lease.acquired_ts, now) for task in tasks if task.is_held and task.lease.acquired_ts]
     return {
         TASKS_WAITING: len(waits),
@@ -61,11 +61,6 @@ def maintenance_age(head: Task | None, now: datetime) -> Mapping[Metric, float]:
     """Return the time since the maintenance succeeded; nothing before it was first submitted. The write of a run's end
     submits a recurring task again, that of an attempt's error does not."""
     return {} if head is None else {MAINTENANCE_AGE_SECONDS: _age(head.received_timestamp, now)}
-
-
-def _is_scheduled_ahead(task: Task, now: datetime) -> bool:
-    at = task.next_scheduled_run_ts
-    return task.attempt_count == 0 and at is not None and at > now
 
 
 def _age(since: datetime, now: datetime) -> float:

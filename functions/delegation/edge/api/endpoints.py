@@ -116,16 +116,14 @@ def caller_of(event: Mapping[str, Any]) -> Admitted | None:
     if not isinstance(client, str) or not client:
         return None
     subject = context.get("subject")
-    return Admitted(client, subject if isinstance(subject, str) else "", _permissions(context.get("permissions")))
+    # During a deployment the authorizer may be of the former release, which admitted only Polaris and named none.
+    permissions = context.get("permissions")
+    words = permissions.split() if isinstance(permissions, str) else OF_POLARIS
+    granted = frozenset(permission for permission in Permission if permission in words)
+    return Admitted(client, subject if isinstance(subject, str) else "", granted)
 
 
 def check_request_id(event: Mapping[str, Any]) -> None:
     """Raise BadRequest for a request id that cannot be logged."""
     if not all(map(is_request_id, headers.values(event, REQUEST_ID))):
         raise BadRequest(REQUEST_ID, "must be at most 128 characters of printable ASCII")
-
-
-def _permissions(text: object) -> frozenset[Permission]:
-    # During a deployment the authorizer may be of the former release, which admitted only Polaris and named none.
-    words = text.split() if isinstance(text, str) else OF_POLARIS
-    return frozenset(permission for permission in Permission if permission in words)

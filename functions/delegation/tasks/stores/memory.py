@@ -91,7 +91,8 @@ class MemoryTaskStore:
             case Create(task):
                 return self._create(task)
             case Advance(before, after, via):
-                is_repeat = not self._is_at(before)
+                head = self._heads.get(before.task_id)
+                is_repeat = head is None or (head.version, head.revision) != (before.version, before.revision)
                 task = self._move(before, after, row=True)
                 for passed in via:
                     self._rows[task.task_id].setdefault(passed.version, passed.row)
@@ -105,10 +106,6 @@ class MemoryTaskStore:
                 return head
             case Adopt(before, after):
                 return self._adopt(change, before, after)
-
-    def _is_at(self, before: Task) -> bool:
-        head = self._heads.get(before.task_id)
-        return head is not None and (head.version, head.revision) == (before.version, before.revision)
 
     def _announce(self, notifications: Iterable[Notification]) -> None:
         for owed in notifications:

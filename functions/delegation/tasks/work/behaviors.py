@@ -23,7 +23,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass, parked_error
 from delegation.tasks.work.attempt_context import AttemptContext, AttemptEnding, AttemptRunner, end_attempt, ending_of
 from delegation.tasks.work.hooks import INLINE
-from delegation.tasks.work.reads import Family, awaited, result_fields
+from delegation.tasks.work.reads import Family, awaited, kept_result, result_fields
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import LONGEST_DURATION, elapsed
 
@@ -237,7 +237,7 @@ class FunctionBehavior(Generic[P, R]):
             if expected is not None
             else "null"
         )
-        recorded = self._tasks.leases.pending_result(task, recorded)
+        recorded = kept_result(self._tasks.reads.results, task, recorded)
         has_children = bool(self._tasks.reads.get(task.task_id).family.children)
         if not has_children or set(self._tasks.reads.children(task.task_id)) <= run.settled:
             return task.evolve(pending_result=recorded)

@@ -25,7 +25,7 @@ from delegation.tasks.life.outcomes import AttemptError
 from delegation.tasks.life.policy import Lease, Policies, is_same_lease
 from delegation.tasks.stores.base import MOST_AT_ONCE, Adopt, Advance, Child, Revise
 from delegation.tasks.work.hooks import DispatchMessages, TaskHooks, ignored
-from delegation.tasks.work.reads import TaskReads, kept_result, refuse_circles
+from delegation.tasks.work.reads import TaskReads, refuse_circles
 from polaris_common.errors import DelegationError
 
 RACES: Final = 20
@@ -95,7 +95,10 @@ class WriteLoop:
                 continue
             if reports:
                 self.hooks.left_partly_done(written.after)
-            self._inform(current, path)
+            for former, row in pairwise((current, *path)):
+                self.hooks.counted(former, row)
+                if row.is_terminal and row.version > current.version:
+                    self.hooks.ended(row)
             if isinstance(change, Advance) and change.owed:
                 self.hooks.announce(change.owed)
             ended = written.after.is_terminal and not current.is_terminal
@@ -158,13 +161,6 @@ class WriteLoop:
         attempt that renews its lease just now finds its job ended, and ends like any failed attempt."""
         lost = outcomes.is_lost(task, self.clock()) and self.hooks.external_jobs.end(task)
         return task.attempt_count if lost else None
-
-    def _inform(self, before: Task, path: tuple[Task, ...]) -> None:
-        """Inform of the attempts and ends of a write from `before` along `path`."""
-        for former, row in pairwise((before, *path)):
-            self.hooks.counted(former, row)
-            if row.is_terminal and row.version > before.version:
-                self.hooks.ended(row)
 
     def _wake_parent(self, child: Task) -> None:
         """Let the parent that waits for this child run now; one that is not woken runs by itself later."""
@@ -248,11 +244,6 @@ class Leases:
     def start(self, task_id: str, attempt: int, *, effects: bool = False) -> Task:
         """Begin the attempt's main work (RUNNING), with `effects` that cannot be undone or without."""
         return self._writes.change(task_id, lambda task, now: t.start(task, attempt, now, effects=effects))
-
-    def pending_result(self, task: Task, result: str) -> str:
-        """Return what the record holds of a result. Raises DelegationError (RESULT_TOO_LARGE), and the record bucket's
-        errors."""
-        return kept_result(self._reads.results, task, result)
 
     def succeed(
         self, task_id: str, attempt: int, summary: str, *, details: Mapping[str, Any] = t.NOTHING, **results: Any
