@@ -27,11 +27,11 @@ RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {409: 30, 429: 2, 503: 2}
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """An answer with its final bytes, and for logs and metrics its task and how it was reached."""
+    """An answer with its final bytes; for logs and metrics its task, if any, and how it was reached."""
 
     status: int
     body: bytes
-    task_id: str | None = None
+    task_id: str = ""
     kind: str = "served"
     headers: Mapping[str, str] = field(default_factory=dict)
 

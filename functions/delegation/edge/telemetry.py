@@ -76,7 +76,7 @@ class Telemetry:
             "action": operation,
             "status": response.status,
             "outcome": response.kind,
-            "task_id": response.task_id,
+            "task_id": response.task_id or None,
         }
         self._logger.info("request answered", extra=fields)
 

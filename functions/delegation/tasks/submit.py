@@ -308,10 +308,10 @@ class Tasks:
         schedule, and for a child that recurs, because it never ends; (WAITS_FOR_ITSELF) for a child that awaits its
         parent, and (ILLEGAL_PARAMETERS) for parameters that are no JSON value, such as NaN.
         """
-        behavior, parameters = _unpacked(behavior, parameters)
-        first, when = self._first(behavior, parameters, options)
-        task, is_new = self._service.submission.create(first, rerun=options.get("rerun", False), moved=when.is_explicit)
-        return Submitted(task.task_id, is_new, Handle(self._service, behavior, task.task_id, task.version))
+        call = behavior if isinstance(behavior, Call) else Call(behavior, parameters)
+        (first,), moved = self._prepared([call], options)
+        task, is_new = self._service.submission.create(first, rerun=options.get("rerun", False), moved=moved)
+        return Submitted(task.task_id, is_new, Handle(self._service, call.behavior, task.task_id, task.version))
 
     def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Submitted[V]]:
         """Submit many tasks as `submit` does, with a write for every 40; all have the same `options`, without key. What
@@ -356,15 +356,6 @@ class Tasks:
         """Return a handle of a task by its id; nothing is read."""
         return Handle(self._service, behavior, task_id)
 
-    def _first(self, behavior: Behavior[Any, Any], parameters: BaseModel, options: Options) -> tuple[Task, Schedule]:
-        """Return the first version of a task, which its parent, if it has one, has adopted; and its schedule."""
-        first, when = self._unadopted(behavior, parameters, options)
-        parent = options.get("parent")
-        if parent is not None:
-            nameless = behavior.identify is None and options.get("key") is None
-            first = self._service.leases.adopt(parent.task_id, parent.attempt, first, nameless=nameless)
-        return first, when
-
     def _unadopted(
         self, behavior: Behavior[Any, Any], parameters: BaseModel, options: Options
     ) -> tuple[Task, Schedule]:
@@ -386,7 +377,3 @@ class Tasks:
             **when.recurrence.fields(),
         )
         return first, when
-
-
-def _unpacked(behavior: Behavior[Any, Any] | Call[Any], parameters: Any) -> tuple[Behavior[Any, Any], BaseModel]:
-    return (behavior.behavior, behavior.parameters) if isinstance(behavior, Call) else (behavior, parameters)

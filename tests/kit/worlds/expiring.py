@@ -60,7 +60,7 @@ class ExpiringWorld(IndexedWorld):
         self.clock.advance(self.pause)
         task_id = self.submit(self.request(TASK_TYPE, name, **{"older-than": "now", **properties})).task_id
         self.drive()
-        return self.tasks.reads.get(str(task_id))
+        return self.tasks.reads.get(task_id)
 
     def planned(self, task: Task) -> set[str]:
         """Return the files of a task's plan."""

@@ -26,7 +26,7 @@ class IndexedWorld(World):
     def purge(self, name: str, **properties: str) -> Task:
         task_id = self.submit(self.body(name, **properties)).task_id
         self.drive()
-        return self.tasks.reads.get(str(task_id))
+        return self.tasks.reads.get(task_id)
 
     def reached(self, name: str) -> list[str]:
         """Return every file of the current state of a table in the other namespace."""

@@ -88,7 +88,7 @@ class SweepingWorld(IndexedWorld):
         self.clock.advance(timedelta(hours=1))
         task_id = self.submit(self.removal(name, **properties)).task_id
         self.drive()
-        return self.tasks.reads.get(str(task_id))
+        return self.tasks.reads.get(task_id)
 
     def approve(self, plan: str, *, by: str = "operator", including: tuple[str, ...] = ()) -> Task:
         """Record an operator's approval of a plan."""

@@ -63,7 +63,7 @@ class Change:
     keeps_refusals: bool = True
 
 
-def changed(deps: Dependencies, change: Change, task_id: str | None = None) -> ApiResponse:
+def changed(deps: Dependencies, change: Change, task_id: str = "") -> ApiResponse:
     """Make a change and answer, once for its key, or answer as stored; of a task's change the log has how. Raises
     KeyConflict, MutationInProgress, the errors of the stores, and the refusal of a change that is made now; it is
     stored for the repeats."""
@@ -93,7 +93,7 @@ def changed(deps: Dependencies, change: Change, task_id: str | None = None) -> A
     )
     if refusals and performed.how is AnswerSource.EXECUTED:
         raise refusals[-1]
-    how = "served" if task_id is None else performed.how
+    how = performed.how if task_id else "served"
     return ApiResponse(performed.answer.status, performed.answer.body, task_id, how)
 
 

@@ -133,7 +133,7 @@ class Dependencies:
     approve: "ApprovesPlans" = without_plans
 
 
-def served(body: Mapping[str, Any], task_id: str | None = None) -> ApiResponse:
+def served(body: Mapping[str, Any], task_id: str = "") -> ApiResponse:
     return ApiResponse(200, render_json(body), task_id)
 
 
