@@ -17,7 +17,10 @@ from infra.package import description
 
 REFERENCE: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "client": ("The clients", ("delegation.client", "delegation.client.operations")),
-    "authoring": ("Behaviors of your own", ("delegation.tasks.authoring", "delegation.tasks.testing")),
+    "authoring": (
+        "Behaviors of your own",
+        ("delegation.tasks.authoring", "delegation.tasks.work.author_context", "delegation.tasks.testing"),
+    ),
     "mutations": ("Mutations at most once", ("delegation.idempotency.mutations",)),
     "persistence": (
         "Persistence",
