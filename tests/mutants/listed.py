@@ -25,11 +25,9 @@ RACES: Final = (
     Mutant(
         "a child is stored before it is noted",
         f"{TASKS}submit.py",
-        """            nameless = behavior.identify is None and options.get("key") is None
-""",
-        """            nameless = behavior.identify is None and options.get("key") is None
-            self._service.create(first)
-""",
+        "        if parent is None or not firsts:\n            return firsts, moved\n",
+        "        if parent is None or not firsts:\n            return firsts, moved\n"
+        "        self._service.submission.create_all(firsts)\n",
         (f"{ADOPTING}::test_a_child_is_noted_before_it_is_stored",),
     ),
     Mutant(
