@@ -46,7 +46,7 @@ HIDDEN = (
     "delegation.tasks.calls",
     "delegation.tasks.life.declared",
     "delegation.tasks.recovery",
-    "delegation.tasks.work.behaviors",
+    "delegation.tasks.work.plugins",
 )
 
 
