@@ -146,6 +146,10 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     plan_retention_days: int = Field(365, ge=30)
     task_indexes: int = Field(5, ge=1, le=5)
     emr_release_label: str = Field("emr-spark-8.0.0", pattern=r"^emr-spark-\d+\.\d+\.\d+$")
+    emr_jars: CommaSeparated = (
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+        "org.apache.iceberg:iceberg-aws-bundle:1.11.0",
+    )
     emr_max_vcpu: int = Field(64, ge=4)
     emr_max_memory_gb: int = Field(256, ge=16)
     emr_idle_minutes: int = Field(5, ge=1, le=10080)

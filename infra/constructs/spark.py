@@ -113,6 +113,7 @@ class SparkApplication(Construct):
                         *data.tombstones(),
                         *data.unfinished(),
                         *reading(*objects, key_arn=settings.bootstrap_key_arn),
+                        *_reading_jars(settings),
                         allow(
                             ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
                             self.log.log_group_arn,
@@ -124,6 +125,12 @@ class SparkApplication(Construct):
         )
         acknowledge_finding(role, "IAM5[Resource::*]", "EMR Serverless finds its log group by listing all log groups.")
         return role
+
+
+def _reading_jars(settings: Settings) -> list[iam.PolicyStatement]:
+    """Allow reading the jars that the operator keeps in S3."""
+    stored = [jar.removeprefix("s3://") for jar in settings.emr_jars if jar.startswith("s3://")]
+    return [allow(["s3:GetObject"], *(f"arn:{Aws.PARTITION}:s3:::{name}" for name in stored))] if stored else []
 
 
 def _arn(application_id: str) -> str:

@@ -153,6 +153,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
                 "emr_job_role_arn",
                 "emr_entry_point",
                 "emr_spark_parameters",
+                "emr_jars",
                 "plan_bucket",
             ),
         ),

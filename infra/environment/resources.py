@@ -110,6 +110,7 @@ class Resources:
     emr_job_role_arn: str | None = None
     emr_entry_point: str | None = None
     emr_spark_parameters: str = ""
+    emr_jars: str = ""
     client_subject: str | None = None
     client_issuer: str | None = None
     client_serials: str | None = None

@@ -37,6 +37,12 @@ from infra.local.options import StackOptions
 from infra.package.parts import ARCHIVES, SPARK
 from infra.package.trees import add_sources, write_tar
 
+ICEBERG: Final = "1.12.0"
+JARS: Final = (
+    f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG}",
+    f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}",
+)
+"""What a job that rewrites loads, of the release of Spark on this machine; Spark gets them from Maven's repository."""
 ENTRY_POINT: Final = ROOT / "spark" / "run_task.py"
 
 
@@ -216,7 +222,12 @@ def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) 
 
 
 def _with_code(described: Resources, code: PublishedCode) -> Resources:
-    return replace(described, emr_entry_point=code.entry_point, emr_spark_parameters=packaged_job(code.archive))
+    return replace(
+        described,
+        emr_entry_point=code.entry_point,
+        emr_spark_parameters=packaged_job(code.archive),
+        emr_jars=",".join(JARS),
+    )
 
 
 def _describe(

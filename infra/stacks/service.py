@@ -326,6 +326,7 @@ def _resources(
             "emr_job_role_arn": spark.job_role.role_arn,
             "emr_entry_point": spark.entry_point,
             "emr_spark_parameters": spark.spark_parameters,
+            "emr_jars": ",".join(settings.emr_jars),
             "probe_url": f"https://{settings.domain_name}/{BASE_PATH}",
             "spark": "on" if settings.has_spark else "off",
             "tracing": True,

@@ -77,6 +77,8 @@ _ACTIVE: Final = (*_WAITING, "RUNNING", "CANCELLING")
 _UNSETTLED: Final = frozenset({"CREATING", "STOPPING"})
 """Application states that refuse jobs for a while (Amazon EMR Serverless User Guide, "Application states")."""
 
+_COMPILES: Final = "-XX:TieredStopAtLevel=4"
+"""The JVM's default, in place of JAVA_OPTIONS of the package."""
 _LIST_SERVES: Final = timedelta(minutes=1)
 """How long a list of active runs serves those who ask about an earlier time."""
 
@@ -128,7 +130,9 @@ class JobRun:
 class JobService(Protocol):
     """Starts, reads and cancels job runs. Every method raises JobServiceUnavailable."""
 
-    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+    def start(
+        self, name: str, arguments: Sequence[str], folders: Sequence[str] = (), *, with_jars: bool = False
+    ) -> str:
         """Start a run once and return its id; `name` is also its client token. Raises JobRefused. It may write only to
         these `folders` of the record bucket, if any."""
 
@@ -146,7 +150,8 @@ class JobService(Protocol):
 @dataclass(frozen=True, slots=True)
 class JobConfiguration:
     """The parameters of all runs of the application; `timeout_minutes` is EMR's execution time-out. With
-    `record_bucket` each run gets its own policy (`run_policy`)."""
+    `record_bucket` each run gets its own policy (`run_policy`). `jars` are URIs or Maven coordinates, for the runs that
+    need them."""
 
     application_id: str
     role_arn: str
@@ -154,6 +159,26 @@ class JobConfiguration:
     spark_parameters: str
     timeout_minutes: int = 720
     record_bucket: str | None = None
+    jars: tuple[str, ...] = ()
+
+    def parameters(self, *, with_jars: bool) -> str:
+        """Return `sparkSubmitParameters`; raise JobRefused without the jars that a run needs.
+
+        The work of a run with jars is the JVM's, which therefore has its optimizing compiler.
+        """
+        if not with_jars:
+            return self.spark_parameters
+        if not self.jars:
+            raise JobRefused("this deployment has no Iceberg runtime for Spark jobs: set delegation:emr-jars")
+        files = [jar for jar in self.jars if "/" in jar]
+        packages = [jar for jar in self.jars if "/" not in jar]
+        settings = {
+            "spark.jars": ",".join(files),
+            "spark.jars.packages": ",".join(packages),
+            **dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _COMPILES),
+        }
+        given = [f"--conf {name}={value}" for name, value in settings.items() if value]
+        return " ".join((self.spark_parameters, *given)).lstrip()
 
 
 class EmrServerless:
@@ -178,14 +203,16 @@ class EmrServerless:
         self._listed: Sequence[JobRun] = ()
         self._listed_at: datetime | None = None
 
-    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+    def start(
+        self, name: str, arguments: Sequence[str], folders: Sequence[str] = (), *, with_jars: bool = False
+    ) -> str:
         configuration = self._configuration
         if configuration is None:
             raise JobRefused("this process has no configuration to start job runs: set the DELEGATION_EMR_* settings")
         driver = {
             "entryPoint": configuration.entry_point,
             "entryPointArguments": list(arguments),
-            "sparkSubmitParameters": configuration.spark_parameters,
+            "sparkSubmitParameters": configuration.parameters(with_jars=with_jars),
         }
         own: dict[str, Any] = {}
         if configuration.record_bucket is not None and folders:

@@ -163,8 +163,9 @@ class Steps:
             # Not started again if known: a later execution may come after the client token has expired, and an earlier
             # call may have started it in a former application, for which the token does not hold.
             known = task.job_run_id or next((run.id for run in active if run.name == step.job), None)
-            folders = folders_of(task, self._tasks.types.of(task).folders)
-            run_id = known or self._job_service.start(step.job, arguments, folders)
+            of_type = self._tasks.types.of(task)
+            folders = folders_of(task, of_type.folders)
+            run_id = known or self._job_service.start(step.job, arguments, folders, with_jars=of_type.needs_jars)
             self._held(step).leases.heartbeat(
                 step.task_id, step.attempt, self._lasting, engine=SPARK, job_run_id=run_id
             )

@@ -68,6 +68,7 @@ COMPACTION_PLAN: Final = TaskType(
     details=RewriteDetails(),
     counted={"files_rewritten": None, "files_added": None, "bytes_rewritten": None, "deletes_folded": None},
     receipt_key=_receipt_key,
+    needs_jars=True,
 )
 COMPACTION: Final = replace(
     COMPACTION_PLAN,

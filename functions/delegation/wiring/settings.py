@@ -195,6 +195,7 @@ class JobStartSettings(JobSettings):
     role_arn: str = Field(alias="DELEGATION_EMR_JOB_ROLE_ARN", min_length=1)
     entry_point: str = Field(alias="DELEGATION_EMR_ENTRY_POINT", min_length=1)
     spark_parameters: str = Field("", alias="DELEGATION_EMR_SPARK_PARAMETERS")
+    jars: str = Field("", alias="DELEGATION_EMR_JARS")
     record_bucket: str | None = Field(None, alias="DELEGATION_PLAN_BUCKET", min_length=3)
 
 

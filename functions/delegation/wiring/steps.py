@@ -33,6 +33,7 @@ def started_jobs() -> EmrServerless:
         entry_point=settings.entry_point,
         spark_parameters=settings.spark_parameters,
         record_bucket=settings.record_bucket,
+        jars=tuple(filter(None, settings.jars.split(","))),
     )
     return EmrServerless(aws("emr-serverless"), settings.application_id, configuration, former=settings.former)
 

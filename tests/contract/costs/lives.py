@@ -137,7 +137,7 @@ class OneJob:
         self.state = "SUBMITTED"
         self.name = ""
 
-    def start(self, name: str, arguments: object, folders: object = ()) -> str:
+    def start(self, name: str, arguments: object, folders: object = (), *, with_jars: bool = False) -> str:
         self.name = name
         return name
 

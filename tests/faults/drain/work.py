@@ -75,7 +75,9 @@ class Jobs:
         self._runs: dict[str, JobRun] = {}
         self.lists = 0
 
-    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+    def start(
+        self, name: str, arguments: Sequence[str], folders: Sequence[str] = (), *, with_jars: bool = False
+    ) -> str:
         if name not in self._runs:
             self._runs[name] = JobRun(name, name, "RUNNING", started_at=self._site.clock())
             self._work_on(name, seconds_of(self._site.tasks.reads.get(name.rpartition("-")[0])), first=_FIRST_SIGN)

@@ -182,7 +182,7 @@ class Job:
 class SimulatedJobs(Faulty):
     """JobService of one process: runs start late, hang or crash; calls fail before or after they are applied."""
 
-    def start(self, name: str, arguments: object, folders: object = ()) -> str:
+    def start(self, name: str, arguments: object, folders: object = (), *, with_jars: bool = False) -> str:
         def begin() -> str:
             if name not in self.deployment.jobs:
                 self.deployment.jobs[name] = Job(name, late=self.deployment.has_ended(name))

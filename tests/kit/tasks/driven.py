@@ -28,7 +28,9 @@ class RecordedJobs:
     cancelled: list[str] = field(default_factory=list)
     refuses: bool = False
 
-    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+    def start(
+        self, name: str, arguments: Sequence[str], folders: Sequence[str] = (), *, with_jars: bool = False
+    ) -> str:
         if self.refuses:
             raise JobRefused("EMR Serverless answered ValidationException to start_job_run")
         self.started.append((name, list(arguments)))

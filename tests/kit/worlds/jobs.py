@@ -36,10 +36,12 @@ class JobsHere(RecordedJobs):
         self.folders: list[tuple[str, ...]] = []
         self.written: set[str] = set()
 
-    def start(self, name: str, arguments: Sequence[str], folders: Sequence[str] = ()) -> str:
+    def start(
+        self, name: str, arguments: Sequence[str], folders: Sequence[str] = (), *, with_jars: bool = False
+    ) -> str:
         """Note to which folders the job may write."""
         self.folders.append(tuple(folders))
-        return super().start(name, arguments, folders)
+        return super().start(name, arguments, folders, with_jars=with_jars)
 
     def run(self, step: Step, tasks: TaskService, steps: Steps, plans: MemoryPlanStore) -> dict[str, Any]:
         """Run the job of a step, and return the answer of its last heartbeat."""

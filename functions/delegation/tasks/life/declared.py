@@ -291,7 +291,8 @@ class TaskType:
     type's own properties. The service itself submits a type that `is_own`. `runner` names the function, as
     `module:function`, that makes the type's behaviors in a process that runs tasks, `waited_for` in one whose
     caller waits; without it another type's behavior runs it. `forecast` names the function that forecasts a plan's
-    cost, as JSON. A job run may write to `folders` of the record bucket beside its task's own.
+    cost, as JSON. A job run may write to `folders` of the record bucket beside its task's own. One that `needs_jars`
+    loads those of the deployment.
     """
 
     name: str
@@ -308,6 +309,7 @@ class TaskType:
     waited_for: str | None = None
     forecast: str | None = None
     folders: tuple[str, ...] = ()
+    needs_jars: bool = False
     requests: str | None = None
     measured: Callable[[Task], Measured | None] = _unmeasured
     execution_result: Callable[[Task], BaseModel | None] = _no_result

@@ -201,3 +201,23 @@ def test_a_job_that_a_former_application_runs_is_watched_and_cancelled_there() -
     assert client.cancelled == [("former", "old")]
     assert jobs.start("task-2", []) == "new"
     assert client.started == ["now"]
+
+
+JARS = ("org.apache.iceberg:runtime:1.12.0", "s3://jars/bundle.jar", "org.apache.iceberg:bundle:1.12.0")
+
+
+def test_a_run_that_needs_jars_loads_them_and_compiles_what_the_jvm_does() -> None:
+    configuration = JobConfiguration("app", "arn:role", "s3://code/purge_table.py", "--conf a=b", jars=JARS)
+    assert configuration.parameters(with_jars=False) == "--conf a=b"
+    assert configuration.parameters(with_jars=True) == (
+        "--conf a=b --conf spark.jars=s3://jars/bundle.jar "
+        "--conf spark.jars.packages=org.apache.iceberg:runtime:1.12.0,org.apache.iceberg:bundle:1.12.0 "
+        "--conf spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=4 "
+        "--conf spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=4"
+    )
+
+
+def test_a_run_that_needs_jars_is_not_started_without_any() -> None:
+    service = EmrServerless(Client("RUNNING"), "app", JobConfiguration("app", "arn:role", "s3://code/x.py", ""))
+    with pytest.raises(JobRefused, match="delegation:emr-jars"):
+        service.start("task-1", [], with_jars=True)
