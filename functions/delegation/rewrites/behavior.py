@@ -53,7 +53,8 @@ class RewriteKind(Protocol):
     """One kind of rewrite: its requests, and what decides for a table. Both raise the errors of the catalog and of the
     table's store."""
 
-    work_type: type[TableRewrite]
+    @property
+    def work_type(self) -> type[TableRewrite]: ...
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
         """Return what a request asks for, by the table's manifests as they are now; raise InvalidOption."""
