@@ -61,6 +61,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "delegation.cli.deployment.certs:app",
         "Make, replace and revoke the certificates of the service, its callers and its operators.",
     ),
+    "compact": LazyCommand(
+        "delegation.cli.rewrites:compact_command",
+        "Rewrite a table's small data files into larger ones, with Spark, and fold its deletes in.",
+    ),
     "config": LazyCommand("delegation.cli.deployment.config:app", "Show and check the command's own settings."),
     "deploy-check": LazyCommand(
         "delegation.cli.deployment.deploying:deploy_check_command",
@@ -138,6 +142,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "tombstones": LazyCommand(
         "delegation.cli.tombstones.commands:app",
         "List, show, restore, purge and dismiss the tables that were dropped through the gateway.",
+    ),
+    "rewrite-manifests": LazyCommand(
+        "delegation.cli.rewrites:rewrite_manifests_command",
+        "Rewrite a table's manifests, with Spark, so that queries read fewer of them.",
     ),
     "ui": LazyCommand(
         "delegation.cli.ui:ui_command",

@@ -4,6 +4,7 @@ An attempt begins in this process: it reads manifests and decides. If something 
 Spark, and the job decides again by what the table is then.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from delegation.removal.choice import RemovalSettings
 from delegation.removal.task_attempt import error_class
 from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader
 from delegation.rewrites.requests import TableRewrite
-from delegation.rewrites.task_type import RECEIPT
+from delegation.rewrites.task_type import FIRST_ATTEMPT, RECEIPT
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import MalformedRecord, RunPostponed
 from delegation.tasks.life.model import Task
@@ -82,6 +83,7 @@ class RewriteBehavior:
     plans: PlanStore
     settings: RemovalSettings
     monotonic: Callable[[], float] = elapsed
+    sleep: Callable[[float], None] = time.sleep
 
     @property
     def task_types(self) -> frozenset[str]:
@@ -153,9 +155,11 @@ class RewriteBehavior:
             requests=self.requests,
             store=store,
             plans=self.plans,
+            first_attempt=task.details.get(FIRST_ATTEMPT, task.attempt_count),
             request=work.document(work.task_type),
             clock=self.tasks.clock,
             now=self.monotonic,
+            sleep=self.sleep,
         )
 
     def _outcome(self, plan: RewritePlan, result: RewriteResult) -> Outcome:
@@ -188,10 +192,12 @@ class RewriteBehavior:
         return summary, {**figures, RECEIPT: result.receipt}, {"engine": SPARK, "reported": reported}
 
     def _continues_with(self, engine: str | None, task: Task) -> Task:
-        """Record the engine of the attempt after this one, None if that is open; raise LeaseLost."""
+        """Record the engine of the attempt after this one, None if that is open, and the first attempt since the
+        submission that may commit; raise LeaseLost."""
 
         def decide(current: Task, _now: datetime) -> Task:
-            return held_by(current, task.attempt_count).with_details({"next_engine": engine})
+            first = current.details.get(FIRST_ATTEMPT, task.attempt_count)
+            return held_by(current, task.attempt_count).with_details({"next_engine": engine, FIRST_ATTEMPT: first})
 
         return self.tasks.holding(task).writes.change(task.task_id, decide)
 

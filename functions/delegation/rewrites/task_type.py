@@ -28,9 +28,12 @@ UPKEEP: Final = Traits(priority=1)
 
 RECEIPT: Final = "receipt"
 """The detail with the receipt's key in the plan bucket."""
+FIRST_ATTEMPT: Final = "first_attempt"
+"""The detail with the first attempt of the present submission that may commit."""
 _OF_ONE_RUN: Final = frozenset(
     {
         "next_engine",
+        FIRST_ATTEMPT,
         RECEIPT,
         "snapshot_ids",
         "files_rewritten",

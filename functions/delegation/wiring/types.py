@@ -10,6 +10,7 @@ from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDE
 from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.removal.orphans.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.removal.purge.task_type import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
+from delegation.rewrites.task_type import COMPACTION, COMPACTION_PLAN, MANIFESTS, MANIFESTS_PLAN
 from delegation.tasks.life.declared import TaskType, TaskTypes, named
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
@@ -75,6 +76,20 @@ OPERATIONS: Final = (
         engine="delegation.removal.orphans.spark:remove_in_session",
         policies="delegation.upkeep.execution.sweeps:OrphanSweeps",
         command="scan",
+    ),
+    Operation(
+        COMPACTION.run_by(RUN),
+        COMPACTION_PLAN,
+        behavior="delegation.wiring.rewrites:compaction_behavior",
+        engine="delegation.rewrites.job:rewrite_in_session",
+        command="compact",
+    ),
+    Operation(
+        MANIFESTS.run_by(RUN),
+        MANIFESTS_PLAN,
+        behavior="delegation.wiring.rewrites:manifests_behavior",
+        engine="delegation.rewrites.job:rewrite_in_session",
+        command="rewrite-manifests",
     ),
 )
 """Admission, the API's forms, workers, Spark jobs and policy passes iterate over these."""

@@ -23,15 +23,15 @@ SOMETHING = RewritePlan(
 
 @dataclass
 class SetKind:
-    """A kind of rewrite that decides what the test sets; `asked` are the requests that it read."""
+    """A kind of rewrite that decides what the test sets; `first_attempts` are those of the contexts that it got."""
 
     plan_now: RewritePlan = SOMETHING
     work_type: type[TableRewrite] = TableCompaction
-    asked: list[TableRewrite] = field(default_factory=list)
+    first_attempts: list[int] = field(default_factory=list)
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
         ctx.load_table()
-        self.asked.append(work)
+        self.first_attempts.append(ctx.first_attempt)
         return self.plan_now
 
     def summary(self, result: RewriteResult) -> str:
@@ -80,4 +80,5 @@ class RewritingWorld(World):
             plans=self.plans,
             settings=settings,
             monotonic=self.seconds,
+            sleep=self.sleep,
         )

@@ -7,18 +7,11 @@ import pytest
 from delegation.removal.errors import EngineFailed
 from delegation.rewrites.behavior import RewriteJob
 from delegation.rewrites.context import PutOff, RewriteResult
-from delegation.rewrites.task_type import COMPACTION, COMPACTION_PLAN, COMPACTION_PLAN_TASK_TYPE, COMPACTION_TASK_TYPE
+from delegation.rewrites.task_type import COMPACTION_PLAN_TASK_TYPE
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.rewriting import NOTHING, SOMETHING, RewritingWorld
-
-
-@pytest.fixture(autouse=True)
-def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add the types to the list of `wiring.types`."""
-    monkeypatch.setitem(TYPES, COMPACTION_TASK_TYPE, COMPACTION)
-    monkeypatch.setitem(TYPES, COMPACTION_PLAN_TASK_TYPE, COMPACTION_PLAN)
 
 
 @pytest.fixture
@@ -101,6 +94,7 @@ def test_after_a_failure_in_spark_another_attempt_decides_inline(world: Rewritin
 
     world.rewrite = fails
     task = world.compact()
+    assert world.kind.first_attempts == [1, 1, 1, 1]
     assert (task.status, task.engine) == (Status.SUCCESS, "spark")
     assert [one.engine for one in world.history(task.task_id) if one.status is Status.RUNNING] == [
         "inline",

@@ -8,12 +8,9 @@ import pytest
 from delegation.removal.details import table_labels
 from delegation.rewrites.requests import TableCompaction, TableManifestsRewrite
 from delegation.rewrites.task_type import (
-    COMPACTION,
-    COMPACTION_PLAN,
     COMPACTION_PLAN_TASK_TYPE,
     COMPACTION_TASK_TYPE,
     MANIFESTS,
-    MANIFESTS_PLAN,
     MANIFESTS_PLAN_TASK_TYPE,
     MANIFESTS_TASK_TYPE,
 )
@@ -23,13 +20,6 @@ from delegation.wiring.types import TYPES, policies_of
 from polaris_common.errors import DelegationError
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World
-
-
-@pytest.fixture(autouse=True)
-def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Add the types to the list of `wiring.types`."""
-    for task_type in (COMPACTION, COMPACTION_PLAN, MANIFESTS, MANIFESTS_PLAN):
-        monkeypatch.setitem(TYPES, task_type.name, task_type)
 
 
 @pytest.fixture

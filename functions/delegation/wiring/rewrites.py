@@ -1,0 +1,30 @@
+"""The behaviors of rewrites."""
+
+from delegation.removal.choice import RemovalSettings
+from delegation.rewrites.behavior import RewriteBehavior, RewriteKind
+from delegation.rewrites.kinds import Compactions, ManifestsRewrites
+from delegation.rewrites.terms import CompactionLimits, ManifestLimits
+from delegation.tasks.work.service import TaskService
+from delegation.timestamps import utc_now
+from delegation.wiring.operations import purge_settings, shared_access, vended_table
+from delegation.wiring.settings import PurgeEnvironment
+
+
+def compaction_behavior(tasks: TaskService) -> RewriteBehavior:
+    return _behavior(tasks, Compactions(CompactionLimits.from_properties(PurgeEnvironment.read().properties)))
+
+
+def manifests_behavior(tasks: TaskService) -> RewriteBehavior:
+    return _behavior(tasks, ManifestsRewrites(ManifestLimits.from_properties(PurgeEnvironment.read().properties)))
+
+
+def _behavior(tasks: TaskService, kind: RewriteKind) -> RewriteBehavior:
+    purge, tables = shared_access(tasks)
+    return RewriteBehavior(
+        tasks=tasks,
+        kind=kind,
+        requests=tables.requests,
+        open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
+        plans=purge.plans,
+        settings=RemovalSettings(has_spark=purge_settings().has_spark),
+    )

@@ -1,0 +1,88 @@
+"""Rewrites of tables that pyiceberg wrote, from a request to the decision: an estimate, a job, or nothing to do."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from delegation.rewrites.behavior import RewriteJob
+from delegation.rewrites.context import DataFilesRewrite, ManifestsRewrite, RewriteResult
+from delegation.rewrites.kinds import Compactions, ManifestsRewrites
+from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, MANIFESTS_TASK_TYPE
+from delegation.tasks.life.model import Status, Task
+from tests.kit.lakes.lake import rows
+from tests.kit.worlds.rewriting import RewritingWorld
+
+@pytest.fixture
+def world() -> RewritingWorld:
+    """The service with a table of eight small files in one partition, each of its own manifest."""
+    world = RewritingWorld()
+    table = world.lake.create("orders")
+    for number in range(8):
+        table.append(rows(number))
+    # pyiceberg dates snapshots by the machine's clock.
+    world.clock.now = datetime.now(UTC) + timedelta(days=1)
+    manifests = replace(world.compaction, kind=ManifestsRewrites())
+    world.deploy(compaction=replace(world.compaction, kind=Compactions()), manifests=manifests)
+    return world
+
+
+def ended(world: RewritingWorld, operation: str, **properties: str) -> Task:
+    task_id = world.submit(world.request(operation, "orders", **properties)).task_id
+    world.drive()
+    return world.tasks.reads.get(task_id)
+
+
+def done(job: RewriteJob) -> RewriteResult:
+    return RewriteResult(
+        status="REWRITTEN",
+        identifier=job.ctx.identifier,
+        table_uuid=job.ctx.table_uuid,
+        snapshot_ids=(7,),
+        files_rewritten=8,
+        files_added=1,
+        bytes_rewritten=800,
+        bytes_added=300,
+        manifests_before=8,
+        manifests_after=1,
+    )
+
+
+def test_a_dry_run_of_a_compaction_has_the_estimate(world: RewritingWorld) -> None:
+    task = ended(world, COMPACTION_TASK_TYPE, **{"dry-run": "true"})
+    assert task.status is Status.SUCCESS, task.result_summary
+    assert "8 files become 1" in (task.result_summary or "")
+    shown = task.public()["details"]
+    assert (shown["files"], shown["files_after"], shown["groups"], shown["currency"]) == (8, 1, 1, "USD")
+    assert shown["bytes_read"] == shown["bytes_held_twice"] > 0
+    assert shown["vcpu_hours"] > 0
+
+
+def test_a_compaction_gives_its_job_what_the_request_asks_for(world: RewritingWorld) -> None:
+    jobs: list[RewriteJob] = []
+    world.rewrite = lambda job: (jobs.append(job), done(job))[1]
+    task = ended(world, COMPACTION_TASK_TYPE, **{"min-input-files": "2", "filter": "id > 3"})
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark")
+    assert task.result_summary == "rewrote 8 files, 800 bytes, into 1, 300 bytes; folded 0 deletes in"
+    [rewrite] = jobs[0].plan.rewrites
+    assert isinstance(rewrite, DataFilesRewrite)
+    assert (rewrite.options["min-input-files"], rewrite.where) == ("2", "id > 3")
+    assert task.public()["details"]["estimate"]["files"] == 8
+
+
+def test_a_partition_with_a_new_commit_is_left(world: RewritingWorld) -> None:
+    task = ended(world, COMPACTION_TASK_TYPE, **{"cold-after": "2d"})
+    assert (task.status, world.jobs.started) == (Status.SUCCESS, [])
+    assert task.result_summary == "nothing is to be rewritten (1 left: its newest commit is younger than cold-after)"
+
+
+def test_manifests_are_rewritten_by_a_task_of_their_own(world: RewritingWorld) -> None:
+    jobs: list[RewriteJob] = []
+    world.jobs.behavior = lambda: world.beside["manifests"]  # type: ignore[assignment,return-value]
+    world.rewrite = lambda job: (jobs.append(job), done(job))[1]
+    dry = ended(world, MANIFESTS_TASK_TYPE, **{"dry-run": "true"})
+    assert "8 manifests become 1" in (dry.result_summary or "")
+    task = ended(world, MANIFESTS_TASK_TYPE)
+    assert (task.status, task.result_summary) == (Status.SUCCESS, "rewrote 8 manifests into 1")
+    assert jobs[0].plan.rewrites == (ManifestsRewrite(spec_id=0),)
+    assert (task.details["manifests_before"], task.details["manifests_after"]) == (8, 1)
