@@ -79,7 +79,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
         Option(
             name=STRATEGY,
             by=SetBy.CALLER,
-            values=tuple(Strategy),
+            values=tuple(strategy.value for strategy in Strategy),
             described="How rows are written: in the order of the files, sorted, or along a z-order curve.",
             argument=Argument("Write rows as they are (bin-pack), sorted (sort), or along a curve (z-order).", "NAME"),
         ),
