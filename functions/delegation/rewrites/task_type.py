@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Final
 
 from delegation.removal.details import table_labels, table_traits
-from delegation.rewrites.terms import COMPACTION_PREFIX, MANIFESTS_PREFIX
 from delegation.tasks.life.declared import TaskType
 from delegation.tasks.life.lanes import Traits
 from delegation.tasks.life.model import Task
@@ -22,6 +21,12 @@ MANIFESTS_TASK_TYPE: Final = "TABLE_REWRITE_MANIFESTS"
 
 MANIFESTS_PLAN_TASK_TYPE: Final = "TABLE_REWRITE_MANIFESTS_PLAN"
 """A dry run: it estimates, changes nothing, and has an id of its own."""
+
+COMPACTION_PREFIX: Final = "delegation.compaction."
+"""The beginning of the operator's properties of compactions."""
+
+MANIFESTS_PREFIX: Final = "delegation.rewrite-manifests."
+"""The beginning of the operator's properties of rewrites of manifests."""
 
 UPKEEP: Final = Traits(priority=1)
 """What admission knows of every rewrite: no drop waits for upkeep, as none waits for an expiry."""

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Self
 
+from delegation.rewrites.task_type import COMPACTION_PREFIX, MANIFESTS_PREFIX
 from delegation.tasks.life.policy import InvalidProperty, duration_property
 from delegation.tasks.options import (
     CALLBACK_OPTION,
@@ -22,11 +23,6 @@ from delegation.tasks.options import (
     text_option,
 )
 from delegation.timestamps import parse_duration
-
-COMPACTION_PREFIX: Final = "delegation.compaction."
-"""The beginning of the operator's properties of compactions."""
-MANIFESTS_PREFIX: Final = "delegation.rewrite-manifests."
-"""The beginning of the operator's properties of rewrites of manifests."""
 
 TARGET_FILE_SIZE: Final = "target-file-size-bytes"
 MIN_INPUT_FILES: Final = "min-input-files"

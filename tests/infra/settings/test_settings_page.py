@@ -22,6 +22,7 @@ from delegation.removal.orphans.requests import OrphanLimits
 from delegation.removal.purge import requests
 from delegation.removal.purge.requests import Limits
 from delegation.removal.requests import foreign_locations
+from delegation.rewrites.terms import CompactionLimits, ManifestLimits
 from delegation.tasks.life.lanes import _EACH
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
@@ -66,6 +67,8 @@ def read(properties: dict[str, str]) -> tuple[object, ...]:
         requests.ReferenceSettings,
         Limits,
         OrphanLimits,
+        CompactionLimits,
+        ManifestLimits,
     )
     return (
         policies_of(properties),

@@ -24,6 +24,7 @@ ROOMS = {
     "wiring/types.py": "the list",
     "wiring/operations.py": "what makes the behaviors of purges and of the rest",
     "wiring/removals.py": "what runs expiries and removals finds other tables' references as purges do",
+    "wiring/rewrites.py": "what runs rewrites has the plan store and the engine's setting that purges have",
     "wiring/gateway.py": "whether drops with purge are taken over",
     "wiring/drops.py": "what drops tables with their files",
     "wiring/spark.py": "the Spark engine of purges",

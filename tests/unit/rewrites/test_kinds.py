@@ -13,6 +13,7 @@ from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import rows
 from tests.kit.worlds.rewriting import RewritingWorld
 
+
 @pytest.fixture
 def world() -> RewritingWorld:
     """The service with a table of eight small files in one partition, each of its own manifest."""
