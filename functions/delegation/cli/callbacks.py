@@ -29,7 +29,7 @@ _MOST: Final = 10_000
 def list_command(
     call: Call,
     *,
-    everything: bool = switch("--all", "Also list notifications that are still tried."),
+    everything: bool = switch("--all", "Also list notifications that are still being delivered."),
     limit: int = defaulted("--limit", "The number of entries to list.", 50, min=1, max=_MOST),
 ) -> None:
     """List undeliverable events and callbacks, the oldest first."""

@@ -68,7 +68,7 @@ def time_text(seconds: int) -> str:
 
 
 _WAITS: Final = {
-    "first-run": "it is the first plan of this table here",
+    "first-run": "it is the table's first plan at this location",
     "max-share": "its files are an unlikely share of what is there",
     "max-files": "its files are many",
     "finding": "something was found that its approval does not know",

@@ -160,7 +160,10 @@ def _only(request: CatalogRequest, name: str) -> str | None:
     given = [value for known, value in request.headers if known.lower() == name.lower()]
     if len(given) > 1:
         raise GatewayError(
-            f"{name}: is given {len(given)} times, and servers differ in which one counts; nothing was done. Send one",
+            (
+                f"{name}: is given {len(given)} times, and servers disagree on which one applies; nothing was done. "
+                "Send one"
+            ),
             code="HEADER_REPEATED",
             status=400,
         )

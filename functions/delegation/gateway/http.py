@@ -89,7 +89,7 @@ class _Deadline(threading.local):
             return timeout
         left = self._until - self._monotonic()
         if left <= 0:
-            raise over("the time of the whole exchange is over")
+            raise over("the time for the exchange is over")
         return left if timeout is None else min(timeout, left)
 
 

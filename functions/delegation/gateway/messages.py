@@ -92,8 +92,8 @@ class NotTheCatalog(GatewayError):
 
 def body_too_large(size: int, limit: int) -> GatewayError:
     return GatewayError(
-        f"the body has {size} bytes, and requests through the gateway may have {limit}; nothing was done. Send the "
-        "request without the Idempotency-Key header: it then goes directly to the catalog",
+        f"the body has {size} bytes, but requests through the gateway may have {limit}; nothing was done. "
+        "Without the Idempotency-Key header the request goes directly to the catalog",
         code="BODY_TOO_LARGE",
         status=413,
         kind="BodyTooLargeException",
@@ -102,8 +102,8 @@ def body_too_large(size: int, limit: int) -> GatewayError:
 
 def body_too_deep() -> GatewayError:
     return GatewayError(
-        "the body of the request has too many arrays or objects within each other; nothing was done. Send a body "
-        "that conforms to the Iceberg REST Catalog API",
+        "the body of the request is nested too deeply; nothing was done. Send a body that conforms to the "
+        "Iceberg REST Catalog API",
         code="BODY_TOO_DEEP",
         status=400,
     )
@@ -121,9 +121,9 @@ def compressed_body() -> GatewayError:
 
 def key_not_kept(method: str) -> GatewayError:
     return GatewayError(
-        f"Idempotency-Key: keys are kept for the mutations of the Iceberg REST Catalog API, and this {method} is none "
-        "of them: generic tables, policies, semantic models and notifications of Polaris do not show whether a call "
-        "was applied. Nothing was done. Send it without the key",
+        f"Idempotency-Key: this {method} takes no key. Keys work for mutations of the Iceberg REST Catalog API; "
+        "Polaris' generic tables, policies, semantic models and notifications do not show whether a call was "
+        "applied. Nothing was done. Send it without the key",
         code="KEY_NOT_KEPT",
         status=400,
         kind="UnsupportedOperationException",
@@ -169,7 +169,7 @@ class OutOfTime(GatewayError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the time of the request ended before it was known what a call with this Idempotency-Key did; repeat it "
+            "the request timed out before the outcome of a call with this Idempotency-Key was known; repeat it "
             "with the same key"
         )
 
@@ -197,8 +197,8 @@ class CatalogAnswerTooLarge(GatewayError):
 
     def __init__(self, status: int, size: int, limit: int) -> None:
         super().__init__(
-            f"the catalog answered {status} with {size} bytes, and answers through the gateway may have {limit}; load "
-            "the table to see its state, and ask for compressed answers (Accept-Encoding: gzip)"
+            f"the catalog answered {status} with {size} bytes, but answers through the gateway may have "
+            f"{limit}; load the table to see its state, and request compressed answers (Accept-Encoding: gzip)"
         )
 
 

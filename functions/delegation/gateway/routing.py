@@ -29,7 +29,7 @@ _SEGMENT: Final = (
 )
 """A segment in its canonical form without `%2F`, `%5C`, `%00` and `%25`, in which no decoding finds anything else."""
 _PLAIN: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*+")
-_NO_REQUEST_LINE: Final = "a character that a request line does not have"
+_NO_REQUEST_LINE: Final = "a character that is not allowed in a request line"
 _DECODED_AT_MOST: Final = 8
 _PARTS: Final = re.compile(rb"/")
 

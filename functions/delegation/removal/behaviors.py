@@ -98,8 +98,8 @@ def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
     purge = purge_under_way(reads, work.realm, work.identifier, work.table.table_uuid)
     if purge is not None and task.effects_began_ts is None and not work.is_dry_run:
         raise GuardRefused(
-            f"the table is purged by the task {purge}, which deletes its files too; if that task is cancelled or "
-            "fails and the table stays, send this request again",
+            f"the task {purge} purges the table and deletes its files too; if that task fails or is cancelled "
+            "and the table stays, send this request again",
             code="TABLE_IS_PURGED",
         )
 
@@ -161,10 +161,10 @@ def too_large(task: Task, action: str) -> GuardRefused:
         f"{listed} files listed" if listed else "",
         f"{details.files_planned} files planned" if details.files_planned else "",
     ]
-    measured = ", ".join(filter(None, sizes)) or "nothing was measured before the metadata of the table was read"
+    measured = ", ".join(filter(None, sizes)) or "nothing was measured before the table's metadata was read"
     return GuardRefused(
-        f"{task.killed.count} attempts were killed without progress between them, as processes are whose memory or "
-        f"time runs out ({measured}); {action}, and retry",
+        f"{task.killed.count} attempts were killed without progress, probably for lack of memory or time "
+        f"({measured}); {action}, then retry",
         code="TOO_LARGE_FOR_FUNCTION",
     )
 

@@ -182,7 +182,7 @@ def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
     except ObjectNotFound as error:
         raise PlanLost(key, "the object is missing") from error
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise PlanTampered(key, "the object differs from what was published")
+        raise PlanTampered(key, "the object differs from the published one")
     return data
 
 

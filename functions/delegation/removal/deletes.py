@@ -59,7 +59,7 @@ class PlanGuard:
         if not (self._anywhere or self._roots.contains(path) or path in self._own):
             raise PlanTampered(chunk, "it has a path outside the table's locations")
         if self._covered is not None and not (self._covered.contains(path) or path in self._covered.uris):
-            raise PlanTampered(chunk, "it has a path that the credentials did not cover")
+            raise PlanTampered(chunk, "it has a path outside the vended credentials")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def delete_or_raise(
         temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
         raise temporary(run.failed, run.sample)
     if rest := left():
-        raise EngineFailed(f"the deletes had no failures, but {counted(len(rest), 'chunk')} of the plan got no mark")
+        raise EngineFailed(f"all deletes succeeded, but {counted(len(rest), 'chunk')} of the plan lack a mark")
 
 
 def delete_here(

@@ -114,8 +114,9 @@ def table_uuid_mismatch(expected: str, found: str, *, work: str = "purge") -> Gu
 def foreign_location(what: str, otherwise: str = "") -> GuardRefused:
     """Return the error: what has to go, or to be looked at, is at a location that belongs to others."""
     return GuardRefused(
-        f"{printable(what)} is at a location that the service's setting delegation.foreign-locations names, where "
-        f"nothing is ever deleted{otherwise}; if it is the table's own, let the operator take it out of the setting",
+        f"{printable(what)} is in a location of delegation.foreign-locations, where nothing is "
+        f"deleted{otherwise}; if the location belongs to the table, ask the operator to remove it from the "
+        "setting",
         code=FOREIGN_LOCATION,
     )
 
@@ -144,9 +145,9 @@ class NeighbourUnreadable(GuardRefused):
     ) -> None:
         super().__init__(
             f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
-            f"{_mend(printable(who), str(why))}. If that is not possible, an operator lists what cannot be read with "
-            "`delegation references blocking`, and with `delegation references exempt` lets purges and expiries, not "
-            "removals of orphan files, run beside it: what is known of it still protects its files"
+            f"{_mend(printable(who), str(why))}. Otherwise an operator can exempt it (`delegation references "
+            "blocking`, then `delegation references exempt`): purges and expiries then run, and its known "
+            "files stay protected"
         )
         self.who = who
         self.why = why.code
@@ -164,16 +165,16 @@ def _mend(who: str, why: str) -> str:
         return "Grant it to the service's principal, then send the request again"
     if "allowed locations" in why:
         return (
-            f"Polaris refuses every load of it: remove its properties write.data.path and write.metadata.path, or "
-            f"allow their locations in the catalog's storage configuration, or drop {who} without purge"
+            "Polaris refuses to load it: remove its properties write.data.path and write.metadata.path, allow "
+            f"their locations in the catalog's storage configuration, or drop {who} without purge"
         )
     if "a table of another format" in why:
         return f"Drop {who}, or have it moved"
     if who.startswith("the list of "):
-        return "Ask Polaris for it as the service's principal; its log says why it fails"
+        return "Load it from Polaris as the service's principal; the log of Polaris has the reason"
     return (
-        f"To mend it, look up {who} in the catalog and load it in an engine, which shows the same fault: restore the "
-        "file or the bucket, or drop it without purge if nobody needs it"
+        f"To repair it, load {who} in an engine, which shows the same error; restore the file or bucket, or "
+        "drop it without purge if nobody needs it"
     )
 
 
@@ -196,7 +197,7 @@ class NeighbourChanged(DelegationError):
 def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
     """Return the message: at so many looks the table lost files that were to be read, so the operation stopped."""
     return (
-        f"{table} changed at each of {looks} looks of this attempt, and files disappeared while they were read; "
+        f"{table} changed at each of {looks} loads of this attempt, and files disappeared while they were read; "
         "a later attempt deletes the rest"
     )
 

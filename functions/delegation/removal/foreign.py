@@ -212,8 +212,8 @@ class _MetadataReads:
         """See ObjectStore.read; raises FileTooLarge beyond the bounds too."""
         with self._lock:
             if self.size <= 0:
-                raise FileTooLarge(f"{location.uri} is not read: the metadata files of tables that no catalog lists "
-                                   "have more bytes than are read of them")  # fmt: skip
+                raise FileTooLarge(f"{location.uri} is not read: the metadata files of unlisted tables exceed "
+                                   "the limit of bytes")  # fmt: skip
         data = self._store.read(location, limit=min(limit, _LARGEST))
         with self._lock:
             self.size -= len(data)
@@ -313,7 +313,7 @@ class _ForeignSearch:
                 above, _, name = one.path[:-1].rpartition("/")
                 if any(f"{above}/" == self._root or own.startswith(f"{above}/") for own in self._own.folders):
                     return FoundForeign(uniform=FORMATS[name])
-                self._leave(f"{above}/", f"it is a table of {FORMATS[name]}, which is not read", [one])
+                self._leave(f"{above}/", f"it is a table of {FORMATS[name]}, which the service does not read", [one])
             elif one.path.endswith(f"/{_HINT}"):
                 hints[one.folder] = one
             elif self._own.fold(one.path) not in self._own.known:
@@ -348,7 +348,7 @@ class _ForeignSearch:
                     some.append(one)
             most = min(2 * most, 128)
             if self._reads.heads < len(some) or self._reads.files < 0:
-                self._leave(self._above(folder), "it has more metadata files than are read", files)
+                self._leave(self._above(folder), "it exceeds the limit of metadata files", files)
                 break
             for one, head in zip(some, self._reads.heads_of(some), strict=True):
                 self._take(one, head, groups)

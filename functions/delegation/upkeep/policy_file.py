@@ -75,7 +75,7 @@ class PolicyFile:
         try:
             parsed = _File.model_validate(document)
         except ValidationError as error:
-            raise PolicyFileInvalid(f"the policy file does not have its form: {problems_in(error)}") from None
+            raise PolicyFileInvalid(f"the policy file is invalid: {problems_in(error)}") from None
         attached: dict[tuple[PolicyTarget, PolicyType], StoredPolicy] = {}
         names: set[str] = set()
         for described in parsed.policies:

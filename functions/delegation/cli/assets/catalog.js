@@ -97,7 +97,7 @@ function showTable(found) {
   $("runs").hidden = runs.length === 0;
   return runs.length ? "" : "No policy has had anything done to this table yet.";
 }
-const NOTHING_KNOWN = "Nothing is known of the tables of this catalog yet: their health is read after the first pass of the reference index, which a purge in the catalog starts";
+const NOTHING_KNOWN = "The health of tables in this catalog is not known yet: it is read after the first pass of the reference index, which a purge in the catalog starts";
 function showTables(found) {
   const total = found.tables.reduce((sum, one) => sum + one.cost_month, 0);
   const costs = counted(found.tables.length + found.more, "table") + "; " + (found.more ? "the files of the current snapshots of those shown cost " : "the files of their current snapshots cost ") + money(total) + " " + found.currency + " a month in S3 Standard (prices of " + found.prices_region + ", " + found.prices_as_of + ")";

@@ -170,7 +170,7 @@ def audit_command(
     """
     if as_csv and call.as_json:
         raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
-    with call.output.status(f"Reading what is known of {catalog} …"):
+    with call.output.status(f"Reading the known state of {catalog} …"):
         audit = audit_of(call.connection, catalog, KnownPlans(state), index_table, plan_bucket)
     if as_csv:
         sys.stdout.write(audit.csv())

@@ -306,8 +306,8 @@ class Audit:
         yield f"{text}. Prices of {self.prices.region}, {self.prices.as_of}, {self.prices.currency}."
         if self.never_looked:
             yield (
-                f"In {counted(self.never_looked, 'table')} nobody has looked for orphan files: "
-                "`delegation orphans scan TABLE` does, and deletes nothing."
+                f"{counted(self.never_looked, 'table')} were never scanned for orphan files: run `delegation "
+                "orphans scan TABLE`, which deletes nothing."
             )
         if self.unread:
             yield f"{counted(len(self.unread), 'plan')} could not be read, so its files are not counted."

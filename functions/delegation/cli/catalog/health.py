@@ -147,8 +147,8 @@ def health_of(store: "HealthStore", identifier: TableIdentifier) -> TableHealth:
     health = store.health(identifier)
     if health is None:
         raise CommandError(
-            f"nothing is known of the health of {identifier}",
-            "Check the name; a table is read after the first pass of the reference index that sees it.",
+            f"the health of {identifier} is not known",
+            "Check the name. A table is read after its first pass of the reference index.",
             code="HEALTH_UNKNOWN",
         )
     return health
@@ -288,7 +288,7 @@ def healths_screens(
 ) -> Iterator[RenderableType]:
     if not rows:
         yield (
-            f"Nothing is known of the tables of {plain(catalog)} yet: their health is read after the first pass of the "
+            f"The health of tables in {plain(catalog)} is not known yet: it is read after the first pass of the "
             "reference index, which a purge in the catalog starts."
         )
         return

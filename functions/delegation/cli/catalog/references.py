@@ -123,11 +123,11 @@ def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
         return
     if blocking.is_doubted:
         passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes in which others had an answer"
-        yield f"no answer in {passes}; no pass is completed until it has one, or counts as unreadable"
+        yield f"no answer in {passes}; no pass completes until it answers or counts as unreadable"
         return
     narrow = "only purges of tables whose storage it overlaps"
     yield f"holds back {narrow if blocking.narrow else 'every purge that checks this catalog'}"
-    words = "repair it, or drop it from the catalog: it was never read, so no exemption covers it"
+    words = "repair it, or drop it from the catalog; it was never read, so it cannot be exempted"
     yield Text(words if blocking.was_never_read else exempt_words(blocking.subject), "dim")
 
 
@@ -183,14 +183,14 @@ def dismiss_command(
     lost = next((refs for refs in store.lost_refs(catalog) if refs.key == key), None)
     if lost is None:
         raise CommandError(
-            f"nothing is kept in {plain(catalog)} for lost refs with the id {plain(key)}",
-            f"`delegation references lost {plain(catalog)}` lists what is kept, with ids.",
+            f"no files are kept in {plain(catalog)} for lost refs with the id {plain(key)}",
+            f"`delegation references lost {plain(catalog)}` lists the kept refs with ids.",
             code="NOTHING_LOST",
         )
     what = f"{_refs(lost)} of {plain(_table(lost))}"
-    call.confirm(f"The next expiry, and removals of orphan files, may delete what only {what} read. Continue?")
+    call.confirm(f"The next expiry and removals of orphan files may then delete files that only {what} need. Continue?")
     store.remove_lost_refs(lost)
-    call.output.result({"dismissed": document_of(lost)}, f"Nothing is kept any more for {what}.")
+    call.output.result({"dismissed": document_of(lost)}, f"Files are no longer kept for {what}.")
 
 
 def kept_now(lost: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
@@ -303,14 +303,14 @@ def exempt_command(
     blocking = next((row for row in blocking_of(store, subject.catalog) if row.subject == subject), None)
     if blocking is None:
         raise CommandError(
-            f"the index does not know {name_of(subject)} as something that cannot be read",
+            f"{name_of(subject)} is not listed as unreadable",
             f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back; "
             "name a namespace or a catalog that cannot be listed with --list.",
             code="NOTHING_BLOCKS",
         )
     if blocking.was_never_read:
         raise CommandError(
-            f"{name_of(subject)} was never read, so nothing is known of the files that it needs",
+            f"{name_of(subject)} was never read, so its files are unknown",
             "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog "
             "without purge; the next pass over the catalog sees that.",
             code="NEVER_READ",

@@ -25,7 +25,7 @@ DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="Days t
 
 def authority_stays() -> CommandError:
     return CommandError(
-        "the CA is not replaced in its folder: every certificate that it issued would end",
+        "the CA in the folder is not replaced: all its certificates would become invalid",
         "Make another with `delegation certs init --dir NEW`, put both into the trust store, replace the "
         "certificates one by one, then remove the former CA from the trust store (page Deployment).",
         code="AUTHORITY_STAYS",
@@ -55,7 +55,9 @@ def init_command(
     names = [*(client or ["polaris"]), *(operator or ())]
     for name in (*names, *(["server"] if server else ())):
         if not is_name(name):
-            raise typer.BadParameter(f"{name!r} is no name: letters, digits, _ and -, not ca", param_hint="--client")
+            raise typer.BadParameter(
+                f"{name!r} is not a valid name: use letters, digits, _ and -, not ca", param_hint="--client"
+            )
     now = utc_now()
     if exists(folder):
         authority = Authority.open(folder)

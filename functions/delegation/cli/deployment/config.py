@@ -219,7 +219,9 @@ def check_command(call: Call) -> None:
     problems = find_problems(settings)
     if problems:
         where = f"the settings of profile {settings.profile}" if settings.profile else "the settings"
-        raise SettingsInvalid(where, problems, "Correct each; `delegation config show` has where its value comes from.")
+        raise SettingsInvalid(
+            where, problems, ("Correct each; `delegation config show` shows where its value comes from.")
+        )
     connection = _connection_text(Connection(None, settings))
     text = f"{_place_text(settings)} {connection} All that is set can be used; `delegation doctor` tries it."
     call.output.result({**_place(settings), "problems": [], "connection": connection}, text)

@@ -161,7 +161,9 @@ def _of_exports(stack: str, before: Template, after: Template, imports: Imports)
         users = imports(name)
         if users:
             what = "change its value" if name in kept else "be removed"
-            yield Danger(Risk.EXPORT_IN_USE, stack, name, f"the export would {what}, and {', '.join(users)} imports it")
+            yield Danger(
+                Risk.EXPORT_IN_USE, stack, name, (f"the export would {what}, but {', '.join(users)} imports it")
+            )
 
 
 def _exports(template: Template) -> Iterator[tuple[str, str]]:
@@ -287,7 +289,7 @@ def deploy_check_command(
         call.output.show(WrappedText(f"{danger.reason}. {danger.advice}", indent=2))
     raise CommandError(
         f"{counted(len(dangers), 'change')} must not be deployed",
-        "Do what is said beside each; nothing was deployed.",
+        "Follow the advice beside each; nothing was deployed.",
         code="DEPLOY_REFUSED",
     )
 

@@ -70,7 +70,7 @@ class AwsCheck:
     def _state(self, name: str, table: str, description: Mapping[str, Any]) -> CheckResult:
         status = description["TableStatus"]
         if status not in {"ACTIVE", "UPDATING"}:
-            return failed(name, f"{table} is {status}", "Wait until it is ACTIVE; look at it in the AWS console.")
+            return failed(name, f"{table} is {status}", "Wait until it is ACTIVE; check it in the AWS console.")
         return passed(name, f"{table} is {status}")
 
     def _queue(self, name: str, url: str) -> CheckResult:
@@ -110,7 +110,7 @@ def aws_failure(name: str, value: str, error: Exception) -> CheckResult:
         fix = "Correct the name, the region or the account; the outputs of the stacks have the names."
         return failed(name, f"{value} does not exist ({code})", fix)
     if code in _DENIED:
-        return failed(name, f"you may not look at {value} ({code})", "Use a role that may describe the deployment.")
+        return failed(name, f"you may not read {value} ({code})", "Use a role that may describe the deployment.")
     return failed(name, f"AWS refused to show {value} ({code})", "Renew your AWS credentials, then try again.")
 
 
@@ -166,13 +166,13 @@ class DeployedGateway:
         types = api.get_rest_api(restApiId=identifier)["endpointConfiguration"]["types"]
         if types != ["PRIVATE"]:
             return failed(
-                API, f"{identifier} is {', '.join(types)}, so not the load balancer alone calls it", _GATEWAY_AGAIN
+                API, f"{identifier} is {', '.join(types)}, so others than the load balancer can call it", _GATEWAY_AGAIN
             )
         stages = [
             stage["stageName"] for stage in api.get_stages(restApiId=identifier)["item"] if stage.get("deploymentId")
         ]
         if not stages:
-            return failed(API, f"{identifier} has no stage that is deployed, so it answers nothing", _GATEWAY_AGAIN)
+            return failed(API, f"{identifier} has no deployed stage, so it answers nothing", _GATEWAY_AGAIN)
         return passed(API, f"{identifier} is PRIVATE, with the stage {', '.join(stages)}")
 
     def _endpoint(self, api: str) -> CheckResult:
@@ -197,7 +197,9 @@ class DeployedGateway:
         alarms = self.client("cloudwatch").describe_alarms(AlarmNames=names)["MetricAlarms"] if names else []
         missing = set(names) - {alarm["AlarmName"] for alarm in alarms}
         if missing or not names:
-            return failed(ALARMS, f"{', '.join(sorted(missing)) or 'none'} of the stack exist no more", _GATEWAY_AGAIN)
+            return failed(
+                ALARMS, f"{', '.join(sorted(missing)) or 'none'} of the stack no longer exist", _GATEWAY_AGAIN
+            )
         return passed(ALARMS, f"{', '.join(names)} exists")
 
 
@@ -346,7 +348,7 @@ class DeployedCheck:
         confirmed = [each for each in subscriptions if each["SubscriptionArn"].startswith("arn:")]
         if not confirmed:
             fix = f"aws sns subscribe --topic-arn {arn} --protocol email --notification-endpoint ADDRESS; confirm it."
-            return failed("alarms' topic", "nobody is subscribed, so no alarm reaches anyone", fix)
+            return failed("alarms' topic", "the topic has no subscription, so alarms reach nobody", fix)
         return passed("alarms' topic", f"confirmed: {counted(len(confirmed), 'subscription')}")
 
     def _alarms(self, prefix: str) -> CheckResult:

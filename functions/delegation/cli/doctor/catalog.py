@@ -177,7 +177,7 @@ def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *
         case PolarisUnavailable():
             return failed(name, f"{url} cannot be reached or failed: {error}", "Check polaris_url and the network.")
         case _:
-            return failed(name, f"{url} answers as no Polaris does: {error}", "Correct polaris_url: …/api/catalog.")
+            return failed(name, f"{url} does not answer like Polaris: {error}", "Correct polaris_url: …/api/catalog.")
 
 
 TOMBSTONES: Final = "tombstones"

@@ -46,7 +46,7 @@ def illegal_tombstone_change(tombstone_id: str, source: str, target: str) -> Dro
 
 def tombstone_not_found(tombstone_id: str) -> DropError:
     return DropError(
-        f"there is no tombstone {printable(tombstone_id)}; `delegation tombstones list` shows those that there are",
+        f"there is no tombstone {printable(tombstone_id)}; `delegation tombstones list` lists all",
         code="TOMBSTONE_NOT_FOUND",
         status=404,
         kind="NoSuchTombstoneException",
@@ -93,9 +93,8 @@ def dismissal_refused(message: str) -> DropError:
 def table_replaced(table: str, wanted: str, current: str) -> DropError:
     """Return the error for a table with another uuid than the request's; nothing was touched."""
     return DropError(
-        f"{printable(table)} was not dropped: the request is for the table with the uuid {printable(wanted)}, and "
-        f"the name now belongs to another one ({printable(current)}). To drop that one too, send a request without "
-        "the uuid",
+        f"{printable(table)} was not dropped: the request names the uuid {printable(wanted)}, but the name now "
+        f"belongs to another table ({printable(current)}). To drop that table, send a request without the uuid",
         code="TABLE_REPLACED",
         status=409,
     )
@@ -104,9 +103,8 @@ def table_replaced(table: str, wanted: str, current: str) -> DropError:
 def purge_forbidden(table: str, reason: str) -> DropError:
     """Return the error for a caller that may drop the table but not delete its files; nothing was done."""
     return DropError(
-        f"the caller may not purge {printable(table)}: the storage credentials that the catalog vends to it "
-        f"cannot delete its files ({printable(reason)}). Grant TABLE_WRITE_DATA on the table to the caller, or "
-        "drop it without purge",
+        f"the caller may not purge {printable(table)}: the caller's vended credentials cannot delete its files "
+        f"({printable(reason)}). Grant the caller TABLE_WRITE_DATA on the table, or drop it without purge",
         code="PURGE_FORBIDDEN",
         status=403,
     )
@@ -143,7 +141,7 @@ def catalog_unsupported(table: TableIdentifier, error: DelegationError) -> DropU
 def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
     """Return the error for an unknown value in a drop with purge; nothing was touched."""
     return DropError(
-        f"{what} is not known, so nothing was dropped; {did_you_mean(word, known)}",
+        f"{what} is unknown, so nothing was dropped; {did_you_mean(word, known)}",
         code="INVALID_REQUEST",
         status=400,
     )
@@ -173,8 +171,8 @@ def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str)
 def drop_not_confirmed(table: str, reason: str) -> DropError:
     """Return the error for a rename without a clear answer; a repeat finds out."""
     return DropError(
-        f"it is not known whether {printable(table)} was dropped ({printable(reason)}): send the request again. "
-        "If it was, its purge follows in any case",
+        f"{printable(table)} may have been dropped ({printable(reason)}): send the request again. If it was "
+        "dropped, its purge follows in any case",
         code="DROP_NOT_CONFIRMED",
         status=503,
         retryable=True,
@@ -194,8 +192,8 @@ def drop_interrupted(table: str, error: DelegationError) -> DropError:
 def still_purging(table: str, tombstone_id: str) -> DropError:
     """Return the error for a purge that outlasts the caller's time; the table is dropped, and its purge continues."""
     return DropError(
-        f"{printable(table)} is dropped and its files are still being deleted (tombstone {tombstone_id}): send the "
-        "request again to wait on",
+        f"{printable(table)} is dropped, and its files are still being deleted (tombstone {tombstone_id}): send "
+        "the request again to keep waiting",
         code="STILL_PURGING",
         status=503,
         retryable=True,

@@ -335,13 +335,13 @@ class _Drop:
             return self._gone(answer)
         if isinstance(refused, CredentialVendingFailed):
             raise DropUnsupported(
-                f"{self._identifier} was not dropped: its catalog vends no storage credentials, with which the caller "
-                "proves that it may delete the files. Have the storage configuration name an STS, or name the caller's "
-                "principal role in delegation.drop.trusted-roles"
+                f"{self._identifier} was not dropped: its catalog vends no storage credentials, so the caller "
+                "cannot prove the right to delete the files. Configure an STS, or add the caller's principal "
+                "role to delegation.drop.trusted-roles"
             )
         if isinstance(refused, TableMetadataMissing):
             raise DropUnsupported(
-                f"{self._identifier} was not dropped: its metadata file is gone, so its files are not known "
+                f"{self._identifier} was not dropped: its metadata file is gone, so its files are unknown "
                 f"({refused}); drop it without purge"
             )
         return answer
@@ -368,7 +368,7 @@ class _Drop:
             )
         if self._catalog.is_generic_table(self._identifier):
             raise DropUnsupported(
-                f"{self._identifier} is a generic table, whose files are not known: drop it without purge"
+                f"{self._identifier} is a generic table, whose files are unknown: drop it without purge"
             )
         return answer
 
@@ -466,6 +466,6 @@ def _is_unclear(answer: CatalogAnswer) -> bool:
 
 def _left_to_the_catalog(identifier: TableIdentifier, reason: str) -> MutationNotVerified:
     return MutationNotVerified(
-        f"it is not known whether the catalog, to which unsupported drops are left, dropped {identifier}: {reason}; "
-        "nothing more was done. Read whether the table is there, then send what is still wanted with a new key"
+        f"the catalog, which handles unsupported drops, may have dropped {identifier}: {reason}; nothing more "
+        "was done. Check whether the table exists, then send what is missing with a new key"
     )

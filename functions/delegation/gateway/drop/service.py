@@ -224,9 +224,9 @@ class Tombstones:
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and state what is left."""
         if record.is_of_another_table:
-            left = "closed: the table, which its caller never dropped, has left its destination"
+            left = "closed: the table, which the caller never dropped, has left its destination"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
-            left = f"closed: the table has its name again, {record.identifier}, which was not this service's doing"
+            left = f"closed: somebody else gave the table its name {record.identifier} back"
         else:
             left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"
         return self.changed(record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=False))
@@ -325,10 +325,7 @@ def _is_restored_to(record: Tombstone | None, target: TableIdentifier) -> TypeGu
 
 
 def _finish(record: Tombstone) -> str:
-    return (
-        f"`delegation purge {record.metadata_location}` deletes what is left of them, unless another table has them by "
-        "now"
-    )
+    return f"`delegation purge {record.metadata_location}` deletes the rest, unless another table has the files now"
 
 
 def _why_not(record: Tombstone) -> str:

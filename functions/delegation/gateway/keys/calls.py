@@ -227,8 +227,8 @@ class KeyedCall:
                 return None
             case unknown:
                 raise MutationNotVerified(
-                    "what an earlier call with this key did is not known, and nothing more was done: "
-                    f"{unknown.reason}. Read the state, then send what is still wanted with a new key"
+                    "the outcome of an earlier call with this key is unknown, and nothing more was done: "
+                    f"{unknown.reason}. Read the state, then send what is missing with a new key"
                 )
 
     def restore(self, stored: MutationAnswer) -> MutationAnswer:
@@ -249,8 +249,8 @@ class KeyedCall:
         if is_known and all(conclusion(each, made.status) is Conclusion.UNKNOWN for each in CatalogClient):
             return made
         raise MutationNotVerified(
-            f"{answer.status} was answered to {self.target.operation}, which does not say what was done, and the "
-            "catalog does not show that it was applied; repeat the request with the same key"
+            f"the answer {answer.status} to {self.target.operation} leaves the outcome open, and the catalog "
+            "does not show the change; repeat the request with the same key"
         )
 
     def _despite_refusal(self, made: MutationAnswer, attempt: MutationAttempt) -> MutationAnswer:

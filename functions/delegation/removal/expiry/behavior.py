@@ -34,16 +34,18 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
     snapshots, refs = counted(len(result.snapshot_ids), "snapshot"), counted(len(result.refs), "ref")
     match result.status:
         case "NOTHING":
-            summary = "no snapshot is expired; nothing was changed"
+            summary = "no snapshot has expired; nothing changed"
             if result.findings:
-                summary = "no snapshot is expired any more; an earlier plan is lost: files of its snapshots may be left"
+                summary = (
+                    "no more snapshots have expired, but an earlier plan is lost; files of its snapshots may be left"
+                )
             return summary, changed(ExpiryDetails, findings=findings), {}
         case "STOPPED":
-            done = "before its commit; nothing was changed"
+            done = "before its commit; nothing changed"
             if result.snapshot_ids or result.refs:
                 files = counted(result.files_deleted, "file")
                 when = f"after it deleted {files}" if result.files_deleted else "before its first delete"
-                done = f"{when}: {snapshots} and {refs} are removed, and other files that only they named are left"
+                done = f"{when}: {snapshots} and {refs} are removed; other files that only they referenced are left"
             details = changed(
                 ExpiryDetails,
                 files_deleted=result.files_deleted,
@@ -80,7 +82,7 @@ PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTab
 
 def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) -> Callable[[LoadedTable], Permission]:
     """Permit nothing that a policy asked for, where no policy can be read."""
-    return lambda _table: Withdrawn("the policies of the catalog cannot be read by this process")
+    return lambda _table: Withdrawn("this process cannot read the catalog's policies")
 
 
 @dataclass(frozen=True, kw_only=True)

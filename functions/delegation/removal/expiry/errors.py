@@ -17,7 +17,7 @@ PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """A plan was lost, so files of snapshots that it removed may stay until orphan files are removed."""
 
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
-    ManifestMissing: "; a snapshot that stays needs it: restore it, or drop or move the refs that keep the snapshot"
+    ManifestMissing: "; a kept snapshot needs it: restore it, or drop or move the refs that keep the snapshot"
 }
 """What the outcome of the work adds to an error."""
 
@@ -46,17 +46,17 @@ class RefLost(ExpiryError):
         kept_until: datetime | None = None,
     ) -> None:
         shown_refs = ", ".join(f"{printable(name)} at snapshot {refs[name]}" for name in sorted(refs)[:3])
-        kept = "No reference index is there to keep its files: restore it before snapshots of the table expire again"
+        kept = "Without a reference index its files are not kept: restore it before the table's snapshots expire again"
         if kept_until is not None:
             kept = (
                 f"Its files stay until {kept_until:%Y-%m-%d}; `delegation references dismiss` ends that before, "
                 "when it is restored or not needed"
             )
         super().__init__(
-            f"{len(refs)} refs of {table} were created while it was planned to remove their snapshots, and the commit "
-            f"removed them too: {shown_refs}. No file was deleted, so the metadata file "
-            f"{printable(metadata_file, 1_000)} still reads them. Give it a name of its own, in Spark: "
-            f"{restore_statement(table, metadata_file)}. {kept}"
+            f"the commit also removed {len(refs)} refs of {table} that were created just before it: "
+            f"{shown_refs}. No file was deleted, and the metadata file {printable(metadata_file, 1000)} still "
+            f"has them. Register it under another name in Spark: {restore_statement(table, metadata_file)}. "
+            f"{kept}"
         )
         self.refs = dict(refs)
         self.metadata_file = metadata_file
@@ -73,10 +73,9 @@ class RefsUnknown(ExpiryError):
 
     def __init__(self, table: TableIdentifier, missing: str) -> None:
         super().__init__(
-            f"the snapshots of {table} are removed, and the metadata file from before that is gone or cannot be read "
-            f"({printable(missing)}), so it is not known whether a new tag was lost with them: no file was deleted. "
-            "The receipt of the task names the plan that lists what stays until orphan files are removed: "
-            f"`delegation orphans scan {table}` finds what of it no table needs"
+            f"the snapshots of {table} are removed, but the former metadata file is missing or unreadable "
+            f"({printable(missing)}), so a new tag may be lost. No file was deleted. The plan in the receipt "
+            f"lists the files that stay; `delegation orphans scan {table}` finds those that no table needs"
         )
         self.metadata_file = missing
 
@@ -88,9 +87,9 @@ def rest_of_plan_lost(table: TableIdentifier, missing: str, *, is_made: bool) ->
     """
     are_removed = "are removed" if is_made else "may be removed"
     return ExpiryError(
-        f"snapshots of {table} {are_removed}, and {printable(missing)} of the approved plan is missing, so no more "
-        "of the plan's files are deleted; no other plan may take its place. The next request makes a plan of what "
-        f"is expired then, and `delegation orphans scan {table}` finds the files that no table needs",
+        f"snapshots of {table} {are_removed}, but {printable(missing)} of the approved plan is missing, so no "
+        f"more of its files are deleted. The next request makes a new plan; `delegation orphans scan {table}` "
+        "finds the files that no table needs",
         code=PLAN_LOST,
     )
 
@@ -107,8 +106,7 @@ def commit_refused(table: TableIdentifier, why: DelegationError) -> ExpiryError:
 def commits_forestalled(table: TableIdentifier, times: int) -> ExpiryError:
     """Return the error: other commits to the table were first, each time that the removal of snapshots was sent."""
     return ExpiryError(
-        f"{table} received another commit each of the {times} times that the removal of its snapshots was sent; "
-        "nothing was changed, and the task tries again later",
+        f"other commits to {table} came first, {times} times; nothing changed, and the task tries again later",
         code="COMMITS_FORESTALLED",
         retryable=True,
     )
@@ -132,8 +130,8 @@ class SnapshotReferenced(GuardRefused):
 
     def __init__(self, snapshot_id: int, refs: Sequence[str]) -> None:
         super().__init__(
-            f"snapshot {snapshot_id} cannot be expired, because these refs are at it: {shown(refs)}; move or drop "
-            "them first, or leave the snapshot out of the request"
+            f"snapshot {snapshot_id} cannot be expired, because it is the head of {shown(refs)}; move or drop "
+            "these refs, or remove the snapshot from the request"
         )
         self.snapshot_id = snapshot_id
         self.refs = tuple(refs)
@@ -142,8 +140,7 @@ class SnapshotReferenced(GuardRefused):
 def manifests_encrypted(why: str) -> GuardRefused:
     """Return the error: manifests are encrypted (Iceberg Table Spec, version 3), so their files are unknown."""
     return GuardRefused(
-        f"{why}: its manifests are encrypted, and this release cannot read which files they name; expire its "
-        "snapshots with an engine that has the keys",
+        f"{why}: this release cannot read encrypted manifests; expire the snapshots with an engine that has the keys",
         code="UNSUPPORTED",
     )
 
@@ -163,8 +160,8 @@ def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
         raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
     if is_stand_in(metadata.table_uuid):
         raise GuardRefused(
-            "the table has no table-uuid, so a commit to it cannot be required to find the same table; have an engine "
-            "assign one (the update assign-uuid), or upgrade the table to format version 2",
+            "the table has no table-uuid, so a commit could reach another table; let an engine assign one "
+            "(assign-uuid), or upgrade the table to format version 2",
             code="UNSUPPORTED",
         )
     protection = protection_of(metadata.properties)

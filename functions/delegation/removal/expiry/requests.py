@@ -43,8 +43,7 @@ class TableExpiry(TableWork):
     does: ClassVar[str] = "expires snapshots of"
     began: ClassVar[str] = "its commit"
     half_done: ClassVar[str] = (
-        "the files of the snapshots that it removed are still to be deleted; retry the task, or send its own "
-        "properties, which its payload has"
+        "it still has to delete files of removed snapshots; retry the task, or send the properties in its payload"
     )
     ends_plan: ClassVar[frozenset[str]] = ENDS_PLAN
 
@@ -134,7 +133,7 @@ OPTIONS: Final = OptionTable(
         text_option(
             SNAPSHOT_IDS,
             _IDS,
-            f"1 to {MOST_IDS} snapshot ids with commas between them",
+            f"1 to {MOST_IDS} comma-separated snapshot ids",
             "Snapshots that expire too, whatever their age, unless a branch or tag is at them.",
             Argument("Also expire this snapshot; may be repeated.", "ID", "snapshot-id", type=list[int]),
         ),

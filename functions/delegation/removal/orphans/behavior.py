@@ -39,10 +39,10 @@ from delegation.timestamps import isoformat
 from polaris_common.errors import counted, printable
 
 _WHY = {
-    "first-run": "it is the first plan of this table here",
+    "first-run": "it is the table's first plan at this location",
     "max-share": "that is an unlikely share",
     "max-files": "they are many",
-    "finding": "something was found that the approval does not know",
+    "finding": "the removal found something new after the approval",
 }
 _SHOWN: Final = 3
 
@@ -126,7 +126,7 @@ def _foreign_text(result: OrphanResult) -> str:
     more = f" and {counted(len(found) - _SHOWN, 'other')}" if len(found) > _SHOWN else ""
     approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's to the plan"
     how = approve if result.status in ("PLANNED", "WAITING") else ""
-    return f"; files stay of what no catalog lists: {', '.join(shown[:_SHOWN])}{more}{how}"
+    return f"; files of unlisted tables stay: {', '.join(shown[:_SHOWN])}{more}{how}"
 
 
 def _percent(result: OrphanResult) -> str:

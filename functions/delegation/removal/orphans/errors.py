@@ -13,7 +13,7 @@ POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
 """The code of a finding: the policy that asked for a removal does not ask for it any more, so it stopped."""
 
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
-    ManifestMissing: "; restore it, or expire the snapshots that have it: until then no file is known to be an orphan"
+    ManifestMissing: ("; restore it, or expire the snapshots that need it; until then no file is known to be an orphan")
 }
 """What the outcome of the work adds to an error."""
 
@@ -42,9 +42,9 @@ def commits_too_frequent(table: TableIdentifier, looks: int) -> OrphansError:
 def claim_unknown(what: str, plan_id: str) -> OrphansError:
     """Return the error: the plan of another unfinished task at the location is lost or cannot be read."""
     return OrphansError(
-        f"the plan {printable(plan_id)} of an unfinished task at the location ({printable(what)}) is lost or cannot be "
-        "read, so it is not known which files that task deletes or keeps; nothing was removed. The next attempt looks "
-        "again: that task plans anew when it runs, or ends",
+        f"the plan {printable(plan_id)} of an open task at the location ({printable(what)}) is lost or "
+        "unreadable, so the files that it claims are unknown; nothing was removed. The next attempt checks "
+        "again",
         code="CLAIM_UNKNOWN",
         retryable=True,
     )
@@ -53,9 +53,9 @@ def claim_unknown(what: str, plan_id: str) -> OrphansError:
 def record_unreadable(what: str) -> OrphansError:
     """Return the error: an unfinished task cannot be read that may be about tables of the catalog."""
     return OrphansError(
-        f"it is not known which files an unfinished {printable(what, 400)} deletes or keeps, and it may be about this "
-        "catalog; nothing was removed. The next attempt reads it again: run the release that wrote the record, or "
-        "restore it from a backup of the table of tasks",
+        f"the files that an open {printable(what, 400)} claims are unknown, and it may belong to this catalog; "
+        "nothing was removed. Deploy the release that wrote the record, or restore it from a backup; the next "
+        "attempt reads it again",
         code="CLAIM_UNKNOWN",
         retryable=True,
     )
@@ -64,8 +64,8 @@ def record_unreadable(what: str) -> OrphansError:
 def references_not_indexed() -> GuardRefused:
     """Return the error: the operator's settings keep no reference index, so what other tables need is not known."""
     return GuardRefused(
-        "orphan files are removed only with the reference index, which knows the files that other tables need: set "
-        "the service's property delegation.purge.references to index",
+        "removing orphan files requires the reference index, which knows the files that other tables need: set "
+        "delegation.purge.references to index",
         code="REFERENCES_NOT_INDEXED",
     )
 
@@ -77,9 +77,9 @@ class OperatorRoleRequired(GuardRefused):
 
     def __init__(self, what: str, bucket: str) -> None:
         super().__init__(
-            f"{what} in the bucket {printable(bucket)} takes an operator's role for it, because credentials that the "
-            "catalog vends may only read, write and delete objects: name one in the service's property "
-            f"delegation.orphan-files.roles, as {printable(bucket)}=ARN. Nothing was changed"
+            f"{what} in the bucket {printable(bucket)} requires an operator's role, because vended credentials "
+            f"may only read, write and delete: set delegation.orphan-files.roles to {printable(bucket)}=ARN. "
+            "Nothing changed"
         )
         self.bucket = bucket
 
@@ -92,8 +92,8 @@ def no_role(bucket: str, _location: str = "") -> NoReturn:
 def location_too_wide(location: str) -> GuardRefused:
     """Return the error: the table's location is a whole bucket or a root of the file system, or is not clear."""
     return GuardRefused(
-        f"orphan files are not looked for in {printable(location)}: the table's location is a whole bucket, or is "
-        "not clear. Move the table to a location of its own",
+        f"{printable(location)} is not scanned for orphan files: it is a whole bucket, or ambiguous. Move the "
+        "table to a location of its own",
         code="LOCATION_TOO_WIDE",
     )
 
@@ -101,9 +101,9 @@ def location_too_wide(location: str) -> GuardRefused:
 def location_not_allowed(location: str) -> GuardRefused:
     """Return the error: the place of a plan is not the table's location, and the operator allows it no more."""
     return GuardRefused(
-        f"the plan is for {printable(location)}, which is not the table's location and below no place of this "
-        "service's setting delegation.orphan-files.locations any more. Nothing was deleted by this attempt: let "
-        "the operator allow the place again, or have the table's location scanned",
+        f"the plan is for {printable(location)}, which is not the table's location and no longer below a place "
+        "of delegation.orphan-files.locations. This attempt deleted nothing: ask the operator to allow the "
+        "place, or scan the table's location",
         code="LOCATION_NOT_ALLOWED",
     )
 
@@ -115,9 +115,8 @@ class LocationShared(GuardRefused):
 
     def __init__(self, location: str, what: str, other: str) -> None:
         super().__init__(
-            f"orphan files are not looked for in {printable(location)}, because it overlaps {printable(other)}, the "
-            f"location of {printable(what)}: a file there may be another's. Drop or move one of the two, or wait until "
-            "it is purged"
+            f"{printable(location)} is not scanned for orphan files, because it overlaps {printable(other)}, "
+            f"the location of {printable(what)}. Drop or move one of the two, or wait until it is purged"
         )
         self.what = what
 
@@ -151,8 +150,8 @@ class AreaLeftAlone(GuardRefused):
 
     def __init__(self, location: str, who: str) -> None:
         super().__init__(
-            f"{printable(who)} cannot be read and may have files in {printable(location)}; its exemption lets purges "
-            "run beside it, and never counts for the removal of orphan files. Mend or drop it first"
+            f"{printable(who)} cannot be read and may have files in {printable(location)}; exemptions do not "
+            "apply to orphan files. Repair or drop it first"
         )
 
 
@@ -164,8 +163,7 @@ def places_unknown(what: str, why: DelegationError | None) -> GuardRefused:
         "on the catalog"
     )
     return GuardRefused(
-        f"it is not known where {printable(what)} is ({reason}), and orphan files are removed only where no view, "
-        "no namespace and no table of another format is: "
+        f"the location of {printable(what)} is unknown ({reason}) and may be inside this table's: "
         f"{'create it again with a location, or drop it' if why is None else grant}",
         code="PLACES_UNKNOWN",
     )

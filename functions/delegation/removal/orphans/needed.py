@@ -41,7 +41,7 @@ from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import FOREIGN_TABLE, Root, split, uri_of
 from polaris_common.errors import DelegationError
 
-IN_USE: Final = "it was written to since the plan or shortly before, so that it stays although it was approved"
+IN_USE: Final = "it changed after or shortly before the plan, so it stays despite the approval"
 """Why a foreign table stays whose uuid an approval includes."""
 
 _MOST_BELOW: Final = 50

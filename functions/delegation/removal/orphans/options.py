@@ -36,7 +36,7 @@ def options_of(
     Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
     """
     if LOCATIONS in properties:  # of Polaris' policies: without it more would be removed than was asked for
-        raise InvalidOption(LOCATIONS, f"absent: a removal looks in one place, which {LOCATION} names")
+        raise InvalidOption(LOCATIONS, f"absent: a removal scans one place, which {LOCATION} names")
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     plan = chosen.get(PLAN)
     if plan is not None:
@@ -55,8 +55,8 @@ def options_of(
         location = location_of(location)
         if not location.startswith(limits.locations):
             raise DelegationError(
-                f"{PLACE}.{LOCATION}: {printable(location)} is not below a place that this service's setting "
-                f"{PREFIX}{LOCATIONS} allows; name one that is, or leave the option out",
+                f"{PLACE}.{LOCATION}: {printable(location)} is not below a place of {PREFIX}{LOCATIONS}; name "
+                "an allowed place, or omit the option",
                 code="PROPERTY_NOT_ALLOWED",
             )
     return OrphanOptions(

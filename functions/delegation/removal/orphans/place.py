@@ -210,7 +210,7 @@ def checked_age(wanted: timedelta) -> timedelta:
     """Return the age that a request wants; raise AgeTooShort for less than a day."""
     if wanted < LEAST_AGE:
         raise AgeTooShort(
-            f"files are orphans after {wanted}, and 24 hours are the least: a job may commit younger ones still"
+            f"the minimum age is {wanted}; it must be at least 24 hours, because a job may still commit younger files"
         )
     return wanted
 

@@ -183,7 +183,7 @@ def _released(ctx: OrphanContext, one: Candidate, here: str, failed: list[Delega
     try:
         return ctx.tags(bucket, here).untag(bucket, one.listed()) is TagFound.TAGGED
     except OperatorRoleRequired:
-        what = f"to take the tag of a quarantine from {one.path}, which is needed now,"
+        what = f"to remove the quarantine tag from {one.path}, which is needed now,"
         failed.append(OperatorRoleRequired(what, bucket))
     except DelegationError as error:
         failed.append(error)
@@ -217,4 +217,4 @@ def merged_released(findings: Sequence[Finding], more: Sequence[Finding]) -> tup
 def released_text(findings: Iterable[Finding]) -> str:
     """Return what a summary states about files that lost the tag."""
     files = sum(one.count for one in findings if one.code == RELEASED)
-    return f"; took the tag from {counted(files, 'file')} that tables need again" if files else ""
+    return f"; removed the tag from {counted(files, 'file')} that tables need again" if files else ""

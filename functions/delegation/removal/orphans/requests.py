@@ -242,9 +242,7 @@ def approvers_of(properties: Mapping[str, str]) -> Approvers:
     """Return who may approve plans; raise InvalidProperty."""
     names = [one.strip() for one in properties.get(APPROVERS, OPERATORS).split(",")]
     if len(names) > _MOST_APPROVERS or not all(re.fullmatch(_APPROVER, one, re.ASCII) for one in names):
-        raise InvalidProperty(
-            APPROVERS, f"is not {OPERATORS}, {SUBMITTERS}, or OAuth2 clients with commas between them"
-        )
+        raise InvalidProperty(APPROVERS, f"is not {OPERATORS}, {SUBMITTERS}, or comma-separated OAuth2 clients")
     return Approvers(OPERATORS in names, SUBMITTERS in names, frozenset(names) - {OPERATORS, SUBMITTERS})
 
 
@@ -298,13 +296,13 @@ def approve(
         segment = _waiting(task, plan)
         if not approvers.admit(by.client_id, is_operator=is_operator, is_own=by == task.requested_by):
             raise DelegationError(
-                f"{printable(by.client_id)} may not approve the plan {plan}: the service's property {APPROVERS} admits "
-                "operators, and never who asked for the plan; have another operator approve it",
+                f"{printable(by.client_id)} may not approve the plan {plan}: {APPROVERS} admits operators, but "
+                "never the plan's requester; ask another operator",
                 code="APPROVAL_NOT_ALLOWED",
             )
         if wanted.sha256 not in (None, segment.sha256):
             raise DelegationError(
-                f"the plan {plan} has the SHA-256 {segment.sha256}, and not the one that was sent; look at it again "
+                f"the plan {plan} has the SHA-256 {segment.sha256}, not the one in the request; check it "
                 "(`delegation orphans show`), then approve it",
                 code="APPROVAL_REFUSED",
             )
@@ -327,8 +325,8 @@ def _waiting(task: Task, plan: str) -> PlanSegment:
     if segment is None or segment.id != plan:
         present = "no plan waits with it" if segment is None else f"the plan {segment.id} waits with it"
         raise DelegationError(
-            f"the plan {plan} cannot be approved with task {task.task_id}: {present}; look at the task "
-            "(`delegation tasks show`), and approve the plan that it names",
+            f"the plan {plan} cannot be approved with task {task.task_id}: {present}; approve the plan that "
+            "`delegation tasks show` names",
             code="APPROVAL_REFUSED",
         )
     return segment

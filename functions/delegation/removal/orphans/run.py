@@ -159,7 +159,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             table = self._load()
             listing = self._plan.index
             if place_of(metadata_of(table), listing.elsewhere).uri != listing.roots[0]:
-                raise PlanLost(listing.plan_id, "the table has another location since it was listed")
+                raise PlanLost(listing.plan_id, "the table's location changed after the listing")
             keep.add_table(table)
             keep.add_claims()
             keep.add_foreign(table, listing, stored_signs(ctx, listing.signs or ()), self._heads)
@@ -305,7 +305,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         if index.elsewhere and not index.elsewhere.startswith(ctx.options.locations):
             raise location_not_allowed(index.elsewhere)
         if index.signs is None:
-            raise PlanLost(index.plan_id, "a former release made it, which looked for no tables that no catalog lists")
+            raise PlanLost(index.plan_id, "a former release made it, which did not check for unlisted tables")
 
     def _load(self) -> LoadedTable:
         """Load the table as it is now; raise the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH) and those of

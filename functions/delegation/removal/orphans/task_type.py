@@ -40,8 +40,8 @@ def _next_step(task: Task) -> str | None:
             f"the table's policy executes it, or `delegation orphans approve {plan.id} --wait`."
         )
     return (
-        f"Look at the files with `delegation orphans show {plan.id}`, and have the plan executed with "
-        f"`delegation orphans approve {plan.id}`."
+        f"List the files with `delegation orphans show {plan.id}`; execute the plan with `delegation orphans "
+        f"approve {plan.id}`."
     )
 
 

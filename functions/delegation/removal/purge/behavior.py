@@ -168,8 +168,8 @@ def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
 def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
         raise GuardRefused(
-            f"the table has {files} files or more, the inline engine purges at most {ctx.settings.inline_max_files}; "
-            "use Spark",
+            f"the table has {files} files or more; the inline engine purges at most "
+            f"{ctx.settings.inline_max_files}; use Spark",
             code="TOO_LARGE_FOR_INLINE",
         )
     engine = ctx.options.engine or ("inline" if small else "spark")

@@ -188,9 +188,9 @@ def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequ
     own = {_place(metadata.path), *log}
     if _meets(own, plans, earlier) or _is_older(metadata, earlier):
         raise metadata_replaced(
-            f"the catalog names {metadata.path}, whose history does not continue from the planned "
-            f"{earlier[-1].metadata_location}: the table was rolled back or restored; "
-            "send a new purge if it is still to be deleted"
+            f"the catalog names {metadata.path}, which does not continue from the planned "
+            f"{earlier[-1].metadata_location}: the table was rolled back or restored; to delete it anyway, send "
+            "a new purge"
         )
 
 
@@ -304,8 +304,8 @@ class LostPlan:
         check_not_replaced(plans, metadata, self.left)
         if self.done is not None and self.done.state and not self.left and not continues(metadata, self.done.state):
             raise metadata_replaced(
-                f"the catalog names {metadata.path}, whose log does not have {self.done.state}, from where the purge "
-                "deleted; its plan is lost, so nothing tells which of these files are the table's"
+                f"the catalog names {metadata.path}, whose log lacks {self.done.state}, from which the purge "
+                "deleted; the plan is lost, so the table's files are unknown"
             )
 
     def excuses(self, metadata: ParsedMetadata, spelling: Spelling) -> Callable[[str], bool]:

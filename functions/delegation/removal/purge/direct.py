@@ -311,8 +311,8 @@ class DirectRun:
             return  # a directory that may not be listed states nothing
         if newest is not None:
             self.warn(
-                f"{path} is not the table's newest metadata file: {newest} is, and files that only it reaches stay; "
-                "purge that one instead"
+                f"{path} is not the table's newest metadata file; purge {newest} instead, or files that only it "
+                "references stay"
             )
 
     def marked(self) -> tuple[int, Deleted]:
@@ -341,7 +341,7 @@ class DirectRun:
     def _check_protected(self, head: DirectHead) -> None:
         removed = head.protected - {canonical(path) for path in self.purge.protect}
         if removed:
-            raise PlanNotAllowed(f"the plan protects {shown(sorted(removed))}, this command does not")
+            raise PlanNotAllowed(f"the plan protects {shown(sorted(removed))}, but this command does not")
 
     def _protected(self, _roots: Roots | None) -> Sequence[Neighbour]:
         found = []

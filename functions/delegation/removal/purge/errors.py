@@ -35,8 +35,8 @@ class PurgeError(DelegationError):
 def table_state_mismatch(name: str, stated: str, found: str) -> GuardRefused:
     """Return the error: the request states something that the catalog's table does not have and never had."""
     return GuardRefused(
-        f"the request states {name} {printable(stated)}, the catalog's table has {printable(found)}; "
-        "load the table again, and send a new purge if it is the one to delete",
+        f"the request states {name} {printable(stated)}, but the catalog's table has {printable(found)}; load "
+        "the table again, and send a new purge if you want to delete that table",
         code="TABLE_STATE_MISMATCH",
     )
 
@@ -75,7 +75,7 @@ class FilesAtAnotherTable(_FilesRefused):
     """Files are at another live table's location and not at this table's own, and `shared=refuse` is set."""
 
     code = "FILES_AT_ANOTHER_TABLE"
-    problem = "{} files are at the location of another live table and not at this table's own"
+    problem = "{} files are at the location of another live table, not at this table's"
 
 
 class CredentialsDoNotCover(_FilesRefused):
@@ -89,7 +89,7 @@ def spark_not_available(files: int, *, requested: bool) -> GuardRefused:
     """Return the error: a purge needs Spark, or asks for it, and the deployment's jobs would not reach Polaris."""
     why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
     return GuardRefused(
-        f"{why}, and this deployment runs no Spark jobs because they would not reach Polaris; set "
+        f"{why}, but this deployment has no Spark jobs, because they cannot reach Polaris; set "
         "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry",
         code="SPARK_NOT_AVAILABLE",
     )
@@ -141,7 +141,7 @@ def files_left_unknown(
     )
 
 
-_NO_STEP = "none of its steps is recorded as done"
+_NO_STEP = "no step is recorded as done"
 
 
 def dropped(root: str) -> PurgeError:

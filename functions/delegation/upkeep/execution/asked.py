@@ -519,8 +519,8 @@ class PolicyPermissions:
         unread = next((finding for finding in rule.findings if finding.code in STOPPING), None)
         if unread is not None:
             raise GuardRefused(
-                f"how old orphan files are by the policy of {table.identifier} is not known: {unread.subject}: "
-                f"{unread.text}; correct it, or detach the policy",
+                f"the policy of {table.identifier} gives no valid age of orphan files: {unread.subject}: "
+                f"{unread.text}; correct or detach it",
                 code="AGE_INVALID",
             )
         return _age_in(rule) if rule.values else timedelta(0)

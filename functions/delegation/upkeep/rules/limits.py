@@ -250,7 +250,7 @@ def _places(name: str, text: str) -> tuple[Place, ...]:
     texts = [match[0].strip() for match in _NAME.finditer(text)]
     places = tuple(tuple(split_name(written)) for written in texts if written)
     if not all(places) or "`" in _NAME.sub("", text):
-        raise InvalidProperty(name, "is not a list of CATALOG or CATALOG.NAMESPACE with commas between them")
+        raise InvalidProperty(name, "is not a comma-separated list of CATALOG or CATALOG.NAMESPACE")
     return places
 
 

@@ -91,7 +91,7 @@ def content_of(type_: PolicyType, text: str) -> PolicyContent:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise PolicyInvalid(f"the content does not have the form of its type: {problems_in(error)}") from None
+        raise PolicyInvalid(f"the content does not match the policy type: {problems_in(error)}") from None
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class Broken:
         settings(edge_url=servers.edge_url.removesuffix("/delegation-service/api"))
 
     def polaris_without_its_base_path(self, settings, servers, deployment, tmp_path):
-        """Polaris|as no Polaris does|/api/catalog"""
+        """Polaris|does not answer like Polaris|/api/catalog"""
         settings(polaris_url=servers.plain_url)
 
     def unknown_catalog(self, settings, servers, deployment, tmp_path):

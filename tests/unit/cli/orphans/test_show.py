@@ -79,7 +79,7 @@ def test_people_see_where_how_old_and_which(run, plans, stack):
         "  location  s3://lake/t/",
         "  listed    47 objects, 123.4 KiB, at 2026-12-02T12:00:00Z by the clock of the store",
         "  orphan    3 files, 6.0 KiB, 3 days old or more then",
-        "  waits     for approval, because it is the first plan of this table here (first-run)",
+        "  waits     for approval, because it is the table's first plan at this location (first-run)",
         "  2026-11-27T20:53:20Z     2.0 KiB  s3://lake/t/data/0.parquet",
         "  2026-11-27T20:53:20Z     2.0 KiB  s3://lake/t/data/1.parquet",
         "  1 more file; --limit 3 lists all",

@@ -88,7 +88,7 @@ def test_what_waits_has_its_reason_and_what_is_not_known_is_counted(run, world, 
     file.write_text(json.dumps({"context": {"delegation:properties": properties}}), encoding="utf-8")
     text = run("policy", "simulate", "lake", "--cdk", str(file), "--stack", str(stack)).stdout
     assert "one run needs more than the budget of a day" in text
-    assert "Nothing can be said of 1 table" in text
+    assert "Not simulated: 1 table" in text
 
 
 def test_a_run_that_ended_today_waits_for_another_day(run, world, stack):

@@ -63,11 +63,11 @@ def test_what_is_dismissed_is_kept_no_more_and_an_unknown_id_is_an_error(run, in
     lost = lost_refs()
     index.put_lost_refs(lost)
     command = ("references", "dismiss", "lake", lost.key, "--yes", "--stack", str(stack))
-    assert "Nothing is kept any more for 2 refs" in run(*command).stdout
+    assert "no longer kept for 2 refs" in run(*command).stdout
     assert index.lost_refs("lake") == []
     again = run(*command)
     assert again.exit_code == 1
-    assert "nothing is kept in lake for lost refs with the id" in again.stderr
+    assert "no files are kept in lake for lost refs" in again.stderr
 
 
 @pytest.mark.parametrize("columns", [80, 160])

@@ -198,4 +198,4 @@ def test_a_table_without_an_answer_is_exempted_unless_it_was_never_read(run, ind
     done = run(*words)
     assert done.exit_code == 1
     assert json.loads(done.stderr)["error_code"] == "NEVER_READ"
-    assert "no exemption covers it" in run("references", "blocking", "cat", "--stack", str(stack)).stdout
+    assert "cannot be exempted" in run("references", "blocking", "cat", "--stack", str(stack)).stdout

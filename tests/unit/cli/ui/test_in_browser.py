@@ -393,9 +393,9 @@ def test_a_plan_that_waits_is_in_the_upkeep_of_its_table_and_of_its_catalog(tmp_
 
 
 def test_upkeep_that_is_not_known_says_what_to_do(tmp_path):
-    unknown = {"message": "nothing is known of the health of lake.a.b", "next_step": "Check the name."}
+    unknown = {"message": "the health of lake.a.b is not known", "next_step": "Check the name."}
     page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (404, unknown)}, "#upkeep/lake.a.b")
-    assert "nothing is known" in page.text("problem")
+    assert "is not known" in page.text("problem")
     assert page.hidden("upkeep-found")
 
 

@@ -311,7 +311,7 @@ def test_the_upkeep_of_a_table_has_its_runs(service, healths):
     status, document = upkeep(service, "`la.ke`.sales.orders")
     assert (status, document["past"][0]["files_deleted"], document["under_way"]) == (200, 3, [])
     status, document = upkeep(service, "lake.sales.gone")
-    assert (status, document["message"]) == (404, "nothing is known of the health of lake.sales.gone")
+    assert (status, document["message"]) == (404, "the health of lake.sales.gone is not known")
     status, document = upkeep(service, "lake.`..`.orders")
     assert (status, document["next_step"]) == (400, "Write CATALOG or CATALOG.NAMESPACE.TABLE.")
 

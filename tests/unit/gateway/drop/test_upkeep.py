@@ -177,7 +177,7 @@ def test_a_failed_tombstone_that_somebody_renamed_back_is_closed(world):
     here.clock.advance(DAY)
     here.upkeep()
     assert here.record().is_ended
-    assert "has its name again" in here.record().problem
+    assert "gave the table its name" in here.record().problem
     assert "delegation purge" not in here.record().problem
 
 

@@ -421,7 +421,7 @@ def test_a_foreign_table_that_changed_since_the_plan_stays_whole_although_it_was
     world.approve(plan, including=(uuid,))
     result = executed(world, table, plan)
     assert (result.files_deleted, theirs <= world.lake.uris()) == (1, True)
-    assert "although it was approved" in parts(world)[0]["why"]
+    assert "despite the approval" in parts(world)[0]["why"]
     assert [one["uuid"] for one in json.loads(world.plans.get(str(result.receipt)))["foreign_tables"]] == [uuid]
 
 

@@ -120,7 +120,7 @@ def test_a_stop_after_a_commit_that_removed_refs_alone_is_not_said_to_have_chang
         withdrawn="the policy is detached",
     )
     summary, details, _ = success(result)
-    assert "nothing was changed" not in summary
+    assert "nothing changed" not in summary
     assert details["refs_expired"] == 1
 
 

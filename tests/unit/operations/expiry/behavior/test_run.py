@@ -134,7 +134,7 @@ def test_a_second_expiry_has_nothing_to_do_and_makes_no_commit(world: ExpiringWo
     first = world.expire("t")
     again = world.expire("t")
     assert (again.task_id, again.status, world.commits.made) == (first.task_id, Status.SUCCESS, 1)
-    assert again.result_summary == "no snapshot is expired; nothing was changed"
+    assert again.result_summary == "no snapshot has expired; nothing changed"
 
 
 def test_a_principal_that_may_not_commit_is_named_the_privilege_and_nothing_is_changed(world: ExpiringWorld) -> None:
@@ -203,7 +203,7 @@ def test_a_snapshot_that_stays_without_its_manifest_fails_with_the_advice_of_an_
     task = world.expire("t")
 
     assert (task.status, task.error_code) == (Status.FAILURE, "MANIFEST_MISSING")
-    assert "a snapshot that stays needs it: restore it" in task.result_summary
+    assert "a kept snapshot needs it: restore it" in task.result_summary
     assert "purge" not in task.result_summary
     assert set(world.lake.uris()) == before
 

@@ -43,8 +43,8 @@ def test_tables_that_no_catalog_lists_are_named_with_what_stays_for_them() -> No
     text = summary("PLANNED", 0, foreign=foreign)
     at = "at s3://lake/orders/x/ (2 files, 30 bytes)"
     assert text == (
-        f"no orphan files among 47 objects at s3://lake/orders/; files stay of what no catalog lists: u0 {at}, "
+        f"no orphan files among 47 objects at s3://lake/orders/; files of unlisted tables stay: u0 {at}, "
         f"u1 {at}, u2 {at} and 2 others; `delegation orphans approve {PLAN} --including UUID` adds a table's to the "
         "plan"
     )
-    assert summary("SWEPT", 1, foreign=foreign[:1]).endswith(f"; files stay of what no catalog lists: u0 {at}")
+    assert summary("SWEPT", 1, foreign=foreign[:1]).endswith(f"; files of unlisted tables stay: u0 {at}")

@@ -115,7 +115,7 @@ def test_the_removal_of_an_upkeep_pass_takes_the_tag_that_a_former_table_left() 
     world.tasks.dispatching.dispatch(world.tasks.submission.create(made)[0].task_id)
     world.drive()
     task = world.tasks.reads.get(removal.task_id)
-    assert "took the tag from 1 file that tables need again" in str(task.result_summary)
+    assert "removed the tag from 1 file" in str(task.result_summary)
     left = {f"s3://lake/{one.key}" for (_, one), held in world.objects.tags.items() if held}
     assert taken not in left
 
@@ -491,7 +491,7 @@ def test_a_removal_stops_at_a_missing_list_of_an_old_snapshot_and_advises_to_exp
     task = world.ask()
 
     assert (task.status, task.error_code) == (Status.FAILURE, "MANIFEST_MISSING")
-    assert "expire the snapshots that have it" in task.result_summary
+    assert "expire the snapshots that need it" in task.result_summary
     assert "purge" not in task.result_summary
     assert planted <= world.files()
 
