@@ -12,11 +12,14 @@ import httpx
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
+from delegation.polaris.model import LoadedTable
 from delegation.polaris.transport import Transport
 from delegation.rewrites.catalog import Fence, Gate
 from delegation.rewrites.commits import CommitRules
-from delegation.rewrites.context import Performed, Rewrite
+from delegation.rewrites.context import Performed, Rewrite, RewriteContext, RewriteResult
+from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.spark import SparkRewriter
+from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.integration.local.catalog_world import BUCKET, REALM, REGION, SCOPE, Stack, objects, polaris
 from tests.spark_sessions import spark_session
 
@@ -128,6 +131,41 @@ class RewriteWorld:
         attempt = attempt or PlainAttempt()
         gate = self.gate(name, attempt, branch=rewrite.branch, wire=wire)
         return SparkRewriter(self.spark, self.fence, poll_seconds=0.1).perform(gate, rewrite, attempt)
+
+    def filled(self, name: str, version: int = 2, rows: int = 40, files: int = 4) -> str:
+        """Create a table with so many files in each of its two partitions; return its name in Spark."""
+        modes = {f"write.{verb}.mode": "merge-on-read" for verb in ("delete", "update", "merge")}
+        table = self.create(
+            name,
+            **{"format-version": str(version), "write.distribution-mode": "none"},
+            **(modes if version > 1 else {}),
+        )
+        found = self.spark.range(0, rows, 1, files)
+        columns = ("id", "if(id % 2 = 0, 'eu', 'us') AS region", "CAST(id AS INT) AS amount")
+        found.selectExpr(*columns).writeTo(table).append()
+        return table
+
+    def run(
+        self, name: str, attempt: PlainAttempt, *rewrites: Rewrite, wire: httpx.BaseTransport | None = None
+    ) -> RewriteResult:
+        """Run an attempt at rewriting a table."""
+        client, identifier = self.client(wire), self.identifier(name)
+
+        class Loader:
+            def load(self) -> LoadedTable:
+                return client.load_table(identifier)
+
+        ctx = RewriteContext(
+            attempt=attempt,
+            identifier=identifier,
+            table_uuid=self.client().load_table(identifier, vend=False).table_uuid,
+            tables=Loader(),
+            requests=client.requests,
+            store=MemoryObjectStore(),
+            plans=MemoryPlanStore(),
+            sleep=lambda _seconds: None,
+        )
+        return run_rewrites(ctx, rewrites, SparkRewriter(self.spark, self.fence, poll_seconds=0.1))
 
     def metadata(self, name: str) -> Mapping[str, Any]:
         return self.client().load_table(self.identifier(name), vend=False).metadata

@@ -16,7 +16,7 @@ from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from delegation.rewrites.catalog import Fence, Gate, Sent
+from delegation.rewrites.catalog import LOOPBACK, Fence, Gate, Sent
 from delegation.rewrites.context import (
     DataFilesRewrite,
     ManifestsRewrite,
@@ -24,8 +24,11 @@ from delegation.rewrites.context import (
     PutOff,
     Rewrite,
     RewriteAttempt,
+    RewriteContext,
+    RewriteResult,
 )
 from delegation.rewrites.errors import RewriteError, engine_failed, rewrite_refused
+from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.terms import MAIN
 from polaris_common.errors import printable
 
@@ -136,6 +139,19 @@ class SparkRewriter:
             return sum(one.get().numCompletedTasks() for one in infos if one.isDefined())
         except (Py4JError, OSError):
             return 0  # the thread of the work meets the same error
+
+
+def rewrite_in_session(ctx: RewriteContext, rewrites: Sequence[Rewrite]) -> RewriteResult:
+    """Rewrite a table in a session of its own; see run_rewrites."""
+    with rewriting_session() as session, Fence(_reached_at(session)) as fence:
+        return run_rewrites(ctx, rewrites, SparkRewriter(session, fence))
+
+
+def _reached_at(session: SparkSession) -> str:
+    """Return where executors reach this process: they renew the table's credentials through the fence."""
+    context = session.sparkContext
+    is_here = context.master.startswith("local")
+    return LOOPBACK if is_here else str(context.getConf().get("spark.driver.host", LOOPBACK))
 
 
 @dataclass(slots=True)

@@ -1,0 +1,66 @@
+"""Live writers beside a rewrite: theirs always wins, no row is lost or comes back, and the group is planned again."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from delegation.rewrites.context import DataFilesRewrite
+from tests.rewrites.world import PlainAttempt, RewriteWorld
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(1800),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+REWRITE = DataFilesRewrite(options={"min-input-files": "2", "partial-progress.max-commits": "1"})
+
+
+class Held(httpx.BaseTransport):
+    """Lets a writer commit while the first commit of the rewrite is on its way."""
+
+    def __init__(self, writer: Callable[[], None]) -> None:
+        self._writers = [writer]
+        self._real = httpx.HTTPTransport()
+        self.statuses: list[int] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        is_commit = request.method == "POST" and "/tables/" in request.url.path
+        if is_commit and self._writers:
+            self._writers.pop()()
+        answer = self._real.handle_request(request)
+        answer.read()
+        if is_commit:
+            self.statuses.append(answer.status_code)
+        return answer
+
+
+WRITERS = {
+    "append": "INSERT INTO {table} VALUES (100, 'eu', 1)",
+    "delete": "DELETE FROM {table} WHERE id IN (3, 4)",
+    "upsert": "MERGE INTO {table} t USING (SELECT 5 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET amount = 77",
+}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_writer_commits_while_a_rewrite_does(world: RewriteWorld, kind: str, version: int) -> None:
+    name = f"{kind}{version}"
+    table = world.filled(name, version)
+    rows: list[object] = []
+    lineage: dict[object, object] = {}
+
+    def write() -> None:
+        world.sql(WRITERS[kind].format(table=table))
+        rows.extend(world.rows(table))
+        lineage.update(world.lineage(table) if version == 3 else {})
+
+    held = Held(write)
+    result = world.run(name, PlainAttempt(), REWRITE, wire=held)
+    assert held.statuses[0] == 409
+    assert 200 in held.statuses
+    assert world.rows(table) == rows
+    if version == 3:
+        assert world.lineage(table) == lineage
+    assert (result.status, result.put_off) == ("REWRITTEN", ())
+    assert world.files(table)[0] <= 3
