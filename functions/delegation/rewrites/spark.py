@@ -150,7 +150,7 @@ def rewrite_in_session(ctx: RewriteContext, rewrites: Sequence[Rewrite]) -> Rewr
 def _reached_at(session: SparkSession) -> str:
     """Return where executors reach this process: they renew the table's credentials through the fence."""
     context = session.sparkContext
-    is_here = context.master.startswith("local")
+    is_here = str(context.master).startswith("local")
     return LOOPBACK if is_here else str(context.getConf().get("spark.driver.host", LOOPBACK))
 
 
