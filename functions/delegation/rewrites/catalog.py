@@ -120,7 +120,8 @@ class Gate:
                     with self._sends():
                         return self._commit(table, body)
         except PolarisUnavailable as error:
-            return _refused(503, "ServiceUnavailableException", str(error))
+            # Not 503, after which Iceberg would ask again for minutes what was asked again already.
+            return _refused(500, "ServiceFailureException", str(error))
         except PolarisError as error:
             self._stop(error)
             return _forbidden(str(error))

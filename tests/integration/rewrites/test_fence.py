@@ -201,6 +201,13 @@ def test_nothing_else_passes(world: World, method: str, path: str) -> None:
     connection.close()
 
 
+def test_a_catalog_that_does_not_answer_a_load_is_not_asked_again_by_spark(world: World) -> None:
+    world.wire.after_commit = lambda _request: httpx.Response(503, json={})
+    answer = world.gate.answer("GET", "v1/config", b"")
+    assert answer.status == 500
+    assert world.gate.stopped is None
+
+
 def test_another_secret_opens_nothing(world: World) -> None:
     base, _, secret = world.url.rpartition("/")
     for other in ("", secret[:-1], f"{secret}x"):
