@@ -106,8 +106,8 @@ EXPIRING: Final = (
     Mutant(
         "a time in the future is accepted",
         f"{REMOVAL}requests.py",
-        "if not 0 <= found <= asked_ms:",
-        "if not 0 <= found:",
+        "if not 0 <= milliseconds <= asked_ms:",
+        "if not 0 <= milliseconds:",
         (OPTIONS,),
     ),
     Mutant(
@@ -183,8 +183,8 @@ EXPIRING: Final = (
     Mutant(
         "a reduced plan has what was deleted before it",
         "functions/delegation/removal/expiry/reduction.py",
-        "if one.kind is not Phase.KEPT and one.name not in done]",
-        "if one.kind is not Phase.KEPT]",
+        "if chunk.kind is not Phase.KEPT and chunk.name not in done]",
+        "if chunk.kind is not Phase.KEPT]",
         (f"{ORDERS}::test_a_plan_that_is_reduced_after_some_of_its_files_are_deleted_has_only_the_others",),
     ),
     Mutant(
@@ -218,7 +218,7 @@ EXPIRING: Final = (
     Mutant(
         "orphan files: paths are not checked again before they are deleted",
         "functions/delegation/removal/orphans/deletes.py",
-        '    PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")\n',
+        '    PlanGuard(index).check_all([candidate.path for candidate in some], f"{index.plan_id}/{chunk.name}")\n',
         "",
         (f"{SWEEPS}::test_paths_are_checked_again_before_they_are_deleted_although_every_hash_matches",),
     ),

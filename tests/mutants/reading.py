@@ -14,7 +14,7 @@ READ: Final = (
     Mutant(
         "files that a purge kept for any reason go with the purge of a neighbour",
         f"{DELEGATION}removal/purge/kept.py",
-        'if one["kept"] == _SHARED and roots.contains(path)',
+        'if record["kept"] == _SHARED and roots.contains(path)',
         "if roots.contains(path)",
         (f"{PURGES}planning/test_taken_over.py",),
     ),

@@ -79,18 +79,18 @@ def published_segment(
         task = reads.get(plan_id.partition("/")[0])
     except TaskNotFound:
         raise plan_not_found(plan_id) from None
-    found = None
+    published = None
     if task_types is None or task.task_type in task_types:
-        found = next((one for one in segments_of(task) if one.id == plan_id), None)
-    if found is None:
+        published = next((segment for segment in segments_of(task) if segment.id == plan_id), None)
+    if published is None:
         raise plan_not_found(plan_id)
-    return found
+    return published
 
 
 def purge_under_way(reads: TaskReads, realm: str, identifier: TableIdentifier, table_uuid: str) -> str | None:
     """Return the id of a table's purge that has not ended, None without one."""
-    found = reads.find(purge_id(realm, identifier.catalog, table_uuid))
-    return None if found is None or found.is_terminal else found.task_id
+    purge = reads.find(purge_id(realm, identifier.catalog, table_uuid))
+    return None if purge is None or purge.is_terminal else purge.task_id
 
 
 def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
@@ -132,11 +132,11 @@ class TableEndings:
             held = self.hold(task, error)
             if held is not None:
                 return AttemptEnding(*held)
-        found = ending_of(error, error_class, traced=False)
+        ending = ending_of(error, error_class, traced=False)
         for kind, advice in self.advice.items():
             if isinstance(error, kind):
-                found = replace(found, error=replace(found.error, summary=f"{found.error.summary}{advice}"))
-        return replace(found, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else found
+                ending = replace(ending, error=replace(ending.error, summary=f"{ending.error.summary}{advice}"))
+        return replace(ending, wait=_wait_for_references(error)) if isinstance(error, ReferencesError) else ending
 
 
 def _wait_for_references(error: ReferencesError) -> timedelta:
@@ -242,7 +242,7 @@ class TableBehavior(ABC, Generic[Ctx, Result]):
         return self.runner.run(task, lambda: self.done_in_job(task, work))
 
     def fields(
-        self, work: "TableWork", attempt: TaskAttempt, table: "OpenedTable", found: FoundTables[Any]
+        self, work: "TableWork", attempt: TaskAttempt, table: "OpenedTable", tables: FoundTables[Any]
     ) -> dict[str, Any]:
         """Return the fields that all contexts have: of the `table` as it was opened, and of what finds others."""
         return {
@@ -251,8 +251,8 @@ class TableBehavior(ABC, Generic[Ctx, Result]):
             "table_uuid": work.table.table_uuid,
             "tables": table[0],
             "store": table[1],
-            "neighbours": found[0],
-            "references": found[1],
+            "neighbours": tables[0],
+            "references": tables[1],
             "plans": self.plans,
             "settings": self.settings,
             "clock": self.tasks.clock,

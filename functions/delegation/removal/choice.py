@@ -106,11 +106,11 @@ class Size:
     @classmethod
     def of(cls, manifests: "Iterable[ManifestFile]", lists: int, *, threads: int) -> "Size":
         """Return the size of a table with these manifests and so many lists, if `threads` manifests are read ahead."""
-        found = list(manifests)
-        lengths = [max(0, one.manifest_length or 0) for one in found]
+        listed = list(manifests)
+        lengths = [max(0, manifest.manifest_length or 0) for manifest in listed]
         return cls(
-            files=sum(UNCOUNTED_ENTRIES if one.entries is None else one.entries for one in found),
-            objects=len(found) + lists,
+            files=sum(UNCOUNTED_ENTRIES if manifest.entries is None else manifest.entries for manifest in listed),
+            objects=len(listed) + lists,
             bytes=sum(lengths),
             held=sum(heapq.nlargest(threads, lengths)),
         )

@@ -146,7 +146,7 @@ class ChunkWriter:
         self._last = rows[-1][0]
         self._bytes += sum(size for _, _, size in rows)
         for rank in {rank for _, rank, _ in rows}:
-            sizes = [size for _, one, size in rows if one == rank]
+            sizes = [size for _, row_rank, size in rows if row_rank == rank]
             total = self.totals.setdefault(TYPES[rank].value, [0, 0])
             total[0] += len(sizes)
             total[1] += sum(sizes)
@@ -191,13 +191,15 @@ def records_of(store: PlanStore, plan_id: str, chunk: Chunk) -> list[dict[str, A
     data = stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256)
     # JSON escapes newlines, so each one ends a line, the last one too; all lines are parsed as one list.
     lines = gzip.decompress(data).decode()[:-1].replace("\n", ",")
-    found: list[dict[str, Any]] = json.loads(f"[{lines}]")
-    return found
+    records: list[dict[str, Any]] = json.loads(f"[{lines}]")
+    return records
 
 
 def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
     """Return the files of a chunk; raise PlanLost or PlanTampered."""
-    return [TableFile(one["path"], RANK[one["type"]], one["size"]) for one in records_of(store, plan_id, chunk)]
+    return [
+        TableFile(record["path"], RANK[record["type"]], record["size"]) for record in records_of(store, plan_id, chunk)
+    ]
 
 
 def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[list[str]]:

@@ -120,7 +120,7 @@ def _recorded(marks: Marks, work: Work, outcome: Outcome) -> Tally:
 
 def marked(marks: Marks, chunk: Chunk, failures: Sequence[Failure], tally: Tally) -> Tally:
     """Mark a chunk, or store what failed of it; return the tally with the failures."""
-    refused = [(one.path, one.code) for one in failures]
+    refused = [(failure.path, failure.code) for failure in failures]
     if refused:
         marks.keep_failures(chunk, refused)
     else:
@@ -128,7 +128,7 @@ def marked(marks: Marks, chunk: Chunk, failures: Sequence[Failure], tally: Tally
     return replace(
         tally,
         failed=len(refused),
-        permanent=sum(not one.transient for one in failures),
+        permanent=sum(not failure.transient for failure in failures),
         throttled=sum(code in THROTTLED for _, code in refused),
         sample=tuple(refused[:SAMPLE]),
     )
@@ -202,12 +202,12 @@ def delete_here(
     report: Callable[[Tally], None],
 ) -> None:
     """Delete chunks in this process; those of ROOT one after the other, until one fails."""
-    groups = [[one] for one in work] if any(one.chunk.kind is Phase.ROOT for one in work) else [work]
+    groups = [[item] for item in work] if any(item.chunk.kind is Phase.ROOT for item in work) else [work]
     with deleter:
         for some in groups:
-            for one, tally in delete_chunks(plans, some, deleter, checkpoint):
+            for item, tally in delete_chunks(plans, some, deleter, checkpoint):
                 report(tally)
-                if tally.failed and one.chunk.kind is Phase.ROOT:
+                if tally.failed and item.chunk.kind is Phase.ROOT:
                     return
 
 
@@ -229,7 +229,7 @@ class DeleteEngine(Protocol[Ctx_contra]):
 class PlanEngine(DeleteEngine[Ctx_contra], Protocol[Ctx_contra, Found_contra]):
     """Writes the chunks of plans, too; a plan is made in the same way, whatever the engine."""
 
-    def write(self, ctx: Ctx_contra, found: Found_contra, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
+    def write(self, ctx: Ctx_contra, surveyed: Found_contra, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
         """Write the chunks of a plan of what a survey found; return them in order, and the totals by file type."""
         ...
 
@@ -274,7 +274,7 @@ def delete_in_lots(
     failed: set[tuple[str, str]] = set()
     work: Sequence[Work] = ()
     most, slow, before = paths, 0, None
-    while work := work or [one for one in left() if _name(one) not in failed]:
+    while work := work or [item for item in left() if _name(item) not in failed]:
         lot, rest, first = *_parted(work, most), _name(work[0])
         slow = slow + 1 if first == before else 0
         if slow >= most_slow:
@@ -290,10 +290,10 @@ def delete_in_lots(
         if young <= 0:
             continue
         run, until = Tally(), time.time() + min(young, LOT_SECONDS)
-        delete([replace(one, not_after=until) for one in lot], partial(_add, run, report))
+        delete([replace(item, not_after=until) for item in lot], partial(_add, run, report))
         if run.failed:
             failed.update(map(_name, lot))
-        if (run.failed - run.permanent) * 2 > sum(one.chunk.count for one in lot):
+        if (run.failed - run.permanent) * 2 > sum(item.chunk.count for item in lot):
             return  # the store takes next to nothing, for minutes by now; `report` has the failures
         if time.time() < until:
             work = rest  # every chunk of the lot has begun
@@ -311,7 +311,7 @@ def _add(run: Tally, report: Callable[[Tally], None], tally: Tally) -> None:
 
 def _parted(work: Sequence[Work], paths: int) -> tuple[Sequence[Work], Sequence[Work]]:
     """Return the first chunks with so many files together, one at least, and the others."""
-    sums = accumulate(one.chunk.count for one in work)
+    sums = accumulate(item.chunk.count for item in work)
     number = max(1, sum(1 for _ in takewhile(lambda files: files <= paths, sums)))
     return work[:number], work[number:]
 

@@ -87,7 +87,7 @@ class HandedDetails(PlanDetails):
 
 def counts_of(findings: "Iterable[Finding]") -> Any:
     """Return the findings of a plan as a task's details have them, without samples; () removes them."""
-    return [{"code": one.code, "count": one.count} for one in findings] or ()
+    return [{"code": finding.code, "count": finding.count} for finding in findings] or ()
 
 
 def changed(kind: type[PlanDetails] | None = None, /, **fields: Any) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, file
     segments = PlanDetails.of(held_by(task, attempt)).plan_segments
     if len(segments) != seen:
         return task
-    stored = [asdict(one) for one in (*segments, segment)]
+    stored = [asdict(each) for each in (*segments, segment)]
     return task.with_details(changed(plan_segments=stored, files_planned=files_planned))
 
 
@@ -214,8 +214,8 @@ def table_labels(payload: str) -> Labels:
         parts = [identity["catalog_name"], *identity["namespace_levels"], identity["table_name"]]
         former = document["operation_parameters"].get("properties", {}).get(DROPPED_TABLE)
         common = document["common_payload"]
-        found = (common.get(name) for name in ("polaris_correlation_id", "realm_identifier"))
-        correlation_id, realm = (text if isinstance(text, str) else None for text in found)
+        labels = (common.get(name) for name in ("polaris_correlation_id", "realm_identifier"))
+        correlation_id, realm = (text if isinstance(text, str) else None for text in labels)
         return Labels(former if isinstance(former, str) else ".".join(map(str, parts)), correlation_id, realm)
     except (ValueError, KeyError, TypeError, AttributeError):
         return Labels()

@@ -104,10 +104,11 @@ def table_protected(
     )
 
 
-def table_uuid_mismatch(expected: str, found: str, *, work: str = "purge") -> GuardRefused:
+def table_uuid_mismatch(expected: str, actual: str, *, work: str = "purge") -> GuardRefused:
     """Return the error: the catalog has another table under this name than the one that the `work` is for."""
     return GuardRefused(
-        f"the table has table-uuid {found}, the {work} is for {expected}; send a new {work}", code="TABLE_UUID_MISMATCH"
+        f"the table has table-uuid {actual}, the {work} is for {expected}; send a new {work}",
+        code="TABLE_UUID_MISMATCH",
     )
 
 

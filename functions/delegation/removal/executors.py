@@ -291,9 +291,9 @@ def entries_of(
     store: ObjectStore, listed: Iterable[ManifestToRead], tolerance: Tolerance, *, threads: int, live: bool = False
 ) -> Iterator[list[Row]]:
     """Yield the files of all entries of the manifests, or of the `live` ones, in lists; see `iceberg.reach.entries`."""
-    wanted = {one.path: one for one in listed}
+    wanted = {source.path: source for source in listed}
     fetcher = Fetcher(store, threads=threads, checkpoint=no_checkpoint)
-    for path, content in fetcher.fetch((one.path, one.most) for one in wanted.values()):
+    for path, content in fetcher.fetch((source.path, source.most) for source in wanted.values()):
         yield from tolerated_entries(path, wanted[path].manifest, content, tolerance, live=live)
 
 
@@ -394,15 +394,15 @@ class WrittenParts:
     @classmethod
     def of(cls, results: Iterable[Result]) -> Self:
         """Return the sum of results of `written`."""
-        found = cls()
+        parts = cls()
         for result in results:
-            found.chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
-            add_totals(found.totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
+            parts.chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])
+            add_totals(parts.totals, {name: Total.model_validate(total) for name, total in result["totals"].items()})
             for reason, stored in result["kept"]:
                 more = Finding.model_validate(stored)
-                before = found.kept.get(reason, Finding(code=more.code, count=0))
+                before = parts.kept.get(reason, Finding(code=more.code, count=0))
                 sample = tuple(sorted((*before.sample, *more.sample))[:SAMPLE])
-                found.kept[reason] = Finding(code=more.code, count=before.count + more.count, sample=sample)
+                parts.kept[reason] = Finding(code=more.code, count=before.count + more.count, sample=sample)
         order = list(Phase)
-        found.chunks.sort(key=lambda chunk: (order.index(chunk.kind), chunk.name))
-        return found
+        parts.chunks.sort(key=lambda chunk: (order.index(chunk.kind), chunk.name))
+        return parts

@@ -71,19 +71,19 @@ def signs(bucket_uri: str, location: str, objects: Sequence[ListedObject]) -> li
 
     `location` is how the keys of the place begin, with a slash at the end: only what comes after it counts.
     """
-    keys = "\n".join([one.key for one in objects])
+    keys = "\n".join([listed.key for listed in objects])
     if not any(mark in keys for mark in _MARKS):
         return []
-    found: dict[str, SeenFile] = {}
+    signs_by_key: dict[str, SeenFile] = {}
     for key, size, etag, modified in objects:
         below = key.removeprefix(location).split("/")
         depth = next((at for at, part in enumerate(below[:-1]) if part in FORMATS), None)
         if depth is not None:
             folder = f"{bucket_uri}{location}{'/'.join(below[: depth + 1])}/"
-            found.setdefault(folder, SeenFile(folder, 0))
+            signs_by_key.setdefault(folder, SeenFile(folder, 0))
         elif below[-1].endswith(_ENDS) or below[-1] == _HINT:
-            found[key] = SeenFile(bucket_uri + key, size, etag, modified)
-    return list(found.values())
+            signs_by_key[key] = SeenFile(bucket_uri + key, size, etag, modified)
+    return list(signs_by_key.values())
 
 
 def _canonical(path: str) -> str:
@@ -202,8 +202,8 @@ class _MetadataReads:
         with ThreadPoolExecutor(self._threads, thread_name_prefix="heads") as pool:
             return list(pool.map(self._head, some))
 
-    def text(self, one: SeenFile) -> str:
-        return self._store.part(_where(one), start=0, length=HEAD).decode("utf-8", "replace")
+    def text(self, file: SeenFile) -> str:
+        return self._store.part(_where(file), start=0, length=HEAD).decode("utf-8", "replace")
 
     def fetcher(self) -> Fetcher:
         return Fetcher(self, threads=self._threads, checkpoint=self.checkpoint)
@@ -219,11 +219,11 @@ class _MetadataReads:
             self.size -= len(data)
         return data
 
-    def _head(self, one: SeenFile) -> _MetadataHead:
-        name = (one.path, one.etag)
+    def _head(self, file: SeenFile) -> _MetadataHead:
+        name = (file.path, file.etag)
         if name not in self._known:
             try:
-                self._known[name] = self._read_head(one)
+                self._known[name] = self._read_head(file)
             except ObjectNotFound:
                 return _MetadataHead(None, gone=True)
             except DelegationError as error:
@@ -232,34 +232,34 @@ class _MetadataReads:
                 return _MetadataHead(None)
         return self._known[name]
 
-    def _read_head(self, one: SeenFile) -> _MetadataHead:
-        data = self._store.part(_where(one), start=0, length=HEAD)
+    def _read_head(self, file: SeenFile) -> _MetadataHead:
+        data = self._store.part(_where(file), start=0, length=HEAD)
         head = _inflated(data)
         may_have_none = _VERSION_1.search(head) is not None
-        if one.size > HEAD:
+        if file.size > HEAD:
             uuid = _uuid_in(head)
             if uuid is not None or not may_have_none:
                 return _MetadataHead(uuid)
-            data = self.read(_where(one), limit=_LARGEST)
-        former = parse_former_metadata(one.path, data)
+            data = self.read(_where(file), limit=_LARGEST)
+        former = parse_former_metadata(file.path, data)
         if former.table_uuid is None:
             return _MetadataHead("" if may_have_none else None, former.former[-_LOG_KEPT:])
         return _MetadataHead(comparable_uuid(former.table_uuid), former.former[-_LOG_KEPT:])
 
-    def log_of(self, one: SeenFile, head: _MetadataHead) -> tuple[str, ...]:
+    def log_of(self, file: SeenFile, head: _MetadataHead) -> tuple[str, ...]:
         """Return the predecessors that a file names: its end has them as Iceberg writes it, else all of it is read."""
         if head.log is None:
-            end = self._store.part(_where(one), start=one.size - HEAD, length=HEAD).decode("utf-8", "replace")
+            end = self._store.part(_where(file), start=file.size - HEAD, length=HEAD).decode("utf-8", "replace")
             if _LOG_LAST.search(end):
                 log = tuple(json.loads(text, strict=False) for text in _NAMED.findall(end))
             else:
-                log = parse_former_metadata(one.path, self.read(_where(one), limit=_LARGEST)).former
-            head = self._known[one.path, one.etag] = head._replace(log=log[-_LOG_KEPT:])
+                log = parse_former_metadata(file.path, self.read(_where(file), limit=_LARGEST)).former
+            head = self._known[file.path, file.etag] = head._replace(log=log[-_LOG_KEPT:])
         return head.log or ()
 
 
-def _where(one: SeenFile) -> ObjectLocation:
-    return parse(one.path)
+def _where(file: SeenFile) -> ObjectLocation:
+    return parse(file.path)
 
 
 def _inflated(data: bytes) -> str:
@@ -308,29 +308,30 @@ class _ForeignSearch:
     def run(self, seen: Iterable[SeenFile]) -> FoundForeign:
         folders: dict[str, list[SeenFile]] = {}
         hints: dict[str, SeenFile] = {}
-        for one in seen:
-            if one.path.endswith("/"):
-                above, _, name = one.path[:-1].rpartition("/")
+        for seen_file in seen:
+            if seen_file.path.endswith("/"):
+                above, _, name = seen_file.path[:-1].rpartition("/")
                 if any(f"{above}/" == self._root or own.startswith(f"{above}/") for own in self._own.folders):
                     return FoundForeign(uniform=FORMATS[name])
-                self._leave(f"{above}/", f"it is a table of {FORMATS[name]}, which the service does not read", [one])
-            elif one.path.endswith(f"/{_HINT}"):
-                hints[one.folder] = one
-            elif self._own.fold(one.path) not in self._own.known:
-                folders.setdefault(one.folder, []).append(one)
+                why = f"it is a table of {FORMATS[name]}, which the service does not read"
+                self._leave(f"{above}/", why, [seen_file])
+            elif seen_file.path.endswith(f"/{_HINT}"):
+                hints[seen_file.folder] = seen_file
+            elif self._own.fold(seen_file.path) not in self._own.known:
+                folders.setdefault(seen_file.folder, []).append(seen_file)
         for folder, files in sorted(folders.items()):
             self._search(folder, files, hints.get(folder))
         self._add_forks()
-        found = [*self._tables]
+        tables = [*self._tables]
         for place, (why, files) in self._whole.items():
-            found.append(ForeignTable(str(uuid5(NAMESPACE_URL, place)), place, files=tuple(files), why=why))
-        if len(found) > _MOST_TABLES:
+            tables.append(ForeignTable(str(uuid5(NAMESPACE_URL, place)), place, files=tuple(files), why=why))
+        if len(tables) > _MOST_TABLES:
             here = str(uuid5(NAMESPACE_URL, self._root))
-            files = [file for one in found for file in one.files]
-            found = [
+            files = [file for table in tables for file in table.files]
+            tables = [
                 ForeignTable(here, self._root, files=tuple(files), why=f"more than {_MOST_TABLES:,} tables are there")
             ]
-        return FoundForeign(tuple(found), tuple(self._unreadable), gone=self._gone)
+        return FoundForeign(tuple(tables), tuple(self._unreadable), gone=self._gone)
 
     def _leave(self, place: str, why: str, files: Iterable[SeenFile]) -> None:
         self._whole.setdefault(place, (why, []))[1].extend(files)
@@ -338,59 +339,59 @@ class _ForeignSearch:
     def _search(self, folder: str, files: list[SeenFile], hint: SeenFile | None) -> None:
         """Read files of a folder, the newest first, without those that the logs of newer ones name."""
         fold, groups = self._own.fold, dict[str, _ForeignGroup]()
-        files.sort(key=lambda one: (_number(one), one.modified), reverse=True)
+        files.sort(key=lambda file: (_number(file), file.modified), reverse=True)
         left, most = files[::-1], 2 * _NEWEST
         while left:
             some: list[SeenFile] = []
             while left and len(some) < most:
-                one = left.pop()
-                if not any(fold(one.path) in group.named for group in groups.values()):
-                    some.append(one)
+                file = left.pop()
+                if not any(fold(file.path) in group.named for group in groups.values()):
+                    some.append(file)
             most = min(2 * most, 128)
             if self._reads.heads < len(some) or self._reads.files < 0:
                 self._leave(self._above(folder), "it exceeds the limit of metadata files", files)
                 break
-            for one, head in zip(some, self._reads.heads_of(some), strict=True):
-                self._take(one, head, groups)
+            for file, head in zip(some, self._reads.heads_of(some), strict=True):
+                self._take(file, head, groups)
         for uuid, group in groups.items():
             self._tables.append(self._table(folder, uuid, group, files, hint))
 
-    def _take(self, one: SeenFile, head: _MetadataHead, groups: dict[str, _ForeignGroup]) -> None:
+    def _take(self, file: SeenFile, head: _MetadataHead, groups: dict[str, _ForeignGroup]) -> None:
         if head.gone:
             self._gone = True
-        elif head.uuid is None or (not head.uuid and one.folder not in self._own.folders):
-            self._set_aside(one)
+        elif head.uuid is None or (not head.uuid and file.folder not in self._own.folders):
+            self._set_aside(file)
         elif not head.uuid or head.uuid == self._own.table_uuid:
             # One without a uuid beside the table's own may be of the table.
             # Lost commits of a busy table are many, and take one request each.
             self._reads.heads += 1
-            self._off.append((one, head))
+            self._off.append((file, head))
         else:
             self._reads.files -= 1
             group = groups.setdefault(head.uuid, _ForeignGroup())
-            if self._own.fold(one.path) not in group.named:
-                group.tips.append(one)
-                self._follow(one, group)
+            if self._own.fold(file.path) not in group.named:
+                group.tips.append(file)
+                self._follow(file, group)
 
-    def _set_aside(self, one: SeenFile) -> None:
+    def _set_aside(self, file: SeenFile) -> None:
         """Keep a file that cannot be read: alone in the table's own folder, elsewhere with all around it."""
-        if one.folder not in self._own.folders:
-            self._leave(self._above(one.folder), f"its metadata file {one.path} cannot be read", [one])
-        elif one.modified < self._own.young_from:
-            self._unreadable.append(one.path)
+        if file.folder not in self._own.folders:
+            self._leave(self._above(file.folder), f"its metadata file {file.path} cannot be read", [file])
+        elif file.modified < self._own.young_from:
+            self._unreadable.append(file.path)
 
-    def _follow(self, one: SeenFile, group: _ForeignGroup) -> None:
+    def _follow(self, file: SeenFile, group: _ForeignGroup) -> None:
         """Add the predecessors of a file; what cannot be read of them is read as a file of its own."""
         try:
-            data = self._reads.read(_where(one), limit=_LARGEST)
-            metadata = parse_metadata(one.path, decode_metadata(one.path, data), experimental=True)
+            data = self._reads.read(_where(file), limit=_LARGEST)
+            metadata = parse_metadata(file.path, decode_metadata(file.path, data), experimental=True)
         except ObjectNotFound:
             self._gone = True
             return
         except DelegationError as error:
             if error.retryable:
                 raise
-            group.why = f"its metadata file {one.path} cannot be read"
+            group.why = f"its metadata file {file.path} cannot be read"
             return
         lenient = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
         history = read_history(metadata, self._reads.fetcher(), lambda path: path.startswith(self._root), lenient)
@@ -400,11 +401,11 @@ class _ForeignSearch:
         self, folder: str, uuid: str, group: _ForeignGroup, files: Sequence[SeenFile], hint: SeenFile | None
     ) -> ForeignTable:
         tips = set(group.tips)
-        mine = [one for one in files if one in tips or self._own.fold(one.path) in group.named]
+        mine = [file for file in files if file in tips or self._own.fold(file.path) in group.named]
         # Writers at once may have written one version several times, so that three files may all be lost commits.
-        newest = sorted({_number(one) for one in mine}, reverse=True)[:_NEWEST]
+        newest = sorted({_number(file) for file in mine}, reverse=True)[:_NEWEST]
         wanted = {*newest, *([] if hint is None else [self._hinted(hint)])}
-        heads = tuple(one for one in mine if one in tips or _number(one) in wanted)
+        heads = tuple(file for file in mine if file in tips or _number(file) in wanted)
         place = self._above(folder)
         if not TABLE_UUID.fullmatch(uuid):
             uuid = str(uuid5(NAMESPACE_URL, f"{place} {uuid}"))
@@ -426,17 +427,17 @@ class _ForeignSearch:
         """
         fold = self._own.fold
         newest = max(map(_path_version, self._own.known), default=-1)
-        off = {fold(one.path): (one, head) for one, head in self._off}
+        off = {fold(file.path): (file, head) for file, head in self._off}
         logs: dict[str, set[str]] = {}
-        for text, (one, head) in off.items():
+        for text, (file, head) in off.items():
             try:
-                logs[text] = {fold(path) for path in self._reads.log_of(one, head)} & off.keys() - {text}
+                logs[text] = {fold(path) for path in self._reads.log_of(file, head)} & off.keys() - {text}
             except ObjectNotFound:
                 self._gone = True
             except DelegationError as error:
                 if error.retryable:
                     raise
-                self._set_aside(one)
+                self._set_aside(file)
         named = set(chain.from_iterable(logs.values()))
         of_folder: dict[str, _ForeignGroup] = {}
         for text in (text for text in off if text in named or logs.get(text) or _path_version(text) > newest):
@@ -446,7 +447,7 @@ class _ForeignSearch:
             else:
                 group.tips.append(off[text][0])
         for folder, group in of_folder.items():
-            here = [one for one, _ in self._off if one.folder == folder]
+            here = [file for file, _ in self._off if file.folder == folder]
             self._tables.append(self._table(folder, self._own.table_uuid, group, here, None))
 
     def _above(self, folder: str) -> str:
@@ -455,15 +456,15 @@ class _ForeignSearch:
         return above if above.startswith(self._root) else self._root
 
 
-def _number(one: SeenFile) -> int:
-    found = version_of(one.path)
-    return -1 if found is None else found.number
+def _number(file: SeenFile) -> int:
+    version = version_of(file.path)
+    return -1 if version is None else version.number
 
 
 def _path_version(path: str) -> int:
     """Return the version of a file as HadoopTables names it, -1 for other names."""
-    found = _BY_PATH.search(path)
-    return -1 if found is None else int(found[1])
+    match = _BY_PATH.search(path)
+    return -1 if match is None else int(match[1])
 
 
 class UnreadForeign:
@@ -513,8 +514,8 @@ def heads_of(table: ForeignTable, like: LoadedTable, store: ListableStore) -> It
 
     Raises CorruptMetadata, FileTooLarge and the errors of the store.
     """
-    for one in table.heads:
-        data = store.read(_where(one), limit=_LARGEST)
-        metadata = with_uuid(decode_metadata(one.path, data), like.identifier.catalog, one.path)
-        loaded = replace(like, metadata_location=one.path, metadata=metadata, etag=None)
+    for head in table.heads:
+        data = store.read(_where(head), limit=_LARGEST)
+        metadata = with_uuid(decode_metadata(head.path, data), like.identifier.catalog, head.path)
+        loaded = replace(like, metadata_location=head.path, metadata=metadata, etag=None)
         yield Neighbour(loaded, store, certain=True)

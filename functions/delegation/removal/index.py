@@ -472,7 +472,7 @@ def sorted_runs(index: PlanIndex, kind: Phase) -> list[tuple[str, list[Chunk]]]:
 def merge_findings(indexes: Sequence[PlanIndex]) -> tuple[Finding, ...]:
     """Return the findings of all segments, one per code."""
     merged: dict[str, Finding] = {}
-    for finding in (one for index in indexes for one in index.findings):
+    for finding in (each for index in indexes for each in index.findings):
         old = merged.get(finding.code, Finding(code=finding.code, count=0))
         sample = (*old.sample, *finding.sample)[:SAMPLE]
         merged[finding.code] = Finding(code=finding.code, count=old.count + finding.count, sample=sample)

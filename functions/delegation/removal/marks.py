@@ -78,11 +78,11 @@ class Marks:
     def deleted(self, chunks: Iterable[Chunk]) -> Deleted:
         """Return the figures of those chunks that are done."""
         done, absent = self.done_and_absent()
-        found = [(chunk, absent.get(chunk.name, Absent())) for chunk in chunks if chunk.name in done]
+        deleted = [(chunk, absent.get(chunk.name, Absent())) for chunk in chunks if chunk.name in done]
         return Deleted(
-            sum(chunk.count for chunk, _ in found),
-            sum(chunk.bytes - one.bytes for chunk, one in found),
-            sum(one.files for _, one in found),
+            sum(chunk.count for chunk, _ in deleted),
+            sum(chunk.bytes - absence.bytes for chunk, absence in deleted),
+            sum(absence.files for _, absence in deleted),
         )
 
     def once_done(self) -> frozenset[str]:
@@ -192,9 +192,9 @@ class MarksListedOnce:
     def learn(self, plan_id: str, chunks: Sequence[Chunk], voided: int = 0) -> None:
         """List what other processes put about some chunks."""
         done = f"{plan_id}/done/{voided}/" if voided else f"{plan_id}/done/"
-        for folder in [one for one in self._known if one.startswith(f"{plan_id}/")]:
+        for folder in [known for known in self._known if known.startswith(f"{plan_id}/")]:
             starts = (done, f"{done}{_ABSENT}") if folder.endswith("/done/") else (folder,)
-            for key in (key for chunk in chunks for one in starts for key in self.store.keys(f"{one}{chunk.name}")):
+            for key in (key for chunk in chunks for start in starts for key in self.store.keys(f"{start}{chunk.name}")):
                 self._add(key)
 
     def _add(self, key: str) -> None:
@@ -216,8 +216,8 @@ def failure_lists(store: PlanStore, plan_id: str) -> Iterator[str]:
 def deleted_by_marks(store: PlanStore, indexes: Iterable[PlanIndex], replaced: Iterable[ReplacedPlan] = ()) -> Deleted:
     """Return the figures of all marked chunks of a plan's segments, which count as `counting` has it."""
     replaced = tuple(replaced)
-    found = [Marks(store, index.plan_id).deleted(counting(index, replaced)) for index in indexes]
-    return Deleted(*(sum(one[position] for one in found) for position in range(3)))
+    totals = [Marks(store, index.plan_id).deleted(counting(index, replaced)) for index in indexes]
+    return Deleted(*(sum(total[position] for total in totals) for position in range(3)))
 
 
 def counting(index: PlanIndex, replaced: Iterable[ReplacedPlan]) -> Sequence[Chunk]:
@@ -225,7 +225,7 @@ def counting(index: PlanIndex, replaced: Iterable[ReplacedPlan]) -> Sequence[Chu
 
     A process that outlived its attempt may mark others later, whose files the plan that replaced it counts.
     """
-    known = next((one.done for one in replaced if one.id == index.plan_id), None)
+    known = next((former.done for former in replaced if former.id == index.plan_id), None)
     done = None if known is None else frozenset(known)
     return [chunk for chunk in index.chunks if done is None or chunk.name in done]
 
@@ -236,13 +236,13 @@ def _chunks_of(names: Iterable[str]) -> frozenset[str]:
 
 def _absents_of(names: Iterable[str]) -> dict[str, Absent]:
     """Return the figures in the names of marks, by chunk; of two for one chunk the first run's, which has fewer."""
-    found: dict[str, Absent] = {}
+    absents: dict[str, Absent] = {}
     for name in names:
         if name.startswith(_ABSENT):
             chunk, files, size = name.removeprefix(_ABSENT).rsplit("-", 2)
             absent = Absent(int(files), int(size))
-            found[chunk] = min(absent, found.get(chunk, absent))
-    return found
+            absents[chunk] = min(absent, absents.get(chunk, absent))
+    return absents
 
 
 def record_adopted_plan(store: PlanStore, task_id: str, plan_id: str) -> None:
@@ -262,18 +262,18 @@ def _failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDe
     """Return the members about files that could not be deleted: their exact number, a sample, the keys of the lists."""
     if failed is None:
         return {"files_failed": 0, "failures": None}
-    found = {
+    sample = {
         "code": failed.code,
         "sample": [{"path": path, "code": code} for path, code in failed.sample],
         "lists": [key for index in indexes for key in failure_lists(plans, index.plan_id)],
     }
-    return {"files_failed": failed.count, "failures": found}
+    return {"files_failed": failed.count, "failures": sample}
 
 
-def add_findings(plans: PlanStore, receipt: str, found: Iterable[Finding]) -> None:
+def add_findings(plans: PlanStore, receipt: str, added: Iterable[Finding]) -> None:
     """Add findings to a stored receipt, whose key is given."""
     document = json.loads(plans.get(receipt))
-    document["findings"] += [one.model_dump() for one in found]
+    document["findings"] += [finding.model_dump() for finding in added]
     plans.put(receipt, _written(document))
 
 

@@ -60,10 +60,10 @@ def neighbours_of(
     checked again.
     """
     elsewhere = {
-        (one.identifier, one.metadata_location)
+        (neighbour.identifier, neighbour.metadata_location)
         for index in earlier
-        for one in index.neighbours
-        if not one.overlaps and set(roots.uris) <= {*index.roots, *index.taken}
+        for neighbour in index.neighbours
+        if not neighbour.overlaps and set(roots.uris) <= {*index.roots, *index.taken}
     }
     outside = ctx.options.outside == "delete" if outside is None else outside
     near: list[Neighbour] = []
@@ -93,7 +93,7 @@ def neighbours_of(
 
 def locations_of(near: Sequence[Neighbour]) -> Roots:
     """Return the present locations of neighbours, without those that can contain no file of this kind of storage."""
-    return usable_roots(metadata_of(one).location for one in near)
+    return usable_roots(metadata_of(neighbour).location for neighbour in near)
 
 
 def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
@@ -107,12 +107,12 @@ def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
 def same_table(ctx: RemovalContext, near: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
     """Return that other catalogs name the table `own`, by its metadata file, or its uuid and location."""
     tally = FileTally()
-    for one in sorted(near, key=lambda one: str(one.table.identifier)):
-        if not one.former and one.table.identifier.catalog != ctx.identifier.catalog:
-            found = metadata_of(one)
-            is_clone = one.table.table_uuid == own.table_uuid and found.location == own.location
-            if found.path == own.path or is_clone:
-                tally.add(str(one.table.identifier))
+    for neighbour in sorted(near, key=lambda neighbour: str(neighbour.table.identifier)):
+        if not neighbour.former and neighbour.table.identifier.catalog != ctx.identifier.catalog:
+            metadata = metadata_of(neighbour)
+            is_clone = neighbour.table.table_uuid == own.table_uuid and metadata.location == own.location
+            if metadata.path == own.path or is_clone:
+                tally.add(str(neighbour.table.identifier))
     return (tally.finding(SAME_TABLE),) if tally.count else ()
 
 
@@ -127,9 +127,9 @@ def is_near(roots: Roots, neighbour: Neighbour) -> bool:
                 return True
         except GuardRefused:
             continue  # another kind of storage, or a location that cannot contain files
-    lists = (one.manifest_list for one in metadata.snapshots if one.manifest_list is not None)
-    inline = (path for one in metadata.snapshots for path in one.manifests)
-    sized = (one.path for one in (*metadata.statistics, *metadata.partition_statistics))
+    lists = (snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list is not None)
+    inline = (path for snapshot in metadata.snapshots for path in snapshot.manifests)
+    sized = (file.path for file in (*metadata.statistics, *metadata.partition_statistics))
     return any(_contains(roots, path) for path in (metadata.path, *metadata.former, *lists, *inline, *sized))
 
 
@@ -164,7 +164,7 @@ def survey_neighbour(
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     tolerance = tolerance_of(unread.of(neighbour), reported=unread.accepts(exempt=neighbour.exempt))
     with reading(neighbour):
-        found = reach.read_manifest_lists(
+        reached = reach.read_manifest_lists(
             metadata,
             fetcher,
             limit=ctx.settings.max_file_bytes,
@@ -180,9 +180,9 @@ def survey_neighbour(
             replace(tolerance, unreadable=_of_former_metadata(unread, neighbour, tolerance.unreadable)),
             known=once.former,
         )
-    fresh = ((path, one) for path, one in found.manifests.items() if path not in once.manifests)
-    manifests = {path: one for path, one in fresh if not is_marked(path)}
-    return small_files(metadata, history, found, tolerance.spelling), manifests
+    fresh = ((path, manifest) for path, manifest in reached.manifests.items() if path not in once.manifests)
+    manifests = {path: manifest for path, manifest in fresh if not is_marked(path)}
+    return small_files(metadata, history, reached, tolerance.spelling), manifests
 
 
 def tolerance_of(unreadable: reach.Unreadable, *, reported: bool) -> reach.Tolerance:
@@ -367,17 +367,17 @@ def look_at_others(ctx: RemovalContext, roots: Roots, unreadable: Callable[[Neig
 
 def _look(ctx: RemovalContext, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
     until = ctx.clock() + LONGEST
-    for one in ctx.neighbours(roots):
-        if isinstance(one, NeighbourUnreadable):
-            unreadable(one)
-        elif not (is_itself(ctx, one) or one.former or one.exempt):
+    for neighbour in ctx.neighbours(roots):
+        if isinstance(neighbour, NeighbourUnreadable):
+            unreadable(neighbour)
+        elif not (is_itself(ctx, neighbour) or neighbour.former or neighbour.exempt):
             try:
-                metadata = metadata_of(one) if is_near(roots, one) else None
+                metadata = metadata_of(neighbour) if is_near(roots, neighbour) else None
             except NeighbourUnreadable as error:
                 unreadable(error)
                 metadata = None
             if metadata is not None:
-                _read_lists(ctx, one, metadata, until)
+                _read_lists(ctx, neighbour, metadata, until)
         if ctx.clock() >= until:
             return
 
@@ -392,5 +392,5 @@ def _read_lists(ctx: RemovalContext, neighbour: Neighbour, metadata: ParsedMetad
             limit=ctx.settings.max_file_bytes,
             readable=lambda path: not is_marked(path),
             tolerance=tolerance_of(unread.of(neighbour), reported=unread.accepts()),
-            enough=lambda found: len(found.manifests) > MOST_MANIFESTS or ctx.clock() >= until,
+            enough=lambda reached: len(reached.manifests) > MOST_MANIFESTS or ctx.clock() >= until,
         )

@@ -39,19 +39,21 @@ POLICY_TYPES: Final = ("snapshot-expiry", "orphan-file-removal", "metadata-compa
 """What follows POLICY; the names of each type are known to `upkeep.rules`."""
 UNKNOWN: Final = "TABLE_PROPERTY_UNKNOWN"
 """The code of a finding: properties of the service's prefix that no release knows."""
-TYPED: Final = tuple(f"{POLICY}{one}." for one in POLICY_TYPES)
+TYPED: Final = tuple(f"{POLICY}{policy_type}." for policy_type in POLICY_TYPES)
 
 
 def unknown_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names with the service's prefix that have no effect."""
     ours = (name for name in properties if name.startswith(PREFIX))
-    return tuple(sorted(one for one in ours if one not in {PROTECTED, ORPHAN_AGE} and not one.startswith(TYPED)))
+    return tuple(sorted(name for name in ours if name not in {PROTECTED, ORPHAN_AGE} and not name.startswith(TYPED)))
 
 
 def unknown_findings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
     """Return the finding about properties that have no effect, none without one."""
     names = unknown_properties(properties)
-    sample = tuple(f"{printable(one)} ({did_you_mean(one, (PROTECTED, ORPHAN_AGE, *TYPED))})" for one in names[:SAMPLE])
+    sample = tuple(
+        f"{printable(name)} ({did_you_mean(name, (PROTECTED, ORPHAN_AGE, *TYPED))})" for name in names[:SAMPLE]
+    )
     return (Finding(code=UNKNOWN, count=len(names), sample=sample),) if names else ()
 
 

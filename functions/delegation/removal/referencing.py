@@ -81,16 +81,16 @@ class ReferencingTables:
         # Every moment first: it is the same for all catalogs.
         states = [self.index.pass_of(catalog) for catalog in self.catalogs]
         needed = [PassNeeded(self.moment.after(state), self.max_age) for state in states]
-        found = [self._ensured(refresher, self.catalogs[0], needed[0], states[0])]
+        passes = [self._ensured(refresher, self.catalogs[0], needed[0], states[0])]
         for catalog, need in zip(self.catalogs[1:], needed[1:], strict=True):
-            known = {one.subject: one for one in self.index.unlisted(catalog)}
+            known = {blocking.subject: blocking for blocking in self.index.unlisted(catalog)}
             subject = Subject(catalog)
             try:
-                found.append(self._ensured(refresher, catalog, need, None))
+                passes.append(self._ensured(refresher, catalog, need, None))
             except (NoSuchCatalog, PolarisForbidden) as error:
                 since = known[subject].since if subject in known else self.refresher.clock()
                 self.index.put_unlisted(Blocking(subject, problem_of(error), since))
-        return found
+        return passes
 
     def renew(self) -> None:
         for catalog in self.catalogs:
@@ -99,10 +99,10 @@ class ReferencingTables:
     def _ensured(
         self, refresher: Refresher, catalog: str, needed: PassNeeded, state: CatalogPass | None
     ) -> CatalogPass:
-        found = refresher.ensure(catalog, needed, state=state)
-        if not needed.is_later(found, refresher.clock()):
+        pass_state = refresher.ensure(catalog, needed, state=state)
+        if not needed.is_later(pass_state, refresher.clock()):
             self.moment.relax(catalog)
-        return found
+        return pass_state
 
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
@@ -124,10 +124,10 @@ class ReferencingTables:
                 is_near = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
                 if is_near or table.area == UNKNOWN_AREA:
                     yield _at_other_format(table)
-            found = SeenTables()
+            seen = SeenTables()
             for _ in range(_MOST_SEARCHES):
                 missing: set[str] = set()
-                yield from self._overlapping(catalog, roots, found, missing, exempt)
+                yield from self._overlapping(catalog, roots, seen, missing, exempt)
                 if not missing:
                     break
                 self.moment.renew(self.index.pass_of(catalog))
@@ -140,7 +140,7 @@ class ReferencingTables:
         self,
         catalog: str,
         roots: Roots | None,
-        found: "SeenTables",
+        seen: "SeenTables",
         missing: set[str],
         exempt: "Exempt",
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
@@ -152,43 +152,45 @@ class ReferencingTables:
         not overlap: then it cannot concern this one.
         """
         candidates = self._candidates(catalog, roots)
-        unread = {one.identifier: one for one in self._unreadable(catalog, missing)}
+        unread = {blocking.identifier: blocking for blocking in self._unreadable(catalog, missing)}
         candidates |= self._candidates(catalog, roots) if self.looked else set()
-        for identifier in sorted(unread.keys() - found.uuids.keys() - {self.identifier}, key=str):
+        for identifier in sorted(unread.keys() - seen.uuids.keys() - {self.identifier}, key=str):
             blocking = Blocking.of(unread[identifier])
             if identifier in candidates or not blocking.narrow:
                 yield _unreadable(blocking, exempt=exempt.has(blocking))
         ahead, compared = sorted(candidates, key=str), set[str]()
         for identifier in ahead:
             entry = self.index.get(identifier)
-            if entry is None or found.has(entry):
+            if entry is None or seen.has(entry):
                 continue
             self.checkpoint()
             if identifier == self.identifier:
-                missing |= frozenset() if found.has_state_of(entry) else _missing(entry, self.table_uuid)
-            elif not (found.has_state_of(entry) and self._is_unchanged(entry)):
+                missing |= frozenset() if seen.has_state_of(entry) else _missing(entry, self.table_uuid)
+            elif not (seen.has_state_of(entry) and self._is_unchanged(entry)):
                 problem = unread.get(identifier)
                 gone: list[TableIdentifier] = []
-                for one in self._loaded(identifier, gone.append, unreadable=problem is not None):
-                    found.add(entry, one)
-                    yield one if problem is None else self._known_of(one, identifier, Blocking.of(problem), exempt)
-                missing |= _missing(entry, None if gone else found.uuids.get(identifier, entry.table_uuid))
-            for clone in sorted(self._clones(entry, found, compared) - candidates, key=str):
+                for loaded in self._loaded(identifier, gone.append, unreadable=problem is not None):
+                    seen.add(entry, loaded)
+                    yield (
+                        loaded if problem is None else self._known_of(loaded, identifier, Blocking.of(problem), exempt)
+                    )
+                missing |= _missing(entry, None if gone else seen.uuids.get(identifier, entry.table_uuid))
+            for clone in sorted(self._clones(entry, seen, compared) - candidates, key=str):
                 candidates.add(clone)
                 ahead.append(clone)
-                if clone in unread and clone not in found.uuids:
+                if clone in unread and clone not in seen.uuids:
                     blocking = Blocking.of(unread[clone])
                     yield _unreadable(blocking, exempt=exempt.has(blocking))
-        for identifier in unread.keys() - found.uuids.keys():
-            found.uuids[identifier] = unread[identifier].table_uuid
+        for identifier in unread.keys() - seen.uuids.keys():
+            seen.uuids[identifier] = unread[identifier].table_uuid
 
-    def _clones(self, entry: TableEntry, found: "SeenTables", compared: set[str]) -> frozenset[TableIdentifier]:
+    def _clones(self, entry: TableEntry, seen: "SeenTables", compared: set[str]) -> frozenset[TableIdentifier]:
         """Return the clones of an entry's table, wherever their areas are, if one may have what its name had.
 
         Tables with one uuid can change names after they were loaded, and no name shows another table then. `compared`
         has the uuids that were looked for.
         """
-        other = entry.identifier != self.identifier and not found.has_state_of(entry)
+        other = entry.identifier != self.identifier and not seen.has_state_of(entry)
         if not (entry.cloned or other) or entry.table_uuid in {"", *compared}:
             return frozenset()
         compared.add(entry.table_uuid)
@@ -220,24 +222,26 @@ class ReferencingTables:
 
     def _known_of(
         self,
-        one: Neighbour | NeighbourUnreadable,
+        neighbour: Neighbour | NeighbourUnreadable,
         identifier: TableIdentifier,
         blocking: Blocking,
         exempt: "Exempt",
     ) -> Neighbour | NeighbourUnreadable:
         """Return a table that could not be read lately with its last known areas, and whether it is exempt as it is."""
         areas = self._areas(identifier)
-        found = exempt.of(blocking)
-        if isinstance(one, NeighbourUnreadable):
+        exemption = exempt.of(blocking)
+        if isinstance(neighbour, NeighbourUnreadable):
             # One of single files, or of one state, is none of a table that loads no more: the rest has to be read.
-            accepted = found is not None and found.unread is None and found.metadata_location is None
-            return _unreadable(replace(blocking, problem=one.problem), exempt=one.exempt or accepted, areas=areas)
-        same = one.table.table_uuid == blocking.table_uuid
-        if found is None or not same:
-            return replace(one, areas=areas)
+            accepted = exemption is not None and exemption.unread is None and exemption.metadata_location is None
+            return _unreadable(
+                replace(blocking, problem=neighbour.problem), exempt=neighbour.exempt or accepted, areas=areas
+            )
+        same = neighbour.table.table_uuid == blocking.table_uuid
+        if exemption is None or not same:
+            return replace(neighbour, areas=areas)
         # Without the files that were accepted only the state as it was seen is exempt.
-        as_seen = found.unread is not None or one.table.metadata_location == blocking.metadata_location
-        return replace(one, areas=areas, exempt=as_seen, unread=found.unread)
+        as_seen = exemption.unread is not None or neighbour.table.metadata_location == blocking.metadata_location
+        return replace(neighbour, areas=areas, exempt=as_seen, unread=exemption.unread)
 
     def _areas(self, identifier: TableIdentifier) -> tuple[str, ...]:
         entry = self.index.get(identifier)
@@ -282,20 +286,20 @@ class ReferencingTables:
 
     def _exempted(self, catalog: str) -> dict[str, Any]:
         """Return for the receipt the exemptions of a catalog without which the purge would have been held."""
-        used = [one for one in self.used.values() if one.subject.catalog == catalog]
-        found = [
+        used = [exemption for exemption in self.used.values() if exemption.subject.catalog == catalog]
+        exempted = [
             {
-                "what": str(one.subject),
-                "table_uuid": one.table_uuid,
-                "metadata_location": one.metadata_location,
-                "why": one.why,
-                "by": one.by,
-                "at": isoformat(one.at),
-                "until": isoformat(one.until),
+                "what": str(exemption.subject),
+                "table_uuid": exemption.table_uuid,
+                "metadata_location": exemption.metadata_location,
+                "why": exemption.why,
+                "by": exemption.by,
+                "at": isoformat(exemption.at),
+                "until": isoformat(exemption.until),
             }
-            for one in sorted(used, key=lambda one: str(one.subject))
+            for exemption in sorted(used, key=lambda exemption: str(exemption.subject))
         ]
-        return {"exempted": found} if found else {}
+        return {"exempted": exempted} if exempted else {}
 
     def _candidates(self, catalog: str, roots: Roots | None) -> set[TableIdentifier]:
         if roots is None:
@@ -310,11 +314,13 @@ class SeenTables:
         self.uuids: dict[TableIdentifier, str] = {}
         self._states: set[tuple[str, str]] = set()
 
-    def add(self, entry: TableEntry, one: Neighbour | NeighbourUnreadable) -> None:
+    def add(self, entry: TableEntry, neighbour: Neighbour | NeighbourUnreadable) -> None:
         """Record what was found under an entry's name."""
-        self.uuids[entry.identifier] = one.table.table_uuid if isinstance(one, Neighbour) else entry.table_uuid
-        if isinstance(one, Neighbour):
-            self._states.add((one.table.table_uuid, one.table.metadata_location))
+        self.uuids[entry.identifier] = (
+            neighbour.table.table_uuid if isinstance(neighbour, Neighbour) else entry.table_uuid
+        )
+        if isinstance(neighbour, Neighbour):
+            self._states.add((neighbour.table.table_uuid, neighbour.table.metadata_location))
 
     def has(self, entry: TableEntry) -> bool:
         """Return whether an entry's table was found."""
@@ -339,7 +345,7 @@ class Exempt:
     """The exemptions of one catalog; `used` gets those that let a purge run."""
 
     def __init__(self, exemptions: Iterable[Exemption], now: datetime, used: dict[Subject, Exemption]) -> None:
-        self._exemptions = {one.subject: one for one in exemptions}
+        self._exemptions = {exemption.subject: exemption for exemption in exemptions}
         self._now = now
         self._used = used
 
@@ -349,11 +355,11 @@ class Exempt:
 
     def of(self, blocking: Blocking) -> Exemption | None:
         """Return the exemption that holds for what cannot be read, None if there is none."""
-        found = self._exemptions.get(blocking.subject)
-        if found is None or not found.covers(blocking, self._now):
+        exemption = self._exemptions.get(blocking.subject)
+        if exemption is None or not exemption.covers(blocking, self._now):
             return None
-        self._used[blocking.subject] = found
-        return found
+        self._used[blocking.subject] = exemption
+        return exemption
 
 
 def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:

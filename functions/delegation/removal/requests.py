@@ -262,11 +262,11 @@ _MOST: Final = 100
 def foreign_locations(properties: Mapping[str, str]) -> ForeignLocations:
     """Return the locations where nothing is deleted; raise InvalidProperty."""
     text = properties.get(FOREIGN_LOCATIONS, _NONE).strip()
-    places = [] if text == _NONE else [one.strip() for one in text.split(",")]
-    for one in places:
-        if not one.endswith("/"):
+    places = [] if text == _NONE else [place.strip() for place in text.split(",")]
+    for place in places:
+        if not place.endswith("/"):
             raise InvalidProperty(
-                FOREIGN_LOCATIONS, f"{one!r} is not a place such as s3://lake/theirs/, which ends in /"
+                FOREIGN_LOCATIONS, f"{place!r} is not a place such as s3://lake/theirs/, which ends in /"
             )
     if len(places) > _MOST:
         raise InvalidProperty(FOREIGN_LOCATIONS, f"names more than {_MOST} places")

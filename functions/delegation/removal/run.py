@@ -49,7 +49,7 @@ class ExecutedPlan(Generic[Index]):
     def use(self, segments: Sequence[PlanSegment]) -> Index:
         """Read the published plan, which another attempt may have written."""
         segments = segments[-1:] if issubclass(self._kind, ReducedIndex) else segments
-        indexes = [self.load(one) for one in segments]
+        indexes = [self.load(segment) for segment in segments]
         for index in indexes:
             self._check(index)
         self._used, self.segments = indexes, segments
@@ -77,7 +77,7 @@ class ExecutedPlan(Generic[Index]):
 
     def indexes(self) -> list[Index]:
         """Return the plan and those that it reduced or extended, the first one first."""
-        return [*(self.load(PlanSegment(one.id, one.sha256)) for one in self._reduces), *self._used]
+        return [*(self.load(PlanSegment(reduced.id, reduced.sha256)) for reduced in self._reduces), *self._used]
 
     def deleted(self) -> Deleted:
         """Return what was deleted of the plan and those that it reduced or extended."""
@@ -85,13 +85,13 @@ class ExecutedPlan(Generic[Index]):
 
     def left(self, *steps: DeleteStep, done: bool = False) -> list[Work]:
         """Return the chunks of these steps, or of all, without a mark, or with `done` those that have one."""
-        found: list[Work] = []
+        work: list[Work] = []
         for index in self._used:
             marks = Marks(self._ctx.plans, index.plan_id)
             marked = marks.done()
-            chunks = (one for one in index.chunks if not steps or one.step in steps)
-            found += [Work(index, one, marks.voided) for one in chunks if (one.name in marked) == done]
-        return found
+            chunks = (chunk for chunk in index.chunks if not steps or chunk.step in steps)
+            work += [Work(index, chunk, marks.voided) for chunk in chunks if (chunk.name in marked) == done]
+        return work
 
     def begin(self) -> None:
         """Record that the table or its files change from here on, so that a failure is resumed with this plan."""
@@ -199,11 +199,11 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
     def _figures(self, indexes: Sequence[Index], deleted: Deleted, *, is_versioned: bool = False) -> dict[str, Any]:
         """Return the fields that all results have; nothing is freed in a bucket that keeps versions."""
         ctx = self._ctx
-        versioned = is_versioned or any(Marks(ctx.plans, one.plan_id).versioned() for one in indexes)
+        versioned = is_versioned or any(Marks(ctx.plans, index.plan_id).versioned() for index in indexes)
         return {
             "identifier": ctx.identifier,
             "table_uuid": ctx.table_uuid.lower(),
-            "plan_ids": tuple(one.plan_id for one in indexes),
+            "plan_ids": tuple(index.plan_id for index in indexes),
             "files_deleted": deleted.files,
             "files_absent": deleted.absent,
             "bytes_deleted": deleted.bytes,
@@ -228,9 +228,9 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
     def _store_forecast(self, findings: Sequence[Finding], engine: EngineChoice) -> Forecast:
         """Store beside the plan of a dry run what deleting its files takes, and return that."""
         indexes, ctx = self._plan.indexes(), self._ctx
-        found = forecast(indexes, findings, ctx.settings, engine=engine)
-        ctx.plans.put(f"{indexes[-1].plan_id}/estimate.json", document(found))
-        return found
+        estimate = forecast(indexes, findings, ctx.settings, engine=engine)
+        ctx.plans.put(f"{indexes[-1].plan_id}/estimate.json", document(estimate))
+        return estimate
 
     def _delete(self, *steps: DeleteStep) -> None:
         """Delete what is left of these steps, or of all; raise FilesNotDeleted if a file remains: no later one begins.

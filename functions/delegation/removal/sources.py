@@ -129,8 +129,8 @@ class ReadSources:
         for mark, plan_id, chunk in source.chunks:
             yield from self.planned(mark, plan_id, Chunk.model_validate_json(chunk))
         of_tables: dict[int, list[ManifestToRead]] = {}
-        for one in source.manifests:
-            of_tables.setdefault(one[0], []).append(ManifestToRead(*one[1:]))
+        for row in source.manifests:
+            of_tables.setdefault(row[0], []).append(ManifestToRead(*row[1:]))
         for number in sorted(of_tables):
             read = self._of_another if number > OWN else self._of_itself
             for rows, mark in read(number, of_tables[number]):
@@ -214,7 +214,7 @@ class NearTables:
         """Read a version of a foreign table in the same way; its versions share most manifests, which are read once."""
         small, manifests = self._survey(head, unread, once, slim=True, foreign=number)
         self.rows.extend((FOREIGN, path, number, 0) for path, _, _ in small)
-        fresh = {path: one for path, one in manifests.items() if (number, path) not in self._foreign_listed}
+        fresh = {path: manifest for path, manifest in manifests.items() if (number, path) not in self._foreign_listed}
         self._foreign_listed.update((number, path) for path in fresh)
         self._list(fresh)
 
@@ -236,7 +236,7 @@ class NearTables:
 
     def _list(self, manifests: Mapping[str, ManifestFile]) -> None:
         limit, number = self._ctx.settings.max_file_bytes, len(self.tables)
-        self.listed.extend((number, ManifestToRead(path, limit, one)) for path, one in manifests.items())
+        self.listed.extend((number, ManifestToRead(path, limit, manifest)) for path, manifest in manifests.items())
         self.expected += expected_rows(manifests.values())
 
     def take(self, unread: Iterable[str]) -> None:
@@ -264,7 +264,7 @@ class Sources:
         self._jobs = jobs
         self._near = near
         self._rows = list(near.rows)
-        self._manifests: list[Any] = [(number, *one) for number, one in near.listed]
+        self._manifests: list[Any] = [(number, *manifest) for number, manifest in near.listed]
         self._chunks: list[tuple[int, str, str]] = []
         self.expected = len(near.rows) + near.expected
 
@@ -276,7 +276,7 @@ class Sources:
     def add_manifests(self, number: int, manifests: Mapping[str, ManifestFile]) -> None:
         """Add manifests of the table itself."""
         limit = self._ctx.settings.max_file_bytes
-        self._manifests.extend((number, *ManifestToRead(path, limit, one)) for path, one in manifests.items())
+        self._manifests.extend((number, *ManifestToRead(path, limit, manifest)) for path, manifest in manifests.items())
         self.expected += expected_rows(manifests.values())
 
     def add_chunks(self, mark: int, plan_id: str, chunks: Iterable[Chunk]) -> None:
@@ -307,6 +307,6 @@ class Sources:
             for path in result["missing"]:
                 missing(path)
             self._near.take(result["unread"])
-        found = WrittenParts.of(results)
-        guard.add((cast("GuardVerdict", verdict), finding) for verdict, finding in found.kept.items())
-        return found
+        parts = WrittenParts.of(results)
+        guard.add((cast("GuardVerdict", verdict), finding) for verdict, finding in parts.kept.items())
+        return parts

@@ -161,15 +161,15 @@ class SparkDeletes:
         reported: set[tuple[str, str]] = set()
 
         def poll() -> int:
-            found = {plan_id: Marks(ctx.plans, plan_id).done_and_absent() for plan_id in deleting.plans}
+            by_plan = {plan_id: Marks(ctx.plans, plan_id).done_and_absent() for plan_id in deleting.plans}
             tally, before = Tally(), len(reported)
-            for one in work:
-                name = (one.index.plan_id, one.chunk.name)
-                done, absent = found[one.index.plan_id]
-                if one.chunk.name in done and name not in reported:
+            for item in work:
+                name = (item.index.plan_id, item.chunk.name)
+                done, absent = by_plan[item.index.plan_id]
+                if item.chunk.name in done and name not in reported:
                     reported.add(name)
-                    less = absent.get(one.chunk.name, Absent())
-                    tally.add(Tally(files=one.chunk.count, bytes=one.chunk.bytes - less.bytes, absent=less.files))
+                    less = absent.get(item.chunk.name, Absent())
+                    tally.add(Tally(files=item.chunk.count, bytes=item.chunk.bytes - less.bytes, absent=less.files))
             if len(reported) > before:
                 report(tally)
             return len(reported)
@@ -178,24 +178,24 @@ class SparkDeletes:
         job = self._jobs.numbered(len(deleting.shares)).mapPartitions(deleting)
         for result in self._jobs.run(ctx.attempt, job, poll):
             if (result["plan_id"], result["chunk"]) not in reported:
-                found = result["tally"]
-                rest.add(replace(Tally(**found), sample=tuple((path, code) for path, code in found["sample"])))
+                summed = result["tally"]
+                rest.add(replace(Tally(**summed), sample=tuple((path, code) for path, code in summed["sample"])))
         report(rest)
 
     def _deleting(self, ctx: RemovalContext, work: Sequence[Work]) -> DeleteChunks:
         policy = ctx.settings.delete
         # Each executor process starts with an equal share of the rate and then adapts it.
         start = max(policy.rate.start / self._jobs.parallelism, policy.rate.minimum)
-        indexes = {one.index.plan_id: one.index.model_copy(update={"chunks": ()}) for one in work}
-        shares = self._jobs.shares([(one.index.plan_id, one.chunk.model_dump_json()) for one in work])
+        indexes = {item.index.plan_id: item.index.model_copy(update={"chunks": ()}) for item in work}
+        shares = self._jobs.shares([(item.index.plan_id, item.chunk.model_dump_json()) for item in work])
         return self.task(
             resources=self._jobs.resources,
             identifier=ctx.identifier,
             policy=replace(policy, rate=replace(policy.rate, start=start)),
             # What an operation adds to an index may be large, and no executor reads it.
             plans={plan_id: index.model_dump_json(include=_READ) for plan_id, index in indexes.items()},
-            voided={one.index.plan_id: one.voided for one in work},
-            not_after=min(one.not_after for one in work),
+            voided={item.index.plan_id: item.voided for item in work},
+            not_after=min(item.not_after for item in work),
             shares=tuple(pack(share) for share in shares),
             task_id=ctx.attempt.task_id,
             attempt=ctx.attempt.attempt,
@@ -207,8 +207,8 @@ def _tasks_ended(context: SparkContext, group: str) -> int:
     tracker = context.statusTracker()
     jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
     stages = {stage for job in jobs if job is not None for stage in job.stageIds}
-    found = (tracker.getStageInfo(stage) for stage in stages)
-    return sum(stage.numCompletedTasks for stage in found if stage is not None)
+    infos = (tracker.getStageInfo(stage) for stage in stages)
+    return sum(stage.numCompletedTasks for stage in infos if stage is not None)
 
 
 @dataclass(slots=True)

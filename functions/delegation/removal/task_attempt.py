@@ -82,10 +82,10 @@ class TaskAttempt(AttemptContext):
         if fits or ABOVE_A_FUNCTION in self.task.details:
             self.note(**{MEASURED: size})
         else:
-            found = {MEASURED: size, ABOVE_A_FUNCTION: True}
+            measured = {MEASURED: size, ABOVE_A_FUNCTION: True}
             self.write(
                 lambda: self.tasks.leases.note(
-                    self.task_id, self.attempt, details=found, progress_ts=self.tasks.clock()
+                    self.task_id, self.attempt, details=measured, progress_ts=self.tasks.clock()
                 )
             )
 
@@ -167,15 +167,15 @@ class TaskMoment:
             self._write(before.model_copy(update={"passes": {}}))
 
     def recorded(self, catalog: str) -> tuple[int | None, bool]:
-        found = self._recorded()
-        return found.passes.get(catalog), catalog in found.relaxed
+        moment = self._recorded()
+        return moment.passes.get(catalog), catalog in moment.relaxed
 
     def _recorded(self) -> ReferencesMoment:
-        found = _of(self.task)
-        if found is None and not self._is_read:
+        moment = _of(self.task)
+        if moment is None and not self._is_read:
             self.task, self._is_read = self.tasks.reads.get(self.task.task_id), True
-            found = _of(self.task)
-        return found or ReferencesMoment(submitted=self.task.received_timestamp, passes={})
+            moment = _of(self.task)
+        return moment or ReferencesMoment(submitted=self.task.received_timestamp, passes={})
 
     def _write(self, moment: ReferencesMoment) -> None:
         def decide(task: Task, _now: object) -> Task:

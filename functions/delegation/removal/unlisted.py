@@ -91,10 +91,10 @@ class WithLostRefs:
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
         """Yield the neighbours, then the former states; raises ReferencesUnavailable and the stores' errors."""
         names = {} if self.ends_table else {self.table_uuid: self.identifier}
-        for one in self.neighbours(roots):
-            if isinstance(one, Neighbour):
-                names.setdefault(one.table.table_uuid, one.table.identifier)
-            yield one
+        for neighbour in self.neighbours(roots):
+            if isinstance(neighbour, Neighbour):
+                names.setdefault(neighbour.table.table_uuid, neighbour.table.identifier)
+            yield neighbour
         for catalog in self.catalogs:
             for lost in self.lost.lost_refs(catalog):
                 if self.clock() >= lost.until:
@@ -116,8 +116,8 @@ class WithLostRefs:
         Raises ReferencesUnavailable.
         """
         clones = chain([lost.identifier], self._clones(lost))
-        found = (self.lost.get(one) for one in clones if not (self.ends_table and one == self.identifier))
-        for entry in found:
+        entries = (self.lost.get(clone) for clone in clones if not (self.ends_table and clone == self.identifier))
+        for entry in entries:
             if entry is not None and not entry.absent and entry.table_uuid == lost.table_uuid:
                 return {lost.table_uuid: entry.identifier}
         return {}
@@ -133,12 +133,12 @@ class WithLostRefs:
         """
         if lost.record is None or lost_key(lost.table_uuid, lost.metadata_file) == lost.record:
             return lost
-        found = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
-        if lost_key(found, lost.metadata_file) != lost.record:
+        uuid = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
+        if lost_key(uuid, lost.metadata_file) != lost.record:
             raise CorruptMetadata(
                 lost.copy, "table-uuid", "the damaged record names another file; restore or dismiss it"
             )
-        return replace(lost, table_uuid=found)
+        return replace(lost, table_uuid=uuid)
 
     def _former(self, lost: LostRefs, name: TableIdentifier, *, is_here: bool) -> Iterator[Neighbour]:
         """Yield the state of a metadata file, nothing if neither the file nor its copy is left."""
@@ -167,7 +167,7 @@ def _with_areas(
     """
     try:
         document = decode_metadata(lost.metadata_file, data)
-        named = [one for one in document.get("snapshots") or () if one.get("snapshot-id") in snapshots]
+        named = [snapshot for snapshot in document.get("snapshots") or () if snapshot.get("snapshot-id") in snapshots]
         part = {**document, "snapshots": named, "refs": {}, "current-snapshot-id": None}
         table = LoadedTable(lost.identifier, lost.metadata_file, part, {})
         entry = read_references(table, store, None, checkpoint=checkpoint)
@@ -190,12 +190,12 @@ class LostRefsKeeper:
     def check(self) -> None:
         """Raise GuardRefused (TOO_MANY_LOST_REFS) if no more could be kept; those whose time is over are forgotten."""
         now, own, all_of_them, over = self.clock(), 0, 0, list[LostRefs]()
-        for one in self.lost.lost_refs(self.identifier.catalog):
-            if one.until <= now:
-                over.append(one)
+        for lost_refs in self.lost.lost_refs(self.identifier.catalog):
+            if lost_refs.until <= now:
+                over.append(lost_refs)
                 continue
             all_of_them += 1
-            own += one.table_uuid == self.table_uuid
+            own += lost_refs.table_uuid == self.table_uuid
         loop = each_item(
             over, self.lost.remove_lost_refs, name="lost-refs.removed", clock=self.clock, shown=lambda lost: lost.key
         )
@@ -292,20 +292,20 @@ class UnlistedTables:
         Raises the retryable errors of the store, those of a checkpoint, and of loading the table.
         """
         seen = self._listed()
-        self._seen, self._found = frozenset(one.path for one in seen), self._tables(seen)
+        self._seen, self._found = frozenset(file.path for file in seen), self._tables(seen)
         left = _HEAD_BYTES
         for table in self._found:
             if table.why:
                 self._note(f"at {table.place}: {table.why}")
                 continue
-            heads = tuple(one for one in table.heads if one.size <= left)
-            left -= sum(one.size for one in heads)
+            heads = tuple(head for head in table.heads if head.size <= left)
+            left -= sum(head.size for head in heads)
             if len(heads) < len(table.heads) or left < 0:
                 self._note(f"{table.uuid} at {table.place}: its metadata files have more bytes than are read")
             try:
-                for one in heads_of(replace(table, heads=heads), self._table, self._ctx.store):
-                    metadata_of(one)
-                    yield replace(one, unlisted=True, exempt=True)
+                for neighbour in heads_of(replace(table, heads=heads), self._table, self._ctx.store):
+                    metadata_of(neighbour)
+                    yield replace(neighbour, unlisted=True, exempt=True)
             except DelegationError as error:
                 if error.retryable:
                     raise
@@ -335,10 +335,10 @@ class UnlistedTables:
 
         Metadata files of a neighbour that its log does not name are lost commits as a rule: they stay, and are no news.
         """
-        listed = {one.table.table_uuid for one in self._near} - {self._table.table_uuid}
-        found = [one for one in self._found if one.uuid not in listed]
-        files = sum(len(one.files) for one in found)
-        names = tuple(dict.fromkeys(f"{one.uuid} at {one.place}" for one in found))
+        listed = {neighbour.table.table_uuid for neighbour in self._near} - {self._table.table_uuid}
+        tables = [table for table in self._found if table.uuid not in listed]
+        files = sum(len(table.files) for table in tables)
+        names = tuple(dict.fromkeys(f"{table.uuid} at {table.place}" for table in tables))
         foreign = [Finding(code=FOREIGN_TABLE, count=files, sample=names[:SAMPLE])] if files else []
         count, sample = len(self._problems), tuple(self._problems)[:SAMPLE]
         unknown = [Finding(code=FOREIGN_NOT_KNOWN, count=count, sample=sample)] if count else []
@@ -350,10 +350,12 @@ class UnlistedTables:
 
     def _listed(self) -> list[SeenFile]:
         """List the folders of the table's metadata files within the bound; return the signs of tables there."""
-        folders = {one.rpartition("/")[0] + "/" for one in self._known}
+        folders = {path.rpartition("/")[0] + "/" for path in self._known}
         with suppress(GuardRefused):
             folders.add(f"{Root.of(self._metadata.location).uri}metadata/")
-        outer = [one for one in sorted(folders) if not any(one != of and one.startswith(of) for of in folders)]
+        outer = [
+            folder for folder in sorted(folders) if not any(folder != of and folder.startswith(of) for of in folders)
+        ]
         self._folders = tuple(outer[:_FOLDERS])
         if len(outer) > _FOLDERS:
             self._note(f"{len(outer) - _FOLDERS} more folders with metadata files are not listed")
@@ -386,61 +388,61 @@ class UnlistedTables:
         """Return such tables by their signs, without those that the catalog lists."""
         if not self._unknown(seen):
             return []
-        for one in self._near:
-            metadata = metadata_of(one)
-            self._learn(metadata, Fetcher(one.store, threads=1, checkpoint=self._ctx.attempt.checkpoint))
+        for neighbour in self._near:
+            metadata = metadata_of(neighbour)
+            self._learn(metadata, Fetcher(neighbour.store, threads=1, checkpoint=self._ctx.attempt.checkpoint))
         fetcher = Fetcher(self._ctx.store, threads=self._ctx.settings.read_threads, checkpoint=self._checkpoint)
         if self._unknown(seen):
             self._learn(self._metadata, fetcher)
         heads: HeadsRead = {}
-        found = self._searched(seen, heads)
-        if any(one.uuid == self._table.table_uuid for one in found):
+        tables = self._searched(seen, heads)
+        if any(table.uuid == self._table.table_uuid for table in tables):
             # Commits between the load and the listing look like a fork; a later load has them in its log.
             now = self._ctx.tables.load()
             metadata = parse_metadata(now.metadata_location, now.metadata, experimental=True)
             self._learn(metadata, fetcher)
-            found = self._searched(seen, heads)
-        return found
+            tables = self._searched(seen, heads)
+        return tables
 
     def _searched(self, seen: Sequence[SeenFile], heads: HeadsRead) -> list[ForeignTable]:
         if not self._unknown(seen):
             return []
-        ctx, found = self._ctx, list[ForeignTable]()
+        ctx, tables = self._ctx, list[ForeignTable]()
         own = OwnTable(self._table.table_uuid, frozenset(self._known), frozenset(self._folders), young_from=_ANY_AGE)
         for folder in self._folders:
-            mine = [one for one in seen if one.path.startswith(folder)]
+            mine = [file for file in seen if file.path.startswith(folder)]
             threads, root = ctx.settings.read_threads, _above(folder)
             there = find_foreign(
                 root, mine, own, ctx.store, self._checkpoint, threads=threads, bounds=_BOUNDS, known=heads
             )
-            found += (one for one in map(self._without_history, there.tables) if one.why or one.heads)
+            tables += (table for table in map(self._without_history, there.tables) if table.why or table.heads)
             for path in there.unreadable:
                 self._note(f"{printable(path)} cannot be read")
-        return found
+        return tables
 
     def _without_history(self, table: ForeignTable) -> ForeignTable:
         """Return a fork without versions from before all that is known of the table: files between may be gone."""
         if table.uuid != self._table.table_uuid:
             return table
-        versions = [found.number for one in self._known if (found := version_of(one)) is not None]
+        versions = [version.number for path in self._known if (version := version_of(path)) is not None]
         first = min(versions, default=0)
-        heads = (one for one in table.heads if (found := version_of(one.path)) is None or found.number >= first)
+        heads = (head for head in table.heads if (version := version_of(head.path)) is None or version.number >= first)
         return replace(table, heads=tuple(heads) if self._forks else ())
 
     def _unknown(self, seen: Sequence[SeenFile]) -> bool:
-        return any(one.path not in self._known and not one.path.endswith(".text") for one in seen)
+        return any(file.path not in self._known and not file.path.endswith(".text") for file in seen)
 
     def _learn(self, metadata: ParsedMetadata, fetcher: Fetcher) -> None:
         """Add the metadata files of a table that the catalog lists, as far back as its logs lead."""
         self._known.update(_canonical([metadata.path, *metadata.former]))
         here = self._folders
         history = read_history(metadata, fetcher, lambda path: path.startswith(here), _LENIENT, known=self._former)
-        self._known.update(one.path for one in history.files)
+        self._known.update(file.path for file in history.files)
 
     def _has_moved(self) -> bool:
         """Return whether there are metadata files by now that were not listed."""
         if self._moved is None:
-            self._moved = any(one.path not in self._seen for one in self._signs(lambda _problem: None))
+            self._moved = any(file.path not in self._seen for file in self._signs(lambda _problem: None))
         return self._moved
 
     def _checkpoint(self) -> None:

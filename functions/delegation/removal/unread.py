@@ -149,7 +149,7 @@ class UnreadNeighbours:
     def findings(self) -> list[Finding]:
         """Return a finding for reported and one for exempt tables, which name them and why they could not be read."""
         return [
-            Finding(code=code, count=len(found), sample=tuple(found)[:SAMPLE]) for code, found in self._found.items()
+            Finding(code=code, count=len(tables), sample=tuple(tables)[:SAMPLE]) for code, tables in self._found.items()
         ]
 
     def _is_current(self, neighbour: Neighbour) -> bool:
@@ -157,8 +157,10 @@ class UnreadNeighbours:
         name, location = str(neighbour.table.identifier), neighbour.table.metadata_location
         if name not in self._current:
             again = self._ctx.neighbours(usable_roots([neighbour.table.location, *neighbour.areas]))
-            now = (one.table for one in again if isinstance(one, Neighbour))
-            self._current[name] = any((str(one.identifier), one.metadata_location) == (name, location) for one in now)
+            now = (neighbour.table for neighbour in again if isinstance(neighbour, Neighbour))
+            self._current[name] = any(
+                (str(table.identifier), table.metadata_location) == (name, location) for table in now
+            )
         return self._current[name]
 
 

@@ -115,7 +115,7 @@ class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         opened = self.open_table(expiry.identifier)
         table_uuid = expiry.table.table_uuid.lower()
-        found = self.search(expiry.identifier, table_uuid, attempt, task)
+        tables = self.search(expiry.identifier, table_uuid, attempt, task)
         keeper = None
         if self.lost_refs is not None:
             keeper = LostRefsKeeper(
@@ -128,7 +128,7 @@ class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
             check_table(metadata_of(table), table_uuid=table_uuid)
 
         return ExpiryContext(
-            **self.fields(expiry, attempt, opened, found) | {"table_uuid": table_uuid},
+            **self.fields(expiry, attempt, opened, tables) | {"table_uuid": table_uuid},
             spark_above=spark_above,
             commits=self.commits,
             retention=choices.retention,

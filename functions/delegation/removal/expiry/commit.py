@@ -84,11 +84,11 @@ class TableLoads:
         """Decide from here on by what may be expired now; return whether anything may."""
         if self.ctx.permitted is None:
             return True
-        found = self.ctx.permitted(table)
-        if isinstance(found, Withdrawn):
-            self.withdrawn = found.reason
+        permitted = self.ctx.permitted(table)
+        if isinstance(permitted, Withdrawn):
+            self.withdrawn = permitted.reason
             return False
-        self.ctx = replace(self.ctx, retention=found)
+        self.ctx = replace(self.ctx, retention=permitted)
         return True
 
     def permit_deleting(self, table: LoadedTable, noted: OwnCommit | None) -> bool:
@@ -137,14 +137,14 @@ def still_expired(ctx: ExpiryContext, index: ExpiryIndex, table: LoadedTable) ->
 
 def lacks_any(index: ExpiryIndex, table: LoadedTable) -> bool:
     """Return whether the table has anything no more that the plan removes."""
-    found = history(table.metadata)
-    refs = {name: ref.snapshot_id for name, ref in found.refs.items()}
+    present = history(table.metadata)
+    refs = {name: ref.snapshot_id for name, ref in present.refs.items()}
     planned = index.removal
     return (
-        not set(planned.snapshot_ids) <= found.snapshots.keys()
+        not set(planned.snapshot_ids) <= present.snapshots.keys()
         or any(refs.get(name) != snapshot_id for name, snapshot_id in planned.refs.items())
-        or not {*planned.schema_ids} <= {*found.schema_ids}
-        or not {*planned.spec_ids} <= {*found.spec_ids}
+        or not {*planned.schema_ids} <= {*present.schema_ids}
+        or not {*planned.spec_ids} <= {*present.spec_ids}
     )
 
 
@@ -175,9 +175,9 @@ class Unanswered:
         """Return whether one of them can still be applied to the table: every ref is where the commit asserts it."""
         now, refs = self._ctx.clock(), history(table.metadata).refs
         return any(
-            now - one.at < UNANSWERED_FOR
-            and all(name in refs and refs[name].snapshot_id == at for name, at in one.refs.items())
-            for one in self._sent()
+            now - commit.at < UNANSWERED_FOR
+            and all(name in refs and refs[name].snapshot_id == at for name, at in commit.refs.items())
+            for commit in self._sent()
         )
 
     def error(self) -> PolarisOutcomeUnknown:
@@ -310,7 +310,7 @@ def check_no_ref_lost(
     unread: str | None = None
     refs_lost = _Lost(ctx, removal, history(table.metadata).refs)
     unknown: RefsUnknown | None = None
-    paths: Iterable[str] = reversed([str(one["metadata-file"]) for one in table.metadata.get("metadata-log") or ()])
+    paths: Iterable[str] = reversed([str(entry["metadata-file"]) for entry in table.metadata.get("metadata-log") or ()])
     ours = set(own.snapshot_ids) - looked if own is not None else set[int]()
     if own is not None and ours and (document := _document(ctx, own.before)) is not None:
         left -= refs_lost.had(own.before, document, ours)

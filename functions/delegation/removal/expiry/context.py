@@ -44,12 +44,14 @@ class Removal(Stored):
 
     def gone_from(self, metadata: Mapping[str, Any]) -> "Removal":
         """Return what of it metadata has no more; raise CorruptMetadata."""
-        found = history(metadata)
+        present = history(metadata)
         return Removal(
-            snapshot_ids=tuple(one for one in self.snapshot_ids if one not in found.snapshots),
-            refs={name: at for name, at in self.refs.items() if name not in found.refs},
-            schema_ids=tuple(one for one in self.schema_ids if one not in found.schema_ids),
-            spec_ids=tuple(one for one in self.spec_ids if one not in found.spec_ids),
+            snapshot_ids=tuple(
+                snapshot_id for snapshot_id in self.snapshot_ids if snapshot_id not in present.snapshots
+            ),
+            refs={name: at for name, at in self.refs.items() if name not in present.refs},
+            schema_ids=tuple(schema_id for schema_id in self.schema_ids if schema_id not in present.schema_ids),
+            spec_ids=tuple(spec_id for spec_id in self.spec_ids if spec_id not in present.spec_ids),
         )
 
 
@@ -281,14 +283,14 @@ def own_of_receipt(ctx: ExpiryContext, result: ExpiryResult, indexes: Sequence[E
     last = indexes[-1]
     return {
         "format_version": last.format_version,
-        "snapshots_removed": [str(one) for one in result.snapshot_ids],
+        "snapshots_removed": [str(snapshot_id) for snapshot_id in result.snapshot_ids],
         "refs_removed": {name: str(last.removal.refs[name]) for name in result.refs},
         "schemas_removed": list(result.schema_ids),
         "partition_specs_removed": list(result.spec_ids),
-        "plan": [one.plan_id for one in indexes],
+        "plan": [index.plan_id for index in indexes],
         "seconds_since_planned": seconds_since_planned(ctx, indexes),
         "files_absent": result.files_absent,
         "files_kept": result.files_kept,
         "by_type": {name: total.model_dump() for name, total in by_type([last]).items()},
-        "neighbours": [one.model_dump() for one in last.neighbours],
+        "neighbours": [neighbour.model_dump() for neighbour in last.neighbours],
     }

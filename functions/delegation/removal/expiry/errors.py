@@ -171,6 +171,6 @@ def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
         raise gc_disabled("the table's property gc.enabled is false, so its snapshots cannot be expired")
     if metadata.properties.get(_ENCRYPTION_KEY):
         raise manifests_encrypted(f"the table's property {_ENCRYPTION_KEY} is set")
-    encrypted = next((one for one in metadata.snapshots if one.encrypted), None)
+    encrypted = next((snapshot for snapshot in metadata.snapshots if snapshot.encrypted), None)
     if encrypted is not None:
         raise manifests_encrypted(f"the manifest list of snapshot {encrypted.snapshot_id} has a key")

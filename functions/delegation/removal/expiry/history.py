@@ -83,18 +83,18 @@ def history(metadata: Mapping[str, Any]) -> TableHistory:
 
 
 def _snapshots(metadata: Mapping[str, Any]) -> Mapping[int, KnownSnapshot]:
-    found: dict[int, KnownSnapshot] = {}
-    for one in _objects(metadata, "snapshots"):
-        snapshot_id = _required(one, "snapshot-id", LONG)
-        if snapshot_id in found:
+    snapshots: dict[int, KnownSnapshot] = {}
+    for snapshot in _objects(metadata, "snapshots"):
+        snapshot_id = _required(snapshot, "snapshot-id", LONG)
+        if snapshot_id in snapshots:
             raise _corrupt("snapshots", f"snapshot {snapshot_id} is there twice")
-        found[snapshot_id] = KnownSnapshot(
+        snapshots[snapshot_id] = KnownSnapshot(
             snapshot_id,
-            _integer(one, "parent-snapshot-id", LONG, default=None),
-            _required(one, "timestamp-ms", LONG),
-            _integer(one, "schema-id", INT, default=None),
+            _integer(snapshot, "parent-snapshot-id", LONG, default=None),
+            _required(snapshot, "timestamp-ms", LONG),
+            _integer(snapshot, "schema-id", INT, default=None),
         )
-    return found
+    return snapshots
 
 
 def _refs(metadata: Mapping[str, Any], current_id: int | None) -> Mapping[str, Ref]:
@@ -103,7 +103,7 @@ def _refs(metadata: Mapping[str, Any], current_id: int | None) -> Mapping[str, R
     given = metadata["refs"]
     if not isinstance(given, Mapping):
         raise _corrupt("refs", "it is not an object")
-    return {str(name): _ref(str(name), one) for name, one in given.items()}
+    return {str(name): _ref(str(name), ref) for name, ref in given.items()}
 
 
 def _ref(name: str, given: Any) -> Ref:
@@ -117,7 +117,7 @@ def _ref(name: str, given: Any) -> Ref:
     ref_age = _integer(given, "max-ref-age-ms", LONG, default=None)
     if type_ == "TAG" and (minimum is not None or age is not None):
         raise _corrupt("refs", "a tag has a retention of snapshots, which only branches have")
-    if any(one is not None and one <= 0 for one in (minimum, age, ref_age)):
+    if any(number is not None and number <= 0 for number in (minimum, age, ref_age)):
         raise _corrupt("refs", "one has a retention that is not greater than 0")
     return Ref(name, _required(given, "snapshot-id", LONG), type_ == "BRANCH", minimum, age, ref_age)
 
@@ -127,7 +127,7 @@ def _schemas(metadata: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
         only = metadata.get("schema")
         schema_id = _integer(only if isinstance(only, Mapping) else {}, "schema-id", INT, default=0) or 0
         return schema_id, (schema_id,)
-    ids = [_integer(one, "schema-id", INT, default=0) or 0 for one in _objects(metadata, "schemas")]
+    ids = [_integer(schema, "schema-id", INT, default=0) or 0 for schema in _objects(metadata, "schemas")]
     return _required(metadata, "current-schema-id", INT), tuple(ids)
 
 
@@ -135,7 +135,7 @@ def _specs(metadata: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
     if metadata.get("partition-specs") is None:
         return 0, (0,)
     try:
-        ids = [_required(one, "spec-id", INT) for one in _objects(metadata, "partition-specs")]
+        ids = [_required(spec, "spec-id", INT) for spec in _objects(metadata, "partition-specs")]
         return _required(metadata, "default-spec-id", INT), tuple(ids)
     except CorruptMetadata:
         # Specs are needed only to remove unused ones, and of these nothing is removed.
@@ -152,16 +152,16 @@ def _objects(metadata: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     given = metadata.get(name)
     if given is None:
         return []
-    if not isinstance(given, list) or not all(isinstance(one, Mapping) for one in given):
+    if not isinstance(given, list) or not all(isinstance(element, Mapping) for element in given):
         raise _corrupt(name, "it is not a list of objects")
     return given
 
 
 def _required(given: Mapping[str, Any], name: str, within: range) -> int:
-    found = _integer(given, name, within, default=None)
-    if found is None:
+    number = _integer(given, name, within, default=None)
+    if number is None:
         raise _corrupt(name, "it is missing")
-    return found
+    return number
 
 
 def _integer(given: Mapping[str, Any], name: str, within: range, *, default: int | None) -> int | None:

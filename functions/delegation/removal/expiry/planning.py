@@ -98,13 +98,13 @@ def retained(ctx: ExpiryContext, metadata: ParsedMetadata, known: Collection[str
     raises the errors of files that are missing, damaged or encrypted, that the credentials do not cover, or whose paths
     name no object.
     """
-    found = read_manifest_lists(
+    reached = read_manifest_lists(
         metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda path: path not in known
     )
     former = (TableFile(ANY_SPELLING.one(path), RANK[FileType.FORMER_METADATA], 0) for path in metadata.former)
-    manifests = (manifest_record(path, manifest) for path, manifest in found.manifests.items())
-    small = [*named_by_metadata(metadata, ANY_SPELLING), *former, *found.lists, *manifests]
-    return Retained(small, found.manifests)
+    manifests = (manifest_record(path, manifest) for path, manifest in reached.manifests.items())
+    small = [*named_by_metadata(metadata, ANY_SPELLING), *former, *reached.lists, *manifests]
+    return Retained(small, reached.manifests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def only_named_by(
     What the credentials do not cover is named and not read. Raises what `unreadable` does for a manifest list.
     """
     readable = reads(metadata, covered)
-    found = read_manifest_lists(
+    reached = read_manifest_lists(
         metadata,
         fetcher_of(ctx),
         limit=ctx.settings.max_file_bytes,
@@ -158,10 +158,10 @@ def only_named_by(
         tolerance=Tolerance(unreadable, ANY_SPELLING),
     )
     root = ANY_SPELLING.one(metadata.path)
-    own = {path: manifest for path, manifest in found.manifests.items() if path not in kept.manifests}
-    named = (one for one in named_by_metadata(metadata, ANY_SPELLING) if one.path != root)
+    own = {path: manifest for path, manifest in reached.manifests.items() if path not in kept.manifests}
+    named = (file for file in named_by_metadata(metadata, ANY_SPELLING) if file.path != root)
     manifests = (manifest_record(path, manifest) for path, manifest in own.items())
-    return ExpiringFiles([*named, *found.lists, *manifests], own, readable)
+    return ExpiringFiles([*named, *reached.lists, *manifests], own, readable)
 
 
 def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:
@@ -180,7 +180,7 @@ def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableF
         return []
     log = [ANY_SPELLING.one(path) for path in (*metadata.former, metadata.path)]
     kept = {*log[-most:], log[-1]}
-    return [one for one in history.files if one.path not in kept and one.path not in history.foreign]
+    return [file for file in history.files if file.path not in kept and file.path not in history.foreign]
 
 
 def versions_kept(metadata: ParsedMetadata) -> int | None:
@@ -207,17 +207,17 @@ _INLINE_SPEC: Final = 0
 def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] = ()) -> Expired:
     """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
     now = ctx.now_ms()
-    found = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
+    decision = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
     specs = table.metadata.get("partition-specs")
     if not ctx.retention.clean_expired_metadata or not isinstance(specs, list) or len(specs) <= 1:
-        return found.expired
-    part = metadata_of(table).of_snapshots(lambda snapshot_id: snapshot_id in found.counted)
+        return decision.expired
+    part = metadata_of(table).of_snapshots(lambda snapshot_id: snapshot_id in decision.counted)
     limit = ctx.settings.max_file_bytes
     try:
         lists = read_manifest_lists(part, fetcher_of(ctx), limit=limit, readable=lambda _path: True)
     except ManifestMissing:
         # Of a snapshot that the request names, or the plan raises it: which specs are in use is not known.
-        return found.expired
+        return decision.expired
     specs = {_spec_of(manifest) for manifest in lists.manifests.values()}
     return decide(table.metadata, ctx.retention, now_ms=now, specs_in_use=specs, keep_refs=keep_refs).expired
 
@@ -265,35 +265,35 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     outdated = outdated_metadata(metadata, history)
     part = metadata.of_snapshots(lambda snapshot_id: snapshot_id in gone.snapshot_ids)
     going = only_named_by(ctx, part, kept, covered, unless_missing(unread.note_missing))
-    replaced = [one for snapshot_id, one in history.statistics if snapshot_id in gone.snapshot_ids]
+    replaced = [file for snapshot_id, file in history.statistics if snapshot_id in gone.snapshot_ids]
     return ExpirySurvey(
         metadata=metadata,
         guard=guard,
         foreign=frozenset(history.foreign),
         kept=kept,
         going=going,
-        outdated=frozenset(one.path for one in outdated),
+        outdated=frozenset(file.path for file in outdated),
         small=[*going.small, *outdated, *replaced],
         unread=unread,
     )
 
 
-def write_here(ctx: ExpiryContext, found: ExpirySurvey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
+def write_here(ctx: ExpiryContext, surveyed: ExpirySurvey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
     """Write the chunks of a plan in this process, with memory for a sort run and a chunk beside manifests' names.
 
     Raises HandedToSpark if there is more to read than a function has time or memory for.
     """
-    _check_size(ctx, [*found.kept.manifests.values(), *found.going.manifests.values()])
-    run_records, unread = ctx.settings.run_records, found.unread
+    _check_size(ctx, [*surveyed.kept.manifests.values(), *surveyed.going.manifests.values()])
+    run_records, unread = ctx.settings.run_records, surveyed.unread
     with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
-        candidates.extend(found.small)
-        candidates.extend(found.going.entries(ctx, unless_missing(unread.note_missing)))
+        candidates.extend(surveyed.small)
+        candidates.extend(surveyed.going.entries(ctx, unless_missing(unread.note_missing)))
         if not candidates.empty:
-            rows = found.kept.rows(ctx, unreadable=unread.of_itself())
-            needed.extend(row for row in rows if row[0] not in found.outdated)
+            rows = surveyed.kept.rows(ctx, unreadable=unread.of_itself())
+            needed.extend(row for row in rows if row[0] not in surveyed.outdated)
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.lot_paths)
         paths = (row[0] for row in needed.sorted())
-        found.guard.write(writer, candidates.batches(), paths, found.foreign)
+        surveyed.guard.write(writer, candidates.batches(), paths, surveyed.foreign)
         return writer.close()
 
 
@@ -307,10 +307,10 @@ def make_plan(
 
     Raises the errors of damaged, encrypted and unreadable metadata, but for what is gone of expiring snapshots alone.
     """
-    found = survey(ctx, table, gone)
+    surveyed = survey(ctx, table, gone)
     plan_id = ctx.new_plan_id()
-    chunks, totals = engine.write(ctx, found, plan_id)
-    metadata, guard = found.metadata, found.guard
+    chunks, totals = engine.write(ctx, surveyed, plan_id)
+    metadata, guard = surveyed.metadata, surveyed.guard
     index = ExpiryIndex(
         **ctx.plan_head(plan_id, metadata),
         snapshots=len(gone.snapshot_ids),
@@ -321,7 +321,7 @@ def make_plan(
         counts=totals,
         findings=(
             *(finding for _, finding in guard.counted()),
-            *found.unread.findings(),
+            *surveyed.unread.findings(),
             *unknown_findings(metadata.properties),
         ),
         removal=Removal.of(table.metadata, gone),

@@ -66,13 +66,13 @@ class OtherPlaces:
     def among(self, rows: list[Row]) -> dict[str, int]:
         """Return the paths of sorted rows that are in one of these places, with the number of the reason."""
         first, last = rows[0][0], rows[-1][0]
-        found: dict[str, int] = {}
+        reasons: dict[str, int] = {}
         disputed = self.locations.meet_range(first, last) and not self.own.contain_range(first, last)
         if disputed or self.last_known.meet_range(first, last):
-            found = {path: AT_ANOTHER for path, _, _ in rows if self._contain(path)}
+            reasons = {path: AT_ANOTHER for path, _, _ in rows if self._contain(path)}
         if self.foreign.uris:
-            found |= {path: AT_FOREIGN for path, _, _ in rows if self.foreign.contain(path)}
-        return found
+            reasons |= {path: AT_FOREIGN for path, _, _ in rows if self.foreign.contain(path)}
+        return reasons
 
     def _contain(self, path: str) -> bool:
         at_another = self.locations.contains(path) and not self.own.contains(path)
@@ -96,7 +96,7 @@ class NeededRows(Protocol):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def add_own(self, found: Retained, known: Collection[str]) -> None:
+    def add_own(self, files: Retained, known: Collection[str]) -> None:
         """Add what the table needs, without the files `known` and the entries of such manifests."""
         ...
 
@@ -143,10 +143,10 @@ class NeededFiles:
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
         """Add what the table reaches as it was loaded, without the files `known` and the entries of such manifests."""
         metadata = metadata_of(table)
-        found = retained(self._ctx, metadata, known)
-        self._rows.add_own(found, known)
+        files = retained(self._ctx, metadata, known)
+        self._rows.add_own(files, known)
         self._own = own_root(metadata, LENIENT_PATHS)
-        self.named = frozenset(row.path for row in found.small)
+        self.named = frozenset(row.path for row in files.small)
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
         """Add the former metadata files of a plan: the table has not given them up, or not any more."""
@@ -179,13 +179,13 @@ class NeededFiles:
         Chunks that are deleted already are left out. The new plan is not published.
         """
         ctx, done = self._ctx, Marks(self._ctx.plans, index.plan_id).done()
-        rest_of = [one for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done]
+        rest_of = [chunk for chunk in index.chunks if chunk.kind is not Phase.KEPT and chunk.name not in done]
         left = index.model_copy(update={"chunks": tuple(rest_of)})
         rest = self._rows.subtracted(left, self._places)
         if rest is None:
             return None
         replaced = ReplacedPlan(id=segment.id, sha256=segment.sha256, done=tuple(sorted(done)))
-        found = [rest.kept[why] for why in REASONS if why in rest.kept]
+        findings = [rest.kept[why] for why in REASONS if why in rest.kept]
         fresh = index.model_copy(
             update={
                 "plan_id": rest.plan_id,
@@ -193,7 +193,7 @@ class NeededFiles:
                 "created_at": ctx.clock().isoformat(),
                 "chunks": tuple(rest.chunks),
                 "counts": rest.totals,
-                "findings": (*found, *self._unread.findings()),
+                "findings": (*findings, *self._unread.findings()),
                 "neighbours": self.checked or index.neighbours,
                 "reduces": (*index.reduces, replaced),
             }
@@ -209,7 +209,7 @@ def write_rest(writer: PlanWriter, batches: Iterable[tuple[list[Row], dict[str, 
             writer.write(list(group), why)
         for path, rank in sorted(reasons.items()):
             tally[rank].add(path)
-    return [(why, one.finding(code)) for why, code, one in zip(REASONS, _CODES, tally, strict=True) if one.count]
+    return [(why, kept.finding(code)) for why, code, kept in zip(REASONS, _CODES, tally, strict=True) if kept.count]
 
 
 def _why(reasons: Mapping[str, int], row: Row) -> str:
@@ -254,9 +254,9 @@ class SortedRows:
     def __exit__(self, *_: object) -> None:
         self._files.__exit__()
 
-    def add_own(self, found: Retained, known: Collection[str]) -> None:
+    def add_own(self, files: Retained, known: Collection[str]) -> None:
         """See NeededRows.add_own: of manifests that a later commit names every entry counts."""
-        rows = found.rows(self._ctx, known, live=not known)
+        rows = files.rows(self._ctx, known, live=not known)
         self._files.extend((path, REACHABLE_NOW, 0) for path, _, _ in rows)
 
     @property
@@ -268,9 +268,9 @@ class SortedRows:
         """Return whether any file of these chunks is needed; more rows may be added afterwards."""
         if self._files.empty:
             return False
-        paths = merged_lists([paths_of(self._ctx.plans, one.index.plan_id, [one.chunk]) for one in work], list.sort)
+        paths = merged_lists([paths_of(self._ctx.plans, item.index.plan_id, [item.chunk]) for item in work], list.sort)
         rows = ([(path, 0, 0) for path in some] for some in paths)
-        return any(both for _, both in common(rows, (one.path for one in self._files.sorted())))
+        return any(both for _, both in common(rows, (row.path for row in self._files.sorted())))
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
         chunks = [chunk for chunk in index.chunks if chunk.step is DeleteStep.META]
@@ -294,9 +294,9 @@ class SortedRows:
             plan_id = ctx.new_plan_id()
             writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.lot_paths)
             rows = merged_lists([_rows(ctx, of, chunks) for of, chunks in runs], sort_rows)
-            found = write_rest(writer, _with_reasons(rows, kept))
+            tallies = write_rest(writer, _with_reasons(rows, kept))
             chunks, totals = writer.close()
-        return RemainingPlan(plan_id, chunks, totals, dict(found))
+        return RemainingPlan(plan_id, chunks, totals, dict(tallies))
 
     def _add_kept(self, batches: Iterable[list[str]], places: OtherPlaces, kept: Sorter) -> None:
         """Add to `kept` which of these sorted paths are needed, with the reason as their rank."""
@@ -311,9 +311,9 @@ def _with_reasons(batches: Iterable[list[Row]], files: Sorter) -> Iterator[tuple
     ranks: dict[str, int] = {}
 
     def paths() -> Iterator[str]:
-        for one in files.sorted():
-            ranks[one.path] = one.rank
-            yield one.path
+        for row in files.sorted():
+            ranks[row.path] = row.rank
+            yield row.path
 
     for rows, both in common(batches, paths()):
         yield rows, {path: ranks[path] for path in both}

@@ -69,12 +69,12 @@ class TableExpiry(TableWork):
     @classmethod
     def of(cls, task: Task) -> Self:
         """Read a stored task's parameters; raise MalformedPayload if its payload is not that of an expiry."""
-        found = super().of(task)
+        expiry = super().of(task)
         try:
             policy = json.loads(task.task_payload)["operation_parameters"].get(_POLICY)
         except (ValueError, KeyError, TypeError) as error:
             raise MalformedPayload(task.task_id, type(error).__name__) from None
-        return found if policy is None else found.model_copy(update={"policy": str(policy)})
+        return expiry if policy is None else expiry.model_copy(update={"policy": str(policy)})
 
 
 OLDER_THAN: Final = "older-than"
@@ -247,17 +247,17 @@ def _time(text: str, asked_ms: int) -> int:
     if text == NOW:
         return asked_ms
     try:
-        found = _milliseconds(datetime.fromisoformat(text))
+        milliseconds = _milliseconds(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         raise InvalidOption(OLDER_THAN, "a valid date and time, or now") from None
-    if not 0 <= found <= asked_ms:
+    if not 0 <= milliseconds <= asked_ms:
         raise InvalidOption(OLDER_THAN, "a time since 1970 that is not in the future, or now")
-    return found
+    return milliseconds
 
 
 def _ids(text: str | None) -> tuple[int, ...]:
-    ids = tuple(dict.fromkeys(int(one) for one in text.split(","))) if text else ()
-    if any(one not in LONG for one in ids):
+    ids = tuple(dict.fromkeys(int(number) for number in text.split(","))) if text else ()
+    if any(number not in LONG for number in ids):
         raise InvalidOption(SNAPSHOT_IDS, "snapshot ids, which have 64 bits")
     return ids
 

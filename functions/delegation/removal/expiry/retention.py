@@ -148,8 +148,8 @@ def decide(
         _refuse_young(retention.snapshot_ids, table, limits.newest)
     retained = _retained(table, refs, limits)
     named = frozenset(retention.snapshot_ids)
-    kept = {one: why for one, why in retained.items() if one not in named}
-    removed = frozenset(one for one in table.snapshots if one not in kept)
+    kept = {snapshot_id: why for snapshot_id, why in retained.items() if snapshot_id not in named}
+    removed = frozenset(snapshot_id for snapshot_id in table.snapshots if snapshot_id not in kept)
     if table.current_id in removed:
         raise CorruptMetadata(
             "the table's metadata", "refs", "there is a current snapshot, and no branch main is at it"
@@ -254,9 +254,9 @@ def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> 
     for snapshot in table.snapshots.values():
         if snapshot.snapshot_id not in referenced and snapshot.timestamp_ms >= min(limits.older_than, limits.newest):
             reasons[snapshot.snapshot_id] = KeptSnapshot("unreferenced")
-    for ref in sorted(refs.values(), key=lambda one: (one.name != MAIN, one.name), reverse=True):
+    for ref in sorted(refs.values(), key=lambda ref: (ref.name != MAIN, ref.name), reverse=True):
         reasons[ref.snapshot_id] = KeptSnapshot("ref", ref.name)
-    return {one: reasons[one] for one in table.snapshots if one in reasons}
+    return {snapshot_id: reasons[snapshot_id] for snapshot_id in table.snapshots if snapshot_id in reasons}
 
 
 def _keep_newest(
@@ -267,7 +267,7 @@ def _keep_newest(
     Many branches may share a long history, so what each keeps is handed from child to parent once: how many more are
     kept for their number, and the oldest limit of age that every snapshot of a branch down to here has passed.
     """
-    position = {one: at for at, one in enumerate(order)}
+    position = {snapshot_id: at for at, snapshot_id in enumerate(order)}
     remaining: dict[int, tuple[int, str]] = {}
     since: dict[int, tuple[int, str]] = {}
     for branch, start in _starts_of_age(table, order, branches, limits):
@@ -332,10 +332,12 @@ def _parents_first(table: TableHistory) -> Iterator[int]:
 
 
 def _unused_schemas(table: TableHistory, retained: Collection[int]) -> frozenset[int]:
-    used = {table.snapshots[one].schema_id for one in retained}
+    used = {table.snapshots[snapshot_id].schema_id for snapshot_id in retained}
     if None in used:
         return frozenset()
-    return frozenset(one for one in table.schema_ids if one not in used and one != table.current_schema_id)
+    return frozenset(
+        schema_id for schema_id in table.schema_ids if schema_id not in used and schema_id != table.current_schema_id
+    )
 
 
 POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
@@ -355,13 +357,13 @@ Permission = Retention | Withdrawn
 
 def stricter(first: Retention, second: Retention) -> Retention:
     """Return what keeps as much as both; None leaves a number to the other, then to the table's properties."""
-    ages = [one.older_than_ms for one in (first, second) if one.older_than_ms is not None]
-    counts = [one.retain_last for one in (first, second) if one.retain_last is not None]
-    refs = [one.max_ref_age_ms for one in (first, second) if one.max_ref_age_ms is not None]
+    ages = [rule.older_than_ms for rule in (first, second) if rule.older_than_ms is not None]
+    counts = [rule.retain_last for rule in (first, second) if rule.retain_last is not None]
+    refs = [rule.max_ref_age_ms for rule in (first, second) if rule.max_ref_age_ms is not None]
     return Retention(
         older_than_ms=min(ages, default=None),
         retain_last=max(counts, default=None),
-        snapshot_ids=tuple(one for one in first.snapshot_ids if one in second.snapshot_ids),
+        snapshot_ids=tuple(snapshot_id for snapshot_id in first.snapshot_ids if snapshot_id in second.snapshot_ids),
         max_ref_age_ms=max(refs, default=None),
         clean_expired_metadata=first.clean_expired_metadata and second.clean_expired_metadata,
         least_age_ms=max(first.least_age_ms, second.least_age_ms),

@@ -143,7 +143,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
 
     def _name_left(self, error: DelegationError) -> None:
         """Store a receipt with what an error leaves after the commit: nothing else may ever name these files."""
-        left = sum(one.chunk.count for one in self._plan.left(*STEPS))
+        left = sum(work.chunk.count for work in self._plan.left(*STEPS))
         sample = (error.metadata_file,) if isinstance(error, (RefLost, RefsUnknown)) else ()
         self._own_findings += (Finding(code=error.code, count=left, sample=sample),)
         self._end("INCOMPLETE")
@@ -206,7 +206,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         asked = AskedReferences(ctx, partial(notes.get, PassRequest), notes.put, look=look)
         # What a function could not plan it could not compare again either.
         is_large = index.engine == "spark"
-        asked.ask(sum(one.chunk.count for one in self._plan.left(*STEPS)), is_large=is_large)
+        asked.ask(sum(work.chunk.count for work in self._plan.left(*STEPS)), is_large=is_large)
         self._unlisted = needed.add_others(roots, table)
         asked.answered()
 
@@ -231,9 +231,9 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
 
     def _subtract(self, needed: NeededFiles) -> None:
         """Take out of the plan what is needed."""
-        found = needed.reduced(self._plan.index, self._plan.segment)
-        if found is not None:
-            fresh, own = found
+        reduced = needed.reduced(self._plan.index, self._plan.segment)
+        if reduced is not None:
+            fresh, own = reduced
             self._use(self._ctx.attempt.replace_plan(own, files_planned=fresh.files_planned))
 
     def _may_delete(self, lot: Sequence[Work]) -> bool:
@@ -272,10 +272,10 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
     def _beside_plan(self) -> tuple[Finding, ...]:
         """Return the findings that no plan has."""
         unlisted = self._unlisted
-        found = (*self._own_findings, *(() if unlisted is None else unlisted.findings()))
+        findings = (*self._own_findings, *(() if unlisted is None else unlisted.findings()))
         if self._looks.withdrawn is None:
-            return found
-        return (*found, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._looks.withdrawn,)))
+            return findings
+        return (*findings, Finding(code=POLICY_WITHDRAWN, count=1, sample=(self._looks.withdrawn,)))
 
     def _result(self, status: ExpiryStatus) -> ExpiryResult:
         ctx, indexes = self._ctx, self._plan.indexes()
@@ -292,7 +292,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             schema_ids=removed.schema_ids,
             spec_ids=removed.spec_ids,
             files_planned=indexes[0].files_planned,
-            files_kept=sum(one.files_kept for one in indexes),
+            files_kept=sum(index.files_kept for index in indexes),
             bytes_planned=indexes[0].bytes_planned,
             findings=(*merge_findings(indexes), *self._beside_plan()),
             receipt=receipt_key(index.plan_id) if status in ("EXPIRED", "INCOMPLETE") or removed != Removal() else None,

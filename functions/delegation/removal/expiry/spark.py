@@ -143,16 +143,18 @@ expire_in_session = in_session(expire_with_spark)
 class SparkExpiry(SparkDeletes):
     """ExpiryEngine with the executors of one context."""
 
-    def write(self, ctx: ExpiryContext, found: ExpirySurvey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
-        if not found.small:
+    def write(
+        self, ctx: ExpiryContext, surveyed: ExpirySurvey, plan_id: str
+    ) -> tuple[Sequence[Chunk], dict[str, Total]]:
+        if not surveyed.small:
             return (), {}
-        sources = Sources(ctx, self._jobs, NearTables(ctx, found.unread))
-        sources.add_rows(CANDIDATE, found.small)
-        sources.add_rows(NEEDED, found.kept.small)
-        sources.add_manifests(GOING, found.going.manifests_to_read())
-        sources.add_manifests(OWN, found.kept.manifests)
-        runs = sources.spread(partial(ReadExpiry, given_up=found.outdated))
-        written = sources.write_plan(runs, plan_id, found.guard, found.foreign, found.unread.note_missing)
+        sources = Sources(ctx, self._jobs, NearTables(ctx, surveyed.unread))
+        sources.add_rows(CANDIDATE, surveyed.small)
+        sources.add_rows(NEEDED, surveyed.kept.small)
+        sources.add_manifests(GOING, surveyed.going.manifests_to_read())
+        sources.add_manifests(OWN, surveyed.kept.manifests)
+        runs = sources.spread(partial(ReadExpiry, given_up=surveyed.outdated))
+        written = sources.write_plan(runs, plan_id, surveyed.guard, surveyed.foreign, surveyed.unread.note_missing)
         return written.chunks, written.totals
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
@@ -176,9 +178,9 @@ class SpreadRows:
     def __exit__(self, *_: object) -> None:
         """There is nothing to release: Spark drops what was spread."""
 
-    def add_own(self, found: Retained, known: Collection[str]) -> None:
+    def add_own(self, files: Retained, known: Collection[str]) -> None:
         """See NeededRows.add_own; manifests that an earlier call added may be deleted by now, and are not read."""
-        self._own, self._manifests = found.small, found.manifests_without(known)
+        self._own, self._manifests = files.small, files.manifests_without(known)
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
         """See NeededRows.add_former_metadata; `subtracted` gets chunks of the same plan."""
@@ -210,5 +212,5 @@ class SpreadRows:
             return None
         plan_id = ctx.new_plan_id()
         writing = WriteRest(jobs.resources, plan_id, ctx.settings.chunk_paths, now)
-        found = WrittenParts.of(jobs.run(ctx.attempt, runs.mapPartitions(WriteParts(writing))))
-        return RemainingPlan(plan_id, found.chunks, found.totals, found.kept)
+        parts = WrittenParts.of(jobs.run(ctx.attempt, runs.mapPartitions(WriteParts(writing))))
+        return RemainingPlan(plan_id, parts.chunks, parts.totals, parts.kept)

@@ -65,7 +65,7 @@ def success(
     listed = f"{counted(result.files_listed, 'object')} at {result.location}"
     released = f"{released_text(result.findings)}{_foreign_text(result)}"
     nothing = f"no orphan files among {listed}{released}"
-    found = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
+    amount = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
     match result.status:
         case "NOTHING":
             return nothing, changed(OrphanDetails, **details)
@@ -74,7 +74,7 @@ def success(
         case "PLANNED":
             spark = " with Spark" if result.deletes_with == "spark" else ""
             summary = (
-                f"found {found}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` "
+                f"found {amount}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` "
                 f"{'tags' if result.quarantine else 'deletes'} them{spark}{released}"
             )
             return summary, changed(OrphanDetails, **details)
@@ -84,7 +84,7 @@ def success(
             gone = result.files_deleted + result.deleted_before.files
             done = f"{counted(gone, 'file')} had been deleted, the others stay" if gone else "nothing was deleted"
             summary = (
-                f"found {found}; {done}, because {_WHY[result.waits]} ({result.waits}, "
+                f"found {amount}; {done}, because {_WHY[result.waits]} ({result.waits}, "
                 f"{_percent(result)} of what is there). Look at them, then `delegation orphans approve "
                 f"{result.plan_ids[-1]}`{released}"
             )
@@ -119,11 +119,14 @@ def withdrawn(reason: str, task: Task) -> tuple[str, dict[str, Any]]:
 
 def _foreign_text(result: OrphanResult) -> str:
     """Return what a summary states about tables that no catalog lists: how much stays for which, and how it goes."""
-    found = result.foreign
-    if not found:
+    tables = result.foreign
+    if not tables:
         return ""
-    shown = [f"{one.uuid} at {printable(one.place)} ({counted(one.files, 'file')}, {one.bytes} bytes)" for one in found]
-    more = f" and {counted(len(found) - _SHOWN, 'other')}" if len(found) > _SHOWN else ""
+    shown = [
+        f"{table.uuid} at {printable(table.place)} ({counted(table.files, 'file')}, {table.bytes} bytes)"
+        for table in tables
+    ]
+    more = f" and {counted(len(tables) - _SHOWN, 'other')}" if len(tables) > _SHOWN else ""
     approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's to the plan"
     how = approve if result.status in ("PLANNED", "WAITING") else ""
     return f"; files of unlisted tables stay: {', '.join(shown[:_SHOWN])}{more}{how}"
@@ -189,13 +192,13 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
         options = options_of(orphans.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         table_uuid = orphans.table.table_uuid.lower()
-        found = self.search(orphans.identifier, table_uuid, attempt, task)
-        references = found[1]
+        tables = self.search(orphans.identifier, table_uuid, attempt, task)
+        references = tables[1]
         if references is None:
             raise references_not_indexed()
         opened = self.open_table(orphans.identifier)
         return OrphanContext(
-            **self.fields(orphans, attempt, opened, found) | {"table_uuid": table_uuid},
+            **self.fields(orphans, attempt, opened, tables) | {"table_uuid": table_uuid},
             spark_above=spark_above,
             places=lambda: self.places(references.catalogs, attempt.checkpoint),
             claims=lambda: claims_of(self.tasks, references.catalogs, attempt.checkpoint),
@@ -242,8 +245,8 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
         """Count an attempt that had a listing and no time left to make the plan; raise LeaseLost."""
 
         def decide(current: Task, _now: datetime) -> Task:
-            found = OrphanDetails.of(held_by(current, task.attempt_count))
-            is_listed = bool(found.plan_segments) and not found.files_planned
-            return current.with_details({"unplanned": found.unplanned + 1}) if is_listed else current
+            details = OrphanDetails.of(held_by(current, task.attempt_count))
+            is_listed = bool(details.plan_segments) and not details.files_planned
+            return current.with_details({"unplanned": details.unplanned + 1}) if is_listed else current
 
         self.tasks.holding(task).writes.change(task.task_id, decide)

@@ -76,8 +76,8 @@ class ConditionalStore:
     def expect(self, chunk: str, bucket: str, some: Sequence[Candidate]) -> None:
         """Take a chunk's objects as they were listed."""
         with self._lock:
-            for one in some:
-                listed = one.listed()
+            for candidate in some:
+                listed = candidate.listed()
                 self._listed[bucket, listed.key] = listed
                 self._chunk_of[bucket, listed.key] = chunk
 
@@ -95,12 +95,12 @@ class ConditionalStore:
             chunk = self._chunk_of[bucket, keys[0]]
         if self.tags is not None:
             return tag_batch(self.tags, bucket, listed)
-        found = self._store.delete_unchanged(bucket, listed)
-        named = [(uri_of(bucket, one.key), one) for one in listed]
-        record_markers(self._plans, self._plan_id, self._nonce(), named, found.markers)
+        deleted = self._store.delete_unchanged(bucket, listed)
+        named = [(uri_of(bucket, listed_object.key), listed_object) for listed_object in listed]
+        record_markers(self._plans, self._plan_id, self._nonce(), named, deleted.markers)
         with self._lock:
-            self.looked_only[chunk] = self.looked_only.get(chunk, 0) + found.looked_only
-        return found.result
+            self.looked_only[chunk] = self.looked_only.get(chunk, 0) + deleted.looked_only
+        return deleted.result
 
     def exists(self, _location: ObjectLocation) -> bool:
         """Return that nothing is known to be absent: `delete` looks at each object itself."""
@@ -121,7 +121,7 @@ def delete_unchanged(
 def _read(store: ConditionalStore, plans: PlanStore, work: Work) -> Sequence[Candidate]:
     index, chunk = work.index, work.chunk
     some = read_candidates(plans, index.plan_id, chunk)
-    PlanGuard(index).check_all([one.path for one in some], f"{index.plan_id}/{chunk.name}")
+    PlanGuard(index).check_all([candidate.path for candidate in some], f"{index.plan_id}/{chunk.name}")
     store.expect(chunk.name, split(index.roots[0])[0], some)
     return some
 
@@ -133,42 +133,44 @@ def _record(plans: PlanStore, store: ConditionalStore, marks: Marks, work: Work,
         marks.mark_versioned()
     note_absent(marks, chunk, outcome)
     for code, folder in _STAY.items():
-        stay = sorted(one.path for one in outcome.failures if one.code == code)
+        stay = sorted(failure.path for failure in outcome.failures if failure.code == code)
         if stay:
-            sizes = {one.path: one.size for one in read_candidates(plans, plan_id, chunk)}
+            sizes = {candidate.path: candidate.size for candidate in read_candidates(plans, plan_id, chunk)}
             name = f"{chunk.name}-{len(stay)}-{sum(sizes[path] for path in stay)}"
-            plans.put(f"{plan_id}/{folder}/{name}", "".join(json.dumps(one) + "\n" for one in stay).encode())
+            plans.put(f"{plan_id}/{folder}/{name}", "".join(json.dumps(path) + "\n" for path in stay).encode())
     if store.tags is not None:
         plans.put(f"{plan_id}/quarantined/{chunk.name}-0-0", b"{}\n")
     if looked_only:
         plans.put(f"{plan_id}/looked/{chunk.name}-{looked_only}-0", b"{}\n")
-    return marked(marks, chunk, [one for one in outcome.failures if one.code not in _STAY], Tally())
+    return marked(marks, chunk, [failure for failure in outcome.failures if failure.code not in _STAY], Tally())
 
 
 def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
     """Return what the chunks of plans that are done came to."""
-    found = [_swept(ctx, index, indexes[-1].reduces) for index in indexes]
-    return OrphansDeleted(*map(sum, zip(*found, strict=True)))
+    amounts = [_swept(ctx, index, indexes[-1].reduces) for index in indexes]
+    return OrphansDeleted(*map(sum, zip(*amounts, strict=True)))
 
 
 def _swept(ctx: OrphanContext, index: OrphanIndex, replaced: Sequence[ReplacedPlan]) -> OrphansDeleted:
     marks, chunks = Marks(ctx.plans, index.plan_id), counting(index, replaced)
-    (done, absents), found = marks.done_and_absent(), marks.deleted(chunks)
+    (done, absents), deleted = marks.done_and_absent(), marks.deleted(chunks)
     done &= {chunk.name for chunk in chunks}
     changed, untagged, tagged, looked = (
         _figures(ctx, f"{index.plan_id}/{folder}/", done) for folder in ("changed", "untagged", "quarantined", "looked")
     )
     stay = [changed, untagged]
     kept = ListedAmount()
-    for chunk in (one for one in chunks if one.name in tagged):
+    for chunk in (each for each in chunks if each.name in tagged):
         absent = absents.get(chunk.name, Absent())
-        others = sum((one.get(chunk.name, ListedAmount()) for one in stay), ListedAmount())
+        others = sum((amounts.get(chunk.name, ListedAmount()) for amounts in stay), ListedAmount())
         kept += ListedAmount(chunk.count - absent.files - others.files, chunk.bytes - absent.bytes - others.bytes)
-    all_changed, all_untagged, all_looked = (sum(one.values(), ListedAmount()) for one in (changed, untagged, looked))
+    all_changed, all_untagged, all_looked = (
+        sum(amounts.values(), ListedAmount()) for amounts in (changed, untagged, looked)
+    )
     return OrphansDeleted(
-        files=found.files - all_changed.files - all_untagged.files - kept.files,
-        bytes=found.bytes - all_changed.bytes - all_untagged.bytes - kept.bytes,
-        absent=found.absent,
+        files=deleted.files - all_changed.files - all_untagged.files - kept.files,
+        bytes=deleted.bytes - all_changed.bytes - all_untagged.bytes - kept.bytes,
+        absent=deleted.absent,
         changed=all_changed.files,
         looked_only=all_looked.files,
         quarantined=kept.files,
@@ -179,13 +181,15 @@ def _swept(ctx: OrphanContext, index: OrphanIndex, replaced: Sequence[ReplacedPl
 
 def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str, ListedAmount]:
     """Return the figures in names below a prefix by chunk, of those that are done, for each the last run's."""
-    found: dict[str, ListedAmount] = {}
+    amounts: dict[str, ListedAmount] = {}
     for key in ctx.plans.keys(prefix):
         chunk, files, size = key.removeprefix(prefix).rsplit("-", 2)
         if chunk in done:
-            before = found.get(chunk, ListedAmount())
-            found[chunk] = max(before, ListedAmount(int(files), int(size)), key=lambda one: (one.files, one.bytes))
-    return found
+            before = amounts.get(chunk, ListedAmount())
+            amounts[chunk] = max(
+                before, ListedAmount(int(files), int(size)), key=lambda amount: (amount.files, amount.bytes)
+            )
+    return amounts
 
 
 def own_of_receipt(ctx: OrphanContext, result: OrphanResult, indexes: Sequence[OrphanIndex]) -> dict[str, Any]:
@@ -193,7 +197,7 @@ def own_of_receipt(ctx: OrphanContext, result: OrphanResult, indexes: Sequence[O
     last = indexes[-1]
     return {
         "location": result.location,
-        "plan": [one.plan_id for one in indexes],
+        "plan": [each.plan_id for each in indexes],
         "approved": result.approval is not None,
         "approval": None if result.approval is None else result.approval.model_dump(mode="json"),
         "older_than_seconds": last.age,
@@ -203,16 +207,16 @@ def own_of_receipt(ctx: OrphanContext, result: OrphanResult, indexes: Sequence[O
         "files_deleted_before": result.deleted_before.files,
         "files_absent": result.files_absent,
         "files_changed": result.files_changed,
-        "changed": [key for one in indexes for key in ctx.plans.keys(f"{one.plan_id}/changed/")],
+        "changed": [key for each in indexes for key in ctx.plans.keys(f"{each.plan_id}/changed/")],
         "quarantine": "=".join(TAG) if ctx.options.quarantine or last.quarantine else None,
         "files_quarantined": result.files_quarantined,
         "bytes_quarantined": result.bytes_quarantined,
         "files_untagged": result.files_untagged,
-        "untagged": [key for one in indexes for key in ctx.plans.keys(f"{one.plan_id}/untagged/")],
+        "untagged": [key for each in indexes for key in ctx.plans.keys(f"{each.plan_id}/untagged/")],
         "files_deleted_without_condition": result.files_looked_only,
-        "neighbours": [one.model_dump() for one in last.neighbours],
-        "foreign_tables": [_foreign(one) for one in last.foreign_tables],
-        "included": [_foreign(one) for index in indexes for one in index.included],
+        "neighbours": [neighbour.model_dump() for neighbour in last.neighbours],
+        "foreign_tables": [_foreign(table) for table in last.foreign_tables],
+        "included": [_foreign(table) for index in indexes for table in index.included],
     }
 
 

@@ -56,11 +56,12 @@ class Approval(BaseModel):
 
 def new_findings(approved: Iterable[Finding], present: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the present findings that who approved the plan has not seen: of another code, or about another sample."""
-    seen = {(one.code, what) for one in approved for what in (one.sample or ("",))}
+    seen = {(finding.code, what) for finding in approved for what in (finding.sample or ("",))}
     return tuple(
-        one
-        for one in present
-        if one.code not in _OF_STRICTER_RULES and not seen.issuperset((one.code, what) for what in one.sample or ("",))
+        finding
+        for finding in present
+        if finding.code not in _OF_STRICTER_RULES
+        and not seen.issuperset((finding.code, what) for what in finding.sample or ("",))
     )
 
 
@@ -151,7 +152,7 @@ def waiting_plan(task: Task) -> PlanSegment | None:
 
 def _has_files(details: OrphanDetails) -> bool:
     """Return whether a person can have any files deleted by the plan, those of foreign tables too."""
-    return bool(details.files_planned) or any(one.code == FOREIGN_TABLE for one in details.findings)
+    return bool(details.files_planned) or any(finding.code == FOREIGN_TABLE for finding in details.findings)
 
 
 def approvable(task: Task) -> PlanSegment | None:

@@ -182,7 +182,7 @@ class CandidateWriter:
                 name=name,
                 kind=Phase.DATA,
                 count=len(rows),
-                bytes=sum(one.size for one in rows),
+                bytes=sum(row.size for row in rows),
                 sha256=hashlib.sha256(data).hexdigest(),
                 first=rows[0].path,
                 last=rows[-1].path,
@@ -190,16 +190,16 @@ class CandidateWriter:
         )
 
 
-def _line(one: Candidate) -> str:
+def _line(candidate: Candidate) -> str:
     """Return the JSON object as json.dumps writes it, which takes four times as long."""
-    path, size, etag, modified = one
+    path, size, etag, modified = candidate
     return f'{{"path": {_quoted(path)}, {_TYPE}, "size": {size}, "etag": {_quoted(etag)}, "modified": {modified}}}\n'
 
 
 def read_candidates(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Candidate]:
     """Return the candidates of a chunk; raise PlanLost or PlanTampered."""
-    found = records_of(store, plan_id, chunk)
-    return [Candidate(one["path"], one["size"], one["etag"], one["modified"]) for one in found]
+    records = records_of(store, plan_id, chunk)
+    return [Candidate(record["path"], record["size"], record["etag"], record["modified"]) for record in records]
 
 
 def candidates_of(store: PlanStore, parts: Iterable[tuple[str, Sequence[Chunk]]]) -> Iterator[list[Candidate]]:
@@ -229,10 +229,10 @@ def record_markers(
     Does nothing without any that can be removed again.
     """
     lines = []
-    for path, one in listed:
-        marker = markers.get(one.key, _NULL)
+    for path, hidden in listed:
+        marker = markers.get(hidden.key, _NULL)
         if marker != _NULL:
-            fields = {"path": path, "size": one.size, "etag": one.etag, "modified": one.modified}
+            fields = {"path": path, "size": hidden.size, "etag": hidden.etag, "modified": hidden.modified}
             lines.append(json.dumps({**fields, "marker": marker}, ensure_ascii=False) + "\n")
     if lines:
         plans.put(f"{_prefix(plan_id)}{nonce}{_END}", gzip.compress("".join(lines).encode(), mtime=0))
@@ -250,8 +250,10 @@ def read_markers(plans: PlanStore, plan_id: str, name: str) -> Iterator[Hidden]:
     try:
         # A key may have other line breaks.
         for line in gzip.decompress(data).decode().rstrip("\n").split("\n"):
-            one = json.loads(line)
-            yield Hidden(Candidate(one["path"], one["size"], one["etag"], one["modified"]), str(one["marker"]))
+            record = json.loads(line)
+            yield Hidden(
+                Candidate(record["path"], record["size"], record["etag"], record["modified"]), str(record["marker"])
+            )
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise PlanTampered(plan_id, f"the record {name} of its delete markers cannot be read") from error
 

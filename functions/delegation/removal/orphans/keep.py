@@ -123,18 +123,18 @@ class KeepSet:
         self._lengthen(table, metadata, "the table")
         fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
         limit = ctx.settings.max_file_bytes
-        found = read_manifest_lists(
+        reached = read_manifest_lists(
             metadata, fetcher, limit=limit, readable=lambda path: path not in known, tolerance=OWN_FILES
         )
         covered = covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
         history = read_history(metadata, fetcher, reads(metadata, covered), OWN_FILES, known=former)
-        read = {path: one for path, one in found.manifests.items() if path not in known}
-        self._check(Size.of(read.values(), len(found.lists), threads=ctx.settings.read_threads))
-        self.named = frozenset(one.path for one in small_files(metadata, history, found, ANY_SPELLING))
+        read = {path: manifest for path, manifest in reached.manifests.items() if path not in known}
+        self._check(Size.of(read.values(), len(reached.lists), threads=ctx.settings.read_threads))
+        self.named = frozenset(file.path for file in small_files(metadata, history, reached, ANY_SPELLING))
         self._needed.add_files(self.named.difference(known))
         self._needed.add_entries(read)
-        self._manifests = frozenset(known).union(found.manifests)
-        self._known += [metadata.path, *(one.path for one in history.files if one.path not in history.foreign)]
+        self._manifests = frozenset(known).union(reached.manifests)
+        self._known += [metadata.path, *(file.path for file in history.files if file.path not in history.foreign)]
 
     def add_foreign(
         self, table: LoadedTable, index: OrphanIndex, signs: Iterable[SeenFile], known: HeadsRead | None = None
@@ -148,29 +148,29 @@ class KeepSet:
         ctx, root, metadata = self._ctx, self._root, metadata_of(table)
         fold = partial(_in_store, equal=ctx.options.equal)
         before = index.listed_at - max(index.age, self.seconds)
-        folders = {one.rpartition("/")[0] + "/" for one in self._known}
-        folders |= {f"{one.rstrip('/')}/{name}" for one in metadata.locations for name in ("", "metadata/")}
+        folders = {path.rpartition("/")[0] + "/" for path in self._known}
+        folders |= {f"{location.rstrip('/')}/{name}" for location in metadata.locations for name in ("", "metadata/")}
         own = OwnTable(table.table_uuid, frozenset(map(fold, self._known)), _canonical(folders), before, fold)
         seen = list(signs)
         threads = ctx.settings.read_threads
         for looks in range(1, _MOST_LOOKS + 1):
-            found = find_foreign(root.uri, seen, own, ctx.store, ctx.attempt.checkpoint, threads=threads, known=known)
-            if not found.gone:
+            there = find_foreign(root.uri, seen, own, ctx.store, ctx.attempt.checkpoint, threads=threads, known=known)
+            if not there.gone:
                 break
             if looks == _MOST_LOOKS:
                 raise commits_too_frequent(ctx.identifier, looks)
             seen = signs_now(ctx, root, seen)
-        if found.uniform:
-            raise LocationShared(root.uri, f"a table of {found.uniform} of the same files (UniForm)", root.uri)
-        self._needed.add_files(found.unreadable)
-        if found.unreadable:
-            count, sample = len(found.unreadable), found.unreadable[:SAMPLE]
+        if there.uniform:
+            raise LocationShared(root.uri, f"a table of {there.uniform} of the same files (UniForm)", root.uri)
+        self._needed.add_files(there.unreadable)
+        if there.unreadable:
+            count, sample = len(there.unreadable), there.unreadable[:SAMPLE]
             self.findings = (Finding(code=METADATA_UNREADABLE, count=count, sample=sample),)
-        named = [one for one in found.tables if one.uuid in ctx.options.including]
-        busy = {one.uuid for one in named if not is_settled(ctx, root, one, before)}
-        self.included = frozenset(one.uuid for one in named) - busy
-        stay = (one for one in found.tables if one.uuid not in self.included)
-        tables, paths = dict(enumerate(stay, 1)), frozenset(one.path for one in seen)
+        named = [table for table in there.tables if table.uuid in ctx.options.including]
+        busy = {table.uuid for table in named if not is_settled(ctx, root, table, before)}
+        self.included = frozenset(table.uuid for table in named) - busy
+        stay = (table for table in there.tables if table.uuid not in self.included)
+        tables, paths = dict(enumerate(stay, 1)), frozenset(file.path for file in seen)
         self.foreign = ForeignAtLocation(ctx, root, table, tables, paths, self._manifests)
         self._needed.add_foreign(self.foreign)
 
@@ -192,34 +192,34 @@ class KeepSet:
         check_alone(self._root, ctx.places(), equal)
         near: list[Neighbour] = []
         checked: list[CheckedNeighbour] = []
-        for one in chain(first, others):
-            if isinstance(one, NeighbourUnreadable):
-                self._take_unreadable(one)
+        for near_table in chain(first, others):
+            if isinstance(near_table, NeighbourUnreadable):
+                self._take_unreadable(near_table)
                 continue
-            if is_itself(ctx, one):
+            if is_itself(ctx, near_table):
                 continue
-            if one.former:
-                near += [one] if is_near(here, one) else []
-                self._known.append(one.table.metadata_location)
+            if near_table.former:
+                near += [near_table] if is_near(here, near_table) else []
+                self._known.append(near_table.table.metadata_location)
                 continue
-            if one.exempt:
-                self._leave(one.areas or (one.table.location,), str(one.table.identifier))
-            overlaps = is_near(here, one)
-            metadata = metadata_of_neighbour(one)
+            if near_table.exempt:
+                self._leave(near_table.areas or (near_table.table.location,), str(near_table.table.identifier))
+            overlaps = is_near(here, near_table)
+            metadata = metadata_of_neighbour(near_table)
             if overlaps:
-                self._lengthen(one.table, metadata, str(one.table.identifier))
+                self._lengthen(near_table.table, metadata, str(near_table.table.identifier))
             checked.append(
                 CheckedNeighbour(
-                    identifier=str(one.table.identifier),
-                    metadata_location=one.table.metadata_location,
+                    identifier=str(near_table.table.identifier),
+                    metadata_location=near_table.table.metadata_location,
                     overlaps=overlaps,
-                    table_uuid=one.table.table_uuid,
+                    table_uuid=near_table.table.table_uuid,
                 )
             )
-            place = Place("table", _name_of(ctx, one), metadata.location)
+            place = Place("table", _name_of(ctx, near_table), metadata.location)
             check_alone(self._root, [place], equal)
-            if overlaps and not one.exempt:
-                near.append(one)
+            if overlaps and not near_table.exempt:
+                near.append(near_table)
         for neighbour in near:
             self._needed.add_neighbour(neighbour)
         self.checked = tuple(checked)
@@ -262,16 +262,16 @@ class KeepSet:
                 raise claim_unknown(claim.what, claim.segment.id) from error
             return None
 
-    def _take_unreadable(self, one: NeighbourUnreadable) -> None:
-        if one.is_other_format:
-            if not one.areas:
-                raise places_unknown(f"the table of another format {one.who}", None)
-            places = [Place("table of another format", one.who, area) for area in one.areas]
+    def _take_unreadable(self, unreadable: NeighbourUnreadable) -> None:
+        if unreadable.is_other_format:
+            if not unreadable.areas:
+                raise places_unknown(f"the table of another format {unreadable.who}", None)
+            places = [Place("table of another format", unreadable.who, area) for area in unreadable.areas]
             check_alone(self._root, places, self._ctx.options.equal)
-        elif one.exempt and one.areas:
-            self._leave(one.areas, one.who)
+        elif unreadable.exempt and unreadable.areas:
+            self._leave(unreadable.areas, unreadable.who)
         else:
-            raise one
+            raise unreadable
 
     def _lengthen(self, table: LoadedTable, metadata: ParsedMetadata, who: str) -> None:
         self.age = max(self.age, age_in(metadata.properties, who), self._ctx.asked_age(table))
@@ -285,10 +285,10 @@ class KeepSet:
                 self.left = Roots((*self.left.uris, area))
 
 
-def _name_of(ctx: OrphanContext, one: Neighbour) -> str:
+def _name_of(ctx: OrphanContext, neighbour: Neighbour) -> str:
     """Return a neighbour's name, and that it is the table itself if another catalog names that too."""
-    identifier = one.table.identifier
-    same = one.table.table_uuid == ctx.table_uuid and identifier.catalog != ctx.identifier.catalog
+    identifier = neighbour.table.identifier
+    same = neighbour.table.table_uuid == ctx.table_uuid and identifier.catalog != ctx.identifier.catalog
     return f"{identifier}, which is this table itself in another catalog ({SAME_TABLE})" if same else str(identifier)
 
 
@@ -302,8 +302,8 @@ def _in_store(path: str, equal: Equal) -> str:
 
 
 def _canonical(folders: Iterable[str]) -> frozenset[str]:
-    found = set()
+    canonical_folders = set()
     for folder in folders:
         with suppress(GuardRefused):
-            found.add(Root.of(folder).uri)
-    return frozenset(found)
+            canonical_folders.add(Root.of(folder).uri)
+    return frozenset(canonical_folders)

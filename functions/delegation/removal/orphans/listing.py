@@ -73,7 +73,7 @@ class PartsListing:
     def candidates(self, some: Sequence[ListedObject]) -> list[Candidate]:
         """Return objects as candidates."""
         root = uri_of(self.eligible.root.bucket, "")
-        return [Candidate(root + one.key, one.size, one.etag, one.modified) for one in some]
+        return [Candidate(root + listed.key, listed.size, listed.etag, listed.modified) for listed in some]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,9 @@ class PartLister:
 
         Raises the errors of the stores and of the checkpoint.
         """
-        waiting = deque(_Part(one, self._writer(one), self._writer(one, of_signs=True)) for one in begun)
+        waiting = deque(
+            _Part(progress, self._writer(progress), self._writer(progress, of_signs=True)) for progress in begun
+        )
         listing: dict[Future[ListedPage], _Part] = {}
         with ThreadPoolExecutor(self.how.threads, thread_name_prefix="list") as pool:
             try:
@@ -116,10 +118,10 @@ class PartLister:
                 for future in listing:
                     future.cancel()
 
-    def _writer(self, one: ListedProgress, *, of_signs: bool = False) -> CandidateWriter:
-        parts = (one.signs or ()) if of_signs else one.parts
+    def _writer(self, progress: ListedProgress, *, of_signs: bool = False) -> CandidateWriter:
+        parts = (progress.signs or ()) if of_signs else progress.parts
         known = sum(len(part.chunks) for part in parts if part.plan_id == self.how.plan_id)
-        name = f"{'signs-' if of_signs else ''}{_digest(one.prefix)}-{self.name}"
+        name = f"{'signs-' if of_signs else ''}{_digest(progress.prefix)}-{self.name}"
         return self.how.writer(self.plans, name, known)
 
     def _next(self, pool: ThreadPoolExecutor, part: "_Part") -> "Future[ListedPage]":
@@ -161,7 +163,7 @@ class _Part:
         """Count a page."""
         self.pages += 1
         self._at = self._at or page.at
-        self._total += ListedAmount(len(page.objects), sum(one.size for one in page.objects))
+        self._total += ListedAmount(len(page.objects), sum(listed.size for listed in page.objects))
         if page.objects:
             self.after = page.objects[-1].key
 
@@ -182,7 +184,7 @@ class _Part:
 
 def signs_among(root: Root, some: Sequence[ListedObject]) -> list[Candidate]:
     """Return the signs of tables among objects at a location, as candidates are stored."""
-    return [Candidate(*one) for one in signs(uri_of(root.bucket, ""), f"{root.prefix}/", some)]
+    return [Candidate(*sign) for sign in signs(uri_of(root.bucket, ""), f"{root.prefix}/", some)]
 
 
 def _digest(prefix: str) -> str:
@@ -235,12 +237,12 @@ class _Walk:
     def run(self, list_parts: ListParts) -> LocationListing:
         prefixes = self._split(f"{self._how.eligible.root.prefix}/")
         begun = [self._begun(prefix) for prefix in prefixes]
-        for one in begun:
-            if one.done:
-                self._finish(one)
-        left = [one for one in begun if not one.done]
-        for one in list_parts(self._ctx, self._how, left, self._report):
-            self._finish(one)
+        for progress in begun:
+            if progress.done:
+                self._finish(progress)
+        left = [progress for progress in begun if not progress.done]
+        for progress in list_parts(self._ctx, self._how, left, self._report):
+            self._finish(progress)
         return LocationListing(self._total, min(self._ats), tuple(self._parts), tuple(self._signs))
 
     def _split(self, prefix: str) -> list[str]:
@@ -251,24 +253,24 @@ class _Walk:
         # The first look is always made: it states what time it is in the store.
         while left and (not self._ats or len(left) + len(whole) < self._ctx.settings.prefixes):
             self._ctx.attempt.checkpoint()
-            one = left.popleft()
-            found: ListedFolder = self._ctx.store.folder(self._how.eligible.root.bucket, one)
-            check_clock(self._how.eligible.root.bucket, found, self._ctx.clock())
-            self._ats.append(found.at)
-            if not found.is_whole:
-                whole.append(one)
+            folder_prefix = left.popleft()
+            folder: ListedFolder = self._ctx.store.folder(self._how.eligible.root.bucket, folder_prefix)
+            check_clock(self._how.eligible.root.bucket, folder, self._ctx.clock())
+            self._ats.append(folder.at)
+            if not folder.is_whole:
+                whole.append(folder_prefix)
                 continue
-            direct += [(each, found.at) for each in found.objects]
-            left += found.folders
+            direct += [(each, folder.at) for each in folder.objects]
+            left += folder.folders
         self._store_direct(direct)
         return [*whole, *left]
 
-    def _store_direct(self, found: Iterable[tuple[ListedObject, int]]) -> None:
+    def _store_direct(self, listed: Iterable[tuple[ListedObject, int]]) -> None:
         writer, signs = (self._how.writer(self._ctx.plans, name) for name in ("direct-", "signs-direct-"))
-        in_order = sorted(found, key=lambda each: each[0].key)
-        self._total += ListedAmount(len(in_order), sum(one.size for one, _ in in_order))
-        writer.extend(self._how.candidates([one for one, at in in_order if self._how.eligible.admits(one, at)]))
-        signs.extend(signs_among(self._how.eligible.root, [one for one, _ in in_order]))
+        in_order = sorted(listed, key=lambda each: each[0].key)
+        self._total += ListedAmount(len(in_order), sum(file.size for file, _ in in_order))
+        writer.extend(self._how.candidates([file for file, at in in_order if self._how.eligible.admits(file, at)]))
+        signs.extend(signs_among(self._how.eligible.root, [file for file, _ in in_order]))
         writer.flush()
         signs.flush()
         self._parts += writer.part()
@@ -291,10 +293,10 @@ class _Walk:
     def _known(self, prefix: str) -> ListedProgress | None:
         """Return how far a part was listed not long ago with the same age; anything else is listed anew."""
         try:
-            found = ListedProgress.model_validate(json.loads(self._ctx.plans.get(self._how.key_of(prefix))))
+            progress = ListedProgress.model_validate(json.loads(self._ctx.plans.get(self._how.key_of(prefix))))
         except (ObjectNotFound, ValueError, ValidationError):
             return None
         serves = self._ctx.settings.listing_serves.total_seconds()
-        young = 0 <= self._ats[0] - found.at <= serves
-        is_same = (found.prefix, found.age) == (prefix, self._how.eligible.age) and found.signs is not None
-        return found if young and is_same else None
+        young = 0 <= self._ats[0] - progress.at <= serves
+        is_same = (progress.prefix, progress.age) == (prefix, self._how.eligible.age) and progress.signs is not None
+        return progress if young and is_same else None

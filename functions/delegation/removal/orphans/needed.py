@@ -51,17 +51,17 @@ _MOST_BELOW: Final = 50
 def stored_signs(ctx: OrphanContext, parts: Iterable[ListedPart]) -> Iterator[SeenFile]:
     """Yield the signs of tables that a listing found."""
     for some in candidates_of(ctx.plans, ((part.plan_id, part.chunks) for part in parts)):
-        yield from (SeenFile(*one) for one in some)
+        yield from (SeenFile(*sign) for sign in some)
 
 
 def signs_now(ctx: OrphanContext, root: Root, stored: Iterable[SeenFile]) -> list[SeenFile]:
     """Return the signs that are now in the folders that had some, in the table's own, and right below the location."""
-    found, folders = dict[str, SeenFile](), {f"{root.uri}metadata/"}
-    for one in stored:
-        if one.path.endswith("/"):
-            found[one.path] = one
+    signs, folders = dict[str, SeenFile](), {f"{root.uri}metadata/"}
+    for sign in stored:
+        if sign.path.endswith("/"):
+            signs[sign.path] = sign
         else:
-            folders.add(one.folder)
+            folders.add(sign.folder)
     formats = {f"{root.uri}{name}/" for name in FORMATS}
     here = ctx.store.folder(root.bucket, f"{root.prefix}/")
     if here.is_whole:
@@ -71,8 +71,8 @@ def signs_now(ctx: OrphanContext, root: Root, stored: Iterable[SeenFile]) -> lis
         folders |= {f"{folder}metadata/" for folder in sorted(below)[:_MOST_BELOW]}
     for folder in sorted(folders | formats):
         if not any(folder != other and folder.startswith(other) for other in folders):
-            found.update((one.path, one) for one in _listed(ctx, root, folder))
-    return list(found.values())
+            signs.update((sign.path, sign) for sign in _listed(ctx, root, folder))
+    return list(signs.values())
 
 
 def _listed(ctx: OrphanContext, root: Root, folder: str) -> Iterator[SeenFile]:
@@ -107,14 +107,14 @@ class ForeignAtLocation:
     unread: UnreadForeign = field(init=False)
 
     def __post_init__(self) -> None:
-        numbers = {one.path: number for number, table in self.tables.items() for one in table.heads}
+        numbers = {head.path: number for number, table in self.tables.items() for head in table.heads}
         self.unread = UnreadForeign(numbers, self._moved)
         self.unread.why.update({number: table.why for number, table in self.tables.items() if table.why})
 
     def files(self) -> Iterator[tuple[int, Sequence[str]]]:
         """Yield the metadata files of each table, which stay, read or not."""
         for number, table in self.tables.items():
-            yield number, [one.path for one in table.files]
+            yield number, [file.path for file in table.files]
 
     def heads(self) -> Iterator[tuple[int, Neighbour]]:
         """Yield the versions of tables that are to be read, one at a time."""
@@ -138,8 +138,8 @@ class ForeignAtLocation:
     @property
     def areas(self) -> tuple[tuple[str, int], ...]:
         """The places at which all stays, the innermost first, with the numbers of the tables."""
-        found = [(self.tables[number].place, number) for number in self.unread.why]
-        return tuple(sorted(found, key=lambda one: (-len(one[0]), one)))
+        places = [(self.tables[number].place, number) for number in self.unread.why]
+        return tuple(sorted(places, key=lambda place: (-len(place[0]), place)))
 
     def parts(self, plan_id: str, held: Mapping[int, Sequence[Chunk]]) -> tuple[ForeignPart, ...]:
         """Return what stays for each table."""
@@ -148,8 +148,8 @@ class ForeignAtLocation:
                 uuid=self.tables[number].uuid,
                 place=self.tables[number].place,
                 why=self.unread.why.get(number, ""),
-                files=sum(one.count for one in chunks),
-                bytes=sum(one.bytes for one in chunks),
+                files=sum(chunk.count for chunk in chunks),
+                bytes=sum(chunk.bytes for chunk in chunks),
                 parts=(ListedPart(plan_id=plan_id, chunks=tuple(chunks)),),
             )
             for number, chunks in sorted(held.items())
@@ -157,41 +157,41 @@ class ForeignAtLocation:
 
     def _moved(self, number: int) -> bool:
         """Return whether a table has metadata files by now that it had not when it was looked for."""
-        folders = {one.folder for one in self.tables[number].heads}
-        return any(one.path not in self.seen for folder in folders for one in _listed(self.ctx, self.root, folder))
+        folders = {head.folder for head in self.tables[number].heads}
+        return any(sign.path not in self.seen for folder in folders for sign in _listed(self.ctx, self.root, folder))
 
 
 def is_settled(ctx: OrphanContext, root: Root, table: ForeignTable, before: int) -> bool:
     """Return whether none of a table's metadata was written since a time, so that nobody uses it now."""
-    files = [one for one in table.files if not one.path.endswith("/")]
-    folders = [one.path for one in table.files if one.path.endswith("/")]
-    listed = (one for folder in folders for objects in _pages(ctx, root, folder) for one in objects)
-    return all(one.modified <= before for one in files) and all(one.modified <= before for one in listed)
+    files = [file for file in table.files if not file.path.endswith("/")]
+    folders = [file.path for file in table.files if file.path.endswith("/")]
+    listed = (file for folder in folders for objects in _pages(ctx, root, folder) for file in objects)
+    return all(file.modified <= before for file in files) and all(file.modified <= before for file in listed)
 
 
 def foreign_findings(parts: Iterable[ForeignPart]) -> tuple[Finding, ...]:
     """Return the finding of tables for which files stay; its sample names the same ones in every plan of them."""
-    found = [one for one in parts if one.files]
-    sample = tuple(dict.fromkeys(f"{one.uuid} at {one.place}" for one in found))[:SAMPLE]
-    files = sum(one.files for one in found)
-    return (Finding(code=FOREIGN_TABLE, count=files, sample=sample),) if found else ()
+    foreign = [part for part in parts if part.files]
+    sample = tuple(dict.fromkeys(f"{part.uuid} at {part.place}" for part in foreign))[:SAMPLE]
+    files = sum(part.files for part in foreign)
+    return (Finding(code=FOREIGN_TABLE, count=files, sample=sample),) if foreign else ()
 
 
 def to_include(index: OrphanIndex, including: Collection[str]) -> tuple[ForeignPart, ...]:
     """Return what an approval includes of a plan, by the uuids, and what is not among its files yet."""
-    return tuple(one for one in index.foreign_tables if one.uuid in including)
+    return tuple(part for part in index.foreign_tables if part.uuid in including)
 
 
 def merged_parts(before: Iterable[ForeignPart], fresh: Iterable[ForeignPart]) -> tuple[ForeignPart, ...]:
     """Return what stays for tables by a plan, and by one that it was reduced to, once for each table."""
-    found: dict[tuple[str, str], ForeignPart] = {}
-    for one in (*before, *fresh):
-        known = found.get((one.uuid, one.place))
+    merged: dict[tuple[str, str], ForeignPart] = {}
+    for part in (*before, *fresh):
+        known = merged.get((part.uuid, part.place))
         if known is not None:
-            totals = {"files": known.files + one.files, "bytes": known.bytes + one.bytes}
-            one = one.model_copy(update={**totals, "parts": (*known.parts, *one.parts)})  # noqa: PLW2901
-        found[one.uuid, one.place] = one
-    return tuple(found.values())
+            totals = {"files": known.files + part.files, "bytes": known.bytes + part.bytes}
+            part = part.model_copy(update={**totals, "parts": (*known.parts, *part.parts)})  # noqa: PLW2901
+        merged[part.uuid, part.place] = part
+    return tuple(merged.values())
 
 
 ANY_SPELLING: Final = Spelling(ALL_KINDS)
@@ -292,7 +292,7 @@ class SortedNeeded:
                 self._extend(self._foreign_files, (path for path, _, _ in rows), number)
 
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
-        ctx, found = self._ctx, Subtraction(self._with_areas(rules))
+        ctx, subtraction = self._ctx, Subtraction(self._with_areas(rules))
         records, most = ctx.settings.run_records, ctx.settings.lot_paths
         with (
             Sorter(run_records=records) as by_path,
@@ -301,14 +301,14 @@ class SortedNeeded:
         ):
             for some in candidates_of(ctx.plans, parts):
                 by_path.extend(rows_of(some, ctx.options.equal))
-            for rows, stay in found.orphans(by_path.batches(), self._texts(), self._foreign_files.batches()):
+            for rows, stay in subtraction.orphans(by_path.batches(), self._texts(), self._foreign_files.batches()):
                 orphans.extend(rows)
                 held.extend(stay)
-            found.check()
+            subtraction.check()
             writer = CandidateWriter(ctx.plans, plan_id, "", chunk_paths=most)
             chunks = write_rows(writer, orphans.batches())
             stays = write_held(ctx.plans, plan_id, "", held.batches(), most)
-            return found.result(chunks, stays, self._unread.findings())
+            return subtraction.result(chunks, stays, self._unread.findings())
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
         ctx = self._ctx
@@ -317,8 +317,8 @@ class SortedNeeded:
                 ctx.attempt.checkpoint()
                 with suppress(PlanLost):
                     by_path.extend(rows_of(read_candidates(ctx.plans, plan_id, chunk), ctx.options.equal))
-            found = Subtraction(self._with_areas(rules))
-            others = found.others(by_path.batches(), self._texts(), self._foreign_files.batches())
+            subtraction = Subtraction(self._with_areas(rules))
+            others = subtraction.others(by_path.batches(), self._texts(), self._foreign_files.batches())
             yield from map(candidates_in, others)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ def options_of(
             if name in properties:
                 raise InvalidOption(name, f"absent where {PLAN} is given: a plan is executed as it was made")
     equal = Equal.of(_lists(chosen.get(EQUAL_SCHEMES)), _lists(chosen.get(EQUAL_AUTHORITIES)))
-    if any(equal.schemes[one] != "s3" for one in ("s3", "s3a", "s3n") if one in equal.schemes):
+    if any(equal.schemes[scheme] != "s3" for scheme in ("s3", "s3a", "s3n") if scheme in equal.schemes):
         raise InvalidOption(EQUAL_SCHEMES, "lists in which the schemes of S3 are compared as s3")
     try:
         age = AGE if FILE_AGE not in chosen else checked_age(parse_duration(chosen[FILE_AGE]))
@@ -83,5 +83,5 @@ def location_of(text: str) -> str:
 
 def _lists(text: str | None) -> dict[str, str]:
     """Return the lists of `a,b=c;d=e`, each with what its names are compared as."""
-    pairs = (one.split("=") for one in text.split(";")) if text else ()
-    return {one[0]: one[1] for one in pairs}
+    pairs = (pair.split("=") for pair in text.split(";")) if text else ()
+    return {pair[0]: pair[1] for pair in pairs}

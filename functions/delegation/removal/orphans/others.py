@@ -67,12 +67,12 @@ class CatalogPlaces:
     def _below(self, catalog: str, parent: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         self.before()
         try:
-            found = list(self.client.list_namespaces(catalog, parent))
+            namespaces = list(self.client.list_namespaces(catalog, parent))
         except NoSuchNamespace:
             return
         except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
             raise places_unknown(f"the list of namespaces of {_dotted(catalog, parent)}", error) from error
-        for namespace in found:
+        for namespace in namespaces:
             yield namespace
             yield from self._below(catalog, namespace)
 
@@ -112,15 +112,15 @@ def _places_of(view: str, document: Mapping[str, Any]) -> Iterator[Place]:
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     location, current = metadata.get("location"), document.get("metadata-location")
-    for one in (location, current):
-        if not isinstance(one, str) or not one:
+    for written in (location, current):
+        if not isinstance(written, str) or not written:
             raise places_unknown(f"the view {view}", None)
     yield Place("view", view, str(location))
     properties = metadata.get("properties")
     following = properties.get(_METADATA_PATH) if isinstance(properties, Mapping) else None
-    for one in (current, following):
-        if isinstance(one, str) and one:
-            yield Place("view", view, one, is_of_metadata=True)
+    for written in (current, following):
+        if isinstance(written, str) and written:
+            yield Place("view", view, written, is_of_metadata=True)
 
 
 def _dotted(catalog: str, namespace: tuple[str, ...]) -> str:
@@ -144,11 +144,11 @@ def claims_of(tasks: TaskService, catalogs: Collection[str], checkpoint: Callabl
         checkpoint()
         some = ids[first : first + _AT_ONCE]
         try:
-            found = tasks.reads.find_many(some)
+            tasks_by_id = tasks.reads.find_many(some)
         except MalformedRecord:
             yield from _one_by_one(tasks, some, catalogs, checkpoint)
         else:
-            for task in found.values():
+            for task in tasks_by_id.values():
                 yield from _claims(task, catalogs)
 
 
@@ -192,9 +192,9 @@ def _unfinished(tasks: TaskService, checkpoint: Callable[[], None]) -> list[str]
     limit = _FIRST_LOOK
     while True:
         checkpoint()
-        found = tasks.reads.due(tasks.clock() + _ANY_TIME, limit=limit)
-        if len(found) < limit:
-            return list(dict.fromkeys(entry.task_id for entry in found))
+        entries = tasks.reads.due(tasks.clock() + _ANY_TIME, limit=limit)
+        if len(entries) < limit:
+            return list(dict.fromkeys(entry.task_id for entry in entries))
         limit *= 8
 
 

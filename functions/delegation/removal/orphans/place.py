@@ -70,11 +70,11 @@ class Equal:
 
 
 def _each(lists: Mapping[str, str], *, lower: bool) -> dict[str, str]:
-    found = {}
+    targets = {}
     for names, as_one in lists.items():
-        for name in (one.strip() for one in names.split(",")):
-            found[name.lower() if lower else name] = as_one.strip().lower() if lower else as_one.strip()
-    return found
+        for name in (name.strip() for name in names.split(",")):
+            targets[name.lower() if lower else name] = as_one.strip().lower() if lower else as_one.strip()
+    return targets
 
 
 def joined(path: str, equal: Equal) -> list[str]:
@@ -83,8 +83,8 @@ def joined(path: str, equal: Equal) -> list[str]:
     `path` may be canonical, marked as one that names no object, or as a writer wrote it. A local path without scheme
     is one of `file`. What follows `#` or `?` is a part of the key for some readers and not for others, so it has both.
     """
-    found = _URI.fullmatch(as_written(path))
-    scheme, authority, rest = (found[1] or "file", found[2] or "", found[3]) if found else ("", "", path)
+    match = _URI.fullmatch(as_written(path))
+    scheme, authority, rest = (match[1] or "file", match[2] or "", match[3]) if match else ("", "", path)
     prefix = equal.prefix(scheme.lower(), authority)
     cut = _CUT.split(rest, maxsplit=1)[0]
     return [f"{key}{END}{prefix}" for key in sorted({folded(rest), folded(cut)})]
@@ -112,7 +112,7 @@ def _plain_root(paths: Sequence[str]) -> str | None:
         and text.count(f"\n{root}") == len(paths)
         # Without slashes in a row, at an end, or beside a component of dots alone.
         and text.count("//") == len(paths)
-        and not any(one in text for one in _NOT_PLAIN)
+        and not any(mark in text for mark in _NOT_PLAIN)
     )
     return root if plain else None
 
@@ -123,15 +123,15 @@ def folded_location(location: str, equal: Equal) -> tuple[str, str]:
     return prefix, f"{path}/" if path else ""
 
 
-def overlap(one: str, other: str, equal: Equal) -> bool:
+def overlap(location: str, other: str, equal: Equal) -> bool:
     """Return whether one location may be at or below the other, in any spelling."""
-    mine, theirs = folded_location(one, equal), folded_location(other, equal)
+    mine, theirs = folded_location(location, equal), folded_location(other, equal)
     return mine[0] == theirs[0] and (mine[1].startswith(theirs[1]) or theirs[1].startswith(mine[1]))
 
 
-def is_below(one: str, other: str, equal: Equal) -> bool:
+def is_below(location: str, other: str, equal: Equal) -> bool:
     """Return whether a location may be at or below another one, in any spelling."""
-    mine, theirs = folded_location(one, equal), folded_location(other, equal)
+    mine, theirs = folded_location(location, equal), folded_location(other, equal)
     return mine[0] == theirs[0] and mine[1].startswith(theirs[1])
 
 
@@ -237,8 +237,14 @@ def age_in(properties: Mapping[str, str], who: str) -> timedelta:
 def hidden_partitions(metadata: Mapping[str, Any]) -> frozenset[str]:
     """Return how directories of partition fields with hidden names begin (Iceberg, PartitionAwareHiddenPathFilter)."""
     specs = metadata.get("partition-specs")
-    lists = [one.get("fields") for one in specs if isinstance(one, Mapping)] if isinstance(specs, list) else []
-    fields = (field for one in lists if isinstance(one, list) for field in one if isinstance(field, Mapping))
+    lists = [spec.get("fields") for spec in specs if isinstance(spec, Mapping)] if isinstance(specs, list) else []
+    fields = (
+        field
+        for fields_of_spec in lists
+        if isinstance(fields_of_spec, list)
+        for field in fields_of_spec
+        if isinstance(field, Mapping)
+    )
     names = (field.get("name") for field in fields)
     return frozenset(f"{name}=" for name in names if isinstance(name, str) and name.startswith(("_", ".")))
 
@@ -251,16 +257,16 @@ class Eligible:
     age: int
     partitions: frozenset[str] = frozenset()
 
-    def admits(self, one: ListedObject, at: int) -> bool:
+    def admits(self, listed: ListedObject, at: int) -> bool:
         """Return whether an object may be an orphan; `at` is the store's time of the listing.
 
         Directory markers and keys that no path can name without doubt are none.
         """
-        if at - one.modified <= self.age or not self._is_visible(one.key):
+        if at - listed.modified <= self.age or not self._is_visible(listed.key):
             return False
-        uri = uri_of(self.root.bucket, one.key)
+        uri = uri_of(self.root.bucket, listed.key)
         try:
-            return not one.key.endswith("/") and canonical(uri) == uri and "\x00" not in uri + one.etag
+            return not listed.key.endswith("/") and canonical(uri) == uri and "\x00" not in uri + listed.etag
         except GuardRefused:
             return False
 
@@ -275,18 +281,18 @@ class Eligible:
     def some(self, objects: Iterable[ListedObject], at: int) -> list[ListedObject]:
         """Return those of a page that may be orphans."""
         before = at - self.age
-        old = [one for one in objects if one.modified < before]
-        return old if self._are_plain(old) else [one for one in old if self.admits(one, at)]
+        old = [listed for listed in objects if listed.modified < before]
+        return old if self._are_plain(old) else [listed for listed in old if self.admits(listed, at)]
 
     def _are_plain(self, some: Sequence[ListedObject]) -> bool:
         """Return whether all keys are visible and clear beyond doubt, as those of a writer are."""
         below = f"{self.root.prefix}/"
-        keys = "\n".join(("", *[one.key for one in some], ""))
+        keys = "\n".join(("", *[listed.key for listed in some], ""))
         return (
             self.root.bucket != LOCAL
             and keys.isascii()
             and keys.count("\n") == len(some) + 1
             and keys.count(f"\n{below}") == len(some)
-            and not any(one in keys for one in (*_NOT_CLEAR, _VERSION_HINT))
-            and "\x00" not in "".join([one.etag for one in some])
+            and not any(mark in keys for mark in (*_NOT_CLEAR, _VERSION_HINT))
+            and "\x00" not in "".join([listed.etag for listed in some])
         )

@@ -42,14 +42,14 @@ def make_listing(
     age = int(max(age_of(ctx.options.older_than, metadata.properties), ctx.asked_age(table)).total_seconds())
     plan_id = ctx.new_plan_id()
     eligible = Eligible(root, age, hidden_partitions(table.metadata))
-    found = walk(ctx, eligible, plan_id, list_parts, resume=resume)
+    walked = walk(ctx, eligible, plan_id, list_parts, resume=resume)
     index = _index(ctx, table, metadata, plan_id, "listed", elsewhere=ctx.options.location).model_copy(
         update={
-            "listed": Total(files=found.total.files, bytes=found.total.bytes),
-            "listed_at": found.at,
+            "listed": Total(files=walked.total.files, bytes=walked.total.bytes),
+            "listed_at": walked.at,
             "age": age,
-            "parts": found.parts,
-            "signs": found.signs,
+            "parts": walked.parts,
+            "signs": walked.signs,
             "elsewhere": ctx.options.location or "",
         }
     )
@@ -59,7 +59,7 @@ def make_listing(
 def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: KeepSet) -> OrphanIndex:
     """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
     plan_id = ctx.new_plan_id()
-    found = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id, listing)
+    orphans = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id, listing)
     stage: Stage = "tagging" if ctx.options.quarantine else "planned"
     fresh = _index(ctx, table, metadata_of(table), plan_id, stage, elsewhere=listing.elsewhere)
     kept = {
@@ -69,7 +69,7 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
         "elsewhere": listing.elsewhere,
         "signs": listing.signs,
     }
-    return fresh.model_copy(update={**kept, **_found(found, keep, plan_id)})
+    return fresh.model_copy(update={**kept, **_found(orphans, keep, plan_id)})
 
 
 def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet) -> OrphanIndex | None:
@@ -82,12 +82,12 @@ def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: 
     chunks = [chunk for chunk in index.chunks if chunk.name not in done]
     plan_id = ctx.new_plan_id()
     included = to_include(index, keep.included)
-    more = [(part.plan_id, part.chunks) for one in included for part in one.parts]
-    found = keep.subtracted([(index.plan_id, chunks), *more], plan_id, index)
-    left = tuple(keep.of_approval(one) for one in index.foreign_tables if one not in included)
-    if not found.kept and not included and left == index.foreign_tables:
+    more = [(part.plan_id, part.chunks) for table in included for part in table.parts]
+    orphans = keep.subtracted([(index.plan_id, chunks), *more], plan_id, index)
+    left = tuple(keep.of_approval(table) for table in index.foreign_tables if table not in included)
+    if not orphans.kept and not included and left == index.foreign_tables:
         return None
-    update = _found(found, keep, plan_id)
+    update = _found(orphans, keep, plan_id)
     return index.model_copy(
         update={
             "plan_id": plan_id,
@@ -104,15 +104,15 @@ def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: 
     )
 
 
-def _found(found: Orphans, keep: KeepSet, plan_id: str) -> dict[str, Any]:
-    files, size = sum(one.count for one in found.chunks), sum(one.bytes for one in found.chunks)
-    foreign = () if keep.foreign is None else keep.foreign.parts(plan_id, found.held)
+def _found(orphans: Orphans, keep: KeepSet, plan_id: str) -> dict[str, Any]:
+    files, size = sum(chunk.count for chunk in orphans.chunks), sum(chunk.bytes for chunk in orphans.chunks)
+    foreign = () if keep.foreign is None else keep.foreign.parts(plan_id, orphans.held)
     return {
-        "chunks": found.chunks,
+        "chunks": orphans.chunks,
         "counts": {FileType.ORPHAN.value: Total(files=files, bytes=size)} if files else {},
-        "findings": (*found.findings, *keep.findings, *foreign_findings(foreign)),
+        "findings": (*orphans.findings, *keep.findings, *foreign_findings(foreign)),
         "foreign_tables": foreign,
-        "needed": found.needed,
+        "needed": orphans.needed,
         "neighbours": keep.checked,
     }
 

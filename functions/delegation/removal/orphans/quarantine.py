@@ -62,16 +62,16 @@ BACK: Final = frozenset({FileState.RESTORED, FileState.PRESENT})
 """States of files that a reader finds as they were."""
 
 
-def state_of(hidden: Hidden, found: KeyVersions) -> FileState:
+def state_of(hidden: Hidden, versions: KeyVersions) -> FileState:
     """Return what a restore does with a file: RESTORED if the run's marker is to be removed. Pure."""
     listed = hidden.file.listed()
-    if found.newest is None:
+    if versions.newest is None:
         return FileState.GONE
-    if found.newest.object is not None:
-        return FileState.PRESENT if found.newest.object == listed else FileState.REWRITTEN
-    if found.newest.version_id != hidden.marker:
+    if versions.newest.object is not None:
+        return FileState.PRESENT if versions.newest.object == listed else FileState.REWRITTEN
+    if versions.newest.version_id != hidden.marker:
         return FileState.DELETED_AGAIN
-    below = found.newest_object
+    below = versions.newest_object
     return FileState.RESTORED if below is not None and below.object == listed else FileState.GONE
 
 
@@ -91,12 +91,12 @@ class Restoration:
     @property
     def files(self) -> int:
         """How many delete markers the run recorded, as far as they were looked at."""
-        return sum(one.files for one in self.amounts.values())
+        return sum(amount.files for amount in self.amounts.values())
 
     @property
     def is_complete(self) -> bool:
         """Whether every file is back."""
-        return not self.failed and all(state in BACK or not one.files for state, one in self.amounts.items())
+        return not self.failed and all(state in BACK or not amount.files for state, amount in self.amounts.items())
 
     def add_each(
         self,
@@ -112,17 +112,17 @@ class Restoration:
             items,
             act,
             name=name,
-            shown=lambda one: file(one).path,
+            shown=lambda item: file(item).path,
             pool=pool,
             at_once=_THREADS,
             most_wasted=timedelta.max,
         )
         states = []
-        for one in tried:
-            state = FileState.FAILED if one.result is None else one.result
-            if one.error is not None:
-                self.fail(file(one.item).path, one.error)
-            self.add_file(file(one.item), state)
+        for attempted in tried:
+            state = FileState.FAILED if attempted.result is None else attempted.result
+            if attempted.error is not None:
+                self.fail(file(attempted.item).path, attempted.error)
+            self.add_file(file(attempted.item), state)
             states.append(state)
         self.check()
         return states
@@ -165,7 +165,7 @@ class RestoreRun:
 
         Raises PlanTampered and the errors of the stores where nothing else was found, else they are in the result.
         """
-        found = Restoration()
+        restoration = Restoration()
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="restore")
         try:
             for plan_id in self.plan_ids:
@@ -175,22 +175,22 @@ class RestoreRun:
                     try:
                         files = self._read(plan_id, name)
                     except DelegationError as error:
-                        found.fail(f"{plan_id}/markers/{name}", error)
+                        restoration.fail(f"{plan_id}/markers/{name}", error)
                         continue
                     act = self._present if name in done else self._file
-                    states = found.add_each(files, act, pool, lambda one: one.file, name="orphans.restored")
+                    states = restoration.add_each(files, act, pool, lambda hidden: hidden.file, name="orphans.restored")
                     if name not in done and not self.dry_run and len(states) == len(files) and BACK.issuperset(states):
-                        self._mark(found, plan_id, name)
-                    self.seen(found)
+                        self._mark(restoration, plan_id, name)
+                    self.seen(restoration)
         finally:
             pool.shutdown(cancel_futures=True)
-        found.check()
-        return found
+        restoration.check()
+        return restoration
 
     def _read(self, plan_id: str, name: str) -> list[Hidden]:
         root = Root.of(self.location)
         files = list(read_markers(self.plans, plan_id, name))
-        if any(not one.file.path.startswith(root.uri) for one in files):
+        if any(not hidden.file.path.startswith(root.uri) for hidden in files):
             raise PlanTampered(plan_id, f"the record {name} of its delete markers has files outside {root.uri}")
         return files
 
@@ -205,13 +205,13 @@ class RestoreRun:
             self.store.remove_version(bucket, key, hidden.marker)
         return state
 
-    def _mark(self, found: Restoration, plan_id: str, name: str) -> None:
-        if not found.resumes:
+    def _mark(self, restoration: Restoration, plan_id: str, name: str) -> None:
+        if not restoration.resumes:
             return
         try:
             mark_restored(self.plans, plan_id, name)
         except ObjectStoreDenied:
-            found.resumes = False  # credentials that only read plans restore all the same
+            restoration.resumes = False  # credentials that only read plans restore all the same
 
 
 def has_records(plans: PlanStore, plan_ids: Sequence[str]) -> bool:
@@ -243,8 +243,8 @@ def tag_batch(store: TagStore, bucket: str, listed: Sequence[ListedObject]) -> B
     Those that are gone count as absent. The codes of failures are CHANGED, TAGS_FULL and those of a delete.
     """
     with ThreadPoolExecutor(min(_AT_A_TIME, len(listed)), thread_name_prefix="tag") as pool:
-        codes = list(pool.map(lambda one: store.tag(bucket, one), listed))
-    done = list(zip((one.key for one in listed), codes, strict=True))
+        codes = list(pool.map(lambda listed_object: store.tag(bucket, listed_object), listed))
+    done = list(zip((listed_object.key for listed_object in listed), codes, strict=True))
     absent = tuple(key for key, code in done if code == GONE)
     tagged = tuple(key for key, code in done if code is None)
     failed = tuple(KeyFailure(key, code) for key, code in done if code not in (None, GONE))
@@ -274,19 +274,19 @@ class UntagRun:
         Raises PlanLost, PlanTampered and the errors of the stores where nothing else was found, else they are in the
         result.
         """
-        found = Restoration()
-        files = self._files(found)
+        restoration = Restoration()
+        files = self._files(restoration)
         with ThreadPoolExecutor(_RESTORED_AT_A_TIME, thread_name_prefix="untag") as pool:
             while batch := list(islice(files, _BATCH)):
                 self.checkpoint()
-                found.add_each(batch, self._file, pool, lambda one: one, name="orphans.untagged")
-        found.check()
-        return found
+                restoration.add_each(batch, self._file, pool, lambda candidate: candidate, name="orphans.untagged")
+        restoration.check()
+        return restoration
 
-    def _files(self, found: Restoration) -> Iterator[Candidate]:
+    def _files(self, restoration: Restoration) -> Iterator[Candidate]:
         """Yield each file of the plans once; a plan that was reduced has files of the one that replaced it."""
         root = Root.of(self.location)
-        streams = [self._planned(plan_id, found) for plan_id in self.plan_ids]
+        streams = [self._planned(plan_id, restoration) for plan_id in self.plan_ids]
         for path, same in groupby(merge(*streams, key=attrgetter("path")), key=attrgetter("path")):
             if not path.startswith(root.uri):
                 if self.by_location:
@@ -294,20 +294,20 @@ class UntagRun:
                 raise PlanTampered(self.plan_ids[-1], f"it has files outside {root.uri}")
             yield next(same)
 
-    def _planned(self, plan_id: str, found: Restoration) -> Iterator[Candidate]:
+    def _planned(self, plan_id: str, restoration: Restoration) -> Iterator[Candidate]:
         """Yield the files of a plan, without the chunks that cannot be read."""
         try:
             index = load_index_as(OrphanIndex, self.plans, segment_of(self.plans, plan_id))
         except DelegationError as error:
             if not (self.by_location and isinstance(error, PlanLost)):
-                found.fail(plan_id, error)
+                restoration.fail(plan_id, error)
             return
         for chunk in index.chunks:
             try:
                 yield from read_candidates(self.plans, plan_id, chunk)
             except DelegationError as error:
-                found.fail(plan_id, error)
+                restoration.fail(plan_id, error)
 
-    def _file(self, one: Candidate) -> FileState:
-        bucket, _ = split(one.path)
-        return _STATES[self.store.untag(bucket, one.listed(), dry_run=self.dry_run)]
+    def _file(self, candidate: Candidate) -> FileState:
+        bucket, _ = split(candidate.path)
+        return _STATES[self.store.untag(bucket, candidate.listed(), dry_run=self.dry_run)]

@@ -63,35 +63,35 @@ def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: KeepSet) -> tup
     every one of a batch failed.
     """
     here, failed = index.roots[0], list[DelegationError]()
-    plans = [one for _, one in _tagged(ctx, index, failed)]
-    found, sample = 0, list[str]()
-    files = (one for one in _needed(keep, plans, failed) if one.path.startswith(here))
+    plans = [plan for _, plan in _tagged(ctx, index, failed)]
+    count, sample = 0, list[str]()
+    files = (candidate for candidate in _needed(keep, plans, failed) if candidate.path.startswith(here))
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="untag") as pool:
         while batch := list(dict.fromkeys(islice(files, _BATCH))):
             ctx.attempt.checkpoint()
             before = len(failed)
-            tagged = pool.map(lambda one: _released(ctx, one, here, failed), batch)
-            paths = [one.path for one, was_tagged in zip(batch, tagged, strict=True) if was_tagged]
-            found += len(paths)
+            tagged = pool.map(lambda candidate: _released(ctx, candidate, here, failed), batch)
+            paths = [candidate.path for candidate, was_tagged in zip(batch, tagged, strict=True) if was_tagged]
+            count += len(paths)
             sample = [*sample, *paths][:SAMPLE]
             if len(failed) - before == len(batch):
                 break  # the store or the role, not a file
     if failed:
         raise failed[0]
-    return (Finding(code=RELEASED, count=found, sample=tuple(sample)),) if found else ()
+    return (Finding(code=RELEASED, count=count, sample=tuple(sample)),) if count else ()
 
 
 def _needed(keep: KeepSet, plans: Sequence[OrphanIndex], failed: list[DelegationError]) -> Iterator[Candidate]:
     """Yield the files of plans that are needed, those of each plan apart if one of several cannot be read."""
     try:
         # The chunks of a plan expire some moments before its index.
-        yield from keep.needed_among([(one.plan_id, one.chunks) for one in plans]) if plans else ()
+        yield from keep.needed_among([(plan.plan_id, plan.chunks) for plan in plans]) if plans else ()
     except PlanTampered as error:
         if len(plans) == 1:
             failed.append(error)
             return
-        for one in plans:
-            yield from _needed(keep, [one], failed)
+        for plan in plans:
+            yield from _needed(keep, [plan], failed)
 
 
 def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eligible: Eligible) -> tuple[str, ...]:
@@ -103,29 +103,38 @@ def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eli
     if len(tagged_at(ctx.plans, here)) <= _FEW:
         return ()
     # A record that cannot be read stays, and so does one with a file of which the store states nothing.
-    found = [one for one in _tagged(ctx, index, []) if (one[1].table_uuid, one[1].roots) == (index.table_uuid, (here,))]
+    plans = [
+        entry
+        for entry in _tagged(ctx, index, [])
+        if (entry[1].table_uuid, entry[1].roots) == (index.table_uuid, (here,))
+    ]
     files: dict[str, set[Candidate]] = {}
-    for key, one in found:
-        if one.files_planned + sum(map(len, files.values())) <= _MOST_FILES:
+    for key, plan in plans:
+        if plan.files_planned + sum(map(len, files.values())) <= _MOST_FILES:
             with suppress(PlanTampered, ObjectStoreError):
-                files[key] = set(chain.from_iterable(candidates_of(ctx.plans, [(one.plan_id, one.chunks)])))
+                files[key] = set(chain.from_iterable(candidates_of(ctx.plans, [(plan.plan_id, plan.chunks)])))
     left, listed = set[Candidate]().union(*files.values()), set[Candidate]()
     for some in candidates_of(ctx.plans, [(index.plan_id, index.chunks)]) if left else ():
         left.difference_update(some)
-    for some in candidates_of(ctx.plans, [(one.plan_id, one.chunks) for one in listing.parts]) if left else ():
+    for some in candidates_of(ctx.plans, [(part.plan_id, part.chunks) for part in listing.parts]) if left else ():
         listed |= left.intersection(some)
     foreign = ctx.settings.delete.foreign
     unsure = {
-        one
-        for one in left
-        if one in listed or foreign.contain(one.path) or not eligible.admits(one.listed(), listing.listed_at)
+        candidate
+        for candidate in left
+        if candidate in listed
+        or foreign.contain(candidate.path)
+        or not eligible.admits(candidate.listed(), listing.listed_at)
     }
     tagged = unsure
     if len(unsure) <= _MOST_LOOKS:
         looks = each_item(
-            unsure, lambda one: _is_tagged(ctx, one, here), name="orphans.superseded", shown=lambda one: one.path
+            unsure,
+            lambda candidate: _is_tagged(ctx, candidate, here),
+            name="orphans.superseded",
+            shown=lambda candidate: candidate.path,
         )
-        tagged = unsure - {one.item for one in looks if one.result is False}
+        tagged = unsure - {look.item for look in looks if look.result is False}
     return tuple(key for key, some in files.items() if tagged.isdisjoint(some))
 
 
@@ -165,56 +174,56 @@ def _tagged(ctx: OrphanContext, index: OrphanIndex, failed: list[DelegationError
 
 def _recorded(plans: PlanStore, keys: Sequence[str], failed: list[DelegationError]) -> dict[str, PlanSegment]:
     done = {key.removesuffix(_DONE) for key in keys if key.endswith(_DONE)}
-    found: dict[str, PlanSegment] = {}
-    for key in sorted(keys, key=lambda one: one.rpartition("/")[2]):
+    segments: dict[str, PlanSegment] = {}
+    for key in sorted(keys, key=lambda path: path.rpartition("/")[2]):
         if key not in done and not key.endswith(_DONE):
             try:
                 record = json.loads(plans.get(key))
-                found[key] = PlanSegment(record["plan"], record["sha256"])
+                segments[key] = PlanSegment(record["plan"], record["sha256"])
             except ObjectNotFound:
                 continue  # it expired since the listing
             except (ValueError, KeyError, TypeError) as error:
                 failed.append(PlanTampered(key, f"the record of a quarantine does not decode ({error})"))
-    return found
+    return segments
 
 
-def _released(ctx: OrphanContext, one: Candidate, here: str, failed: list[DelegationError]) -> bool:
-    bucket = split(one.path)[0]
+def _released(ctx: OrphanContext, candidate: Candidate, here: str, failed: list[DelegationError]) -> bool:
+    bucket = split(candidate.path)[0]
     try:
-        return ctx.tags(bucket, here).untag(bucket, one.listed()) is TagFound.TAGGED
+        return ctx.tags(bucket, here).untag(bucket, candidate.listed()) is TagFound.TAGGED
     except OperatorRoleRequired:
-        what = f"to remove the quarantine tag from {one.path}, which is needed now,"
+        what = f"to remove the quarantine tag from {candidate.path}, which is needed now,"
         failed.append(OperatorRoleRequired(what, bucket))
     except DelegationError as error:
         failed.append(error)
     return False
 
 
-def _is_tagged(ctx: OrphanContext, one: Candidate, here: str) -> bool:
-    bucket = split(one.path)[0]
-    return ctx.tags(bucket, here).untag(bucket, one.listed(), dry_run=True) is TagFound.TAGGED
+def _is_tagged(ctx: OrphanContext, candidate: Candidate, here: str) -> bool:
+    bucket = split(candidate.path)[0]
+    return ctx.tags(bucket, here).untag(bucket, candidate.listed(), dry_run=True) is TagFound.TAGGED
 
 
 def _places(location: str) -> list[str]:
     """Return the places of a location and of those above it, its bucket first: a component may have any character."""
-    root, found, place = Root.of(location), list[str](), "orphans/tagged/"
+    root, places, place = Root.of(location), list[str](), "orphans/tagged/"
     for part in (root.bucket, *filter(None, root.prefix.split("/"))):
         place += f"{hashlib.sha256(part.encode()).hexdigest()[:_COMPONENT]}/"
-        found.append(place)
-    return found
+        places.append(place)
+    return places
 
 
 def merged_released(findings: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return findings with those of files that were released later as one."""
     if not more:
         return tuple(findings)
-    known = [*(one for one in findings if one.code == RELEASED), *more]
-    sample = [path for one in known for path in one.sample][:SAMPLE]
-    merged = Finding(code=RELEASED, count=sum(one.count for one in known), sample=tuple(sample))
-    return (*(one for one in findings if one.code != RELEASED), merged)
+    known = [*(finding for finding in findings if finding.code == RELEASED), *more]
+    sample = [path for finding in known for path in finding.sample][:SAMPLE]
+    merged = Finding(code=RELEASED, count=sum(finding.count for finding in known), sample=tuple(sample))
+    return (*(finding for finding in findings if finding.code != RELEASED), merged)
 
 
 def released_text(findings: Iterable[Finding]) -> str:
     """Return what a summary states about files that lost the tag."""
-    files = sum(one.count for one in findings if one.code == RELEASED)
+    files = sum(finding.count for finding in findings if finding.code == RELEASED)
     return f"; removed the tag from {counted(files, 'file')} that tables need again" if files else ""

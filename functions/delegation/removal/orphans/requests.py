@@ -196,15 +196,15 @@ class OrphanLimits:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Read APPROVERS and what begins with PREFIX, and ignore all other properties; raise InvalidProperty."""
-        found, usual = OPTIONS.limits(properties), ApprovalLimits()
+        limits, usual = OPTIONS.limits(properties), ApprovalLimits()
         share = properties.get(PREFIX + MAX_SHARE, str(usual.max_share))
         files = properties.get(PREFIX + MAX_FILES, str(usual.max_files))
         if not re.fullmatch(_SHARE, share, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_SHARE, f"{share!r} is not a share from 0 to 1, such as 0.2")
         if not re.fullmatch(_COUNT, files, re.ASCII):
             raise InvalidProperty(PREFIX + MAX_FILES, f"{files!r} is not a number from 0 to 999999999999")
-        approval = ApprovalLimits(float(share), int(files), found.fixed[FIRST_RUN] == "delete")
-        return cls(found, approval, allowed_locations(properties), roles_of(properties), approvers_of(properties))
+        approval = ApprovalLimits(float(share), int(files), limits.fixed[FIRST_RUN] == "delete")
+        return cls(limits, approval, allowed_locations(properties), roles_of(properties), approvers_of(properties))
 
 
 def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -214,10 +214,10 @@ def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
     """
     name = PREFIX + LOCATIONS
     text = properties.get(name, _NONE)
-    places = () if text == _NONE else tuple(one.strip() for one in text.split(","))
-    for one in places:
-        if not re.fullmatch(_PLACE, one, re.ASCII):
-            raise InvalidProperty(name, f"{one!r} is not a place such as s3://lake/elsewhere/, which ends in /")
+    places = () if text == _NONE else tuple(place.strip() for place in text.split(","))
+    for place in places:
+        if not re.fullmatch(_PLACE, place, re.ASCII):
+            raise InvalidProperty(name, f"{place!r} is not a place such as s3://lake/elsewhere/, which ends in /")
     if len(places) > _MOST_PLACES:
         raise InvalidProperty(name, f"names more than {_MOST_PLACES} places")
     return places
@@ -226,22 +226,22 @@ def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
 def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the ARN of the operator's role of each bucket; raise InvalidProperty."""
     text = properties.get(PREFIX + ROLES, _NONE)
-    pairs = [] if text == _NONE else [one.strip() for one in text.split(",")]
-    found: dict[str, str] = {}
+    pairs = [] if text == _NONE else [pair.strip() for pair in text.split(",")]
+    roles: dict[str, str] = {}
     for pair in pairs:
         if not re.fullmatch(_ROLE, pair, re.ASCII):
             raise InvalidProperty(PREFIX + ROLES, f"{pair!r} is not a bucket and its role, as BUCKET=ARN")
         bucket, _, arn = pair.partition("=")
-        found[bucket] = arn
-    if len(found) < len(pairs) or len(found) > _MOST_ROLES:
+        roles[bucket] = arn
+    if len(roles) < len(pairs) or len(roles) > _MOST_ROLES:
         raise InvalidProperty(PREFIX + ROLES, f"names a bucket twice, or more than {_MOST_ROLES} buckets")
-    return found
+    return roles
 
 
 def approvers_of(properties: Mapping[str, str]) -> Approvers:
     """Return who may approve plans; raise InvalidProperty."""
-    names = [one.strip() for one in properties.get(APPROVERS, OPERATORS).split(",")]
-    if len(names) > _MOST_APPROVERS or not all(re.fullmatch(_APPROVER, one, re.ASCII) for one in names):
+    names = [name.strip() for name in properties.get(APPROVERS, OPERATORS).split(",")]
+    if len(names) > _MOST_APPROVERS or not all(re.fullmatch(_APPROVER, name, re.ASCII) for name in names):
         raise InvalidProperty(APPROVERS, f"is not {OPERATORS}, {SUBMITTERS}, or comma-separated OAuth2 clients")
     return Approvers(OPERATORS in names, SUBMITTERS in names, frozenset(names) - {OPERATORS, SUBMITTERS})
 
@@ -284,7 +284,9 @@ def approve(
     """
     plan, included = wanted.plan, tuple(sorted(set(wanted.including)))
     if included:
-        reported = {one.uuid for one in load_plan(plans(), _waiting(writes.reads.get(task_id), plan)).foreign_tables}
+        reported = {
+            table.uuid for table in load_plan(plans(), _waiting(writes.reads.get(task_id), plan)).foreign_tables
+        }
         if unknown := set(included) - reported:
             raise DelegationError(
                 f"the plan {plan} reports no foreign table {', '.join(sorted(unknown))}; its finding FOREIGN_TABLE has "

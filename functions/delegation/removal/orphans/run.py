@@ -208,11 +208,11 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
     def _find_approval(self, index: OrphanIndex, segment: PlanSegment) -> None:
         """Note the approval of a plan, or of one that it reduces, which holds until something else is found."""
         ctx = self._ctx
-        for one in (segment, *(PlanSegment(each.id, each.sha256) for each in reversed(index.reduces))):
-            approval = ctx.approval(one)
+        for planned in (segment, *(PlanSegment(each.id, each.sha256) for each in reversed(index.reduces))):
+            approval = ctx.approval(planned)
             if approval is None:
                 continue
-            if not new_findings(load_plan(ctx.plans, one).findings, index.findings):
+            if not new_findings(load_plan(ctx.plans, planned).findings, index.findings):
                 self._approval = approval
                 break
             self._ended_by_finding = True
@@ -226,8 +226,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         """
         if self._known_consent is None:
             stored = self._stored(self._key_of_consent(index))
-            found = json.loads(stored) if stored is not None else {}
-            self._known_consent = found if "begun" in found else {}
+            consent = json.loads(stored) if stored is not None else {}
+            self._known_consent = consent if "begun" in consent else {}
         return self._known_consent
 
     def _note_consent(self, index: OrphanIndex) -> None:
@@ -343,7 +343,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         ctx, index = self._ctx, self._plan.index
         keep = self._keep(self._seen)
         self._add_table(keep, self._load())
-        needed = keep.needed_among([(index.plan_id, [one.chunk for one in lot])]) if self._seen.added else ()
+        needed = keep.needed_among([(index.plan_id, [item.chunk for item in lot])]) if self._seen.added else ()
         if keep.seconds > index.age or self._seen.added > MOST_SEEN or any(True for _ in needed):
             self._subtract(keep)
             self._seen.close()
@@ -378,7 +378,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         try:
             engine.delete(replace(ctx, plans=self._marks.store), work, add)
         finally:
-            self._marks.learn(work[0].index.plan_id, [one.chunk for one in work], work[0].voided)
+            self._marks.learn(work[0].index.plan_id, [item.chunk for item in work], work[0].voided)
 
     def _left(self, *steps: DeleteStep) -> Sequence[Work]:
         return () if self._stopped else self._plan.left(*steps)
@@ -398,7 +398,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""
         ctx, index = self._ctx, self._plan.index
         with self._keep() as keep:
-            self._add_others(keep, sum(one.chunk.count for one in self._plan.left()))
+            self._add_others(keep, sum(work.chunk.count for work in self._plan.left()))
             keep.add_claims()
             # Listed before the table is loaded, so that what was committed until then is in its log.
             signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))
@@ -438,11 +438,11 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
     def _result(self, status: Status) -> OrphanResult:
         ctx, indexes = self._ctx, self._plan.indexes()
         first, last = indexes[0], indexes[-1]
-        included = tuple(one for index in indexes for one in index.included)
+        included = tuple(table for index in indexes for table in index.included)
         is_wide = ctx.settings.is_wide(first.listed.files)
         by_size = ctx.settings.engine_for(last.files_planned, needs_spark=is_wide)
         # What stays for such tables in the end, which may be less than at first, or more.
-        others = (one for one in merge_findings(indexes) if one.code != FOREIGN_TABLE)
+        others = (finding for finding in merge_findings(indexes) if finding.code != FOREIGN_TABLE)
         findings = (*others, *foreign_findings(last.foreign_tables))
         deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._plan.began))
         done = swept(ctx, indexes) if deletes else OrphansDeleted()
@@ -453,8 +453,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             waits=self._stopped if status == "WAITING" else "",
             files_listed=first.listed.files,
             bytes_listed=first.listed.bytes,
-            files_planned=first.files_planned + sum(one.files for one in included),
-            bytes_planned=first.bytes_planned + sum(one.bytes for one in included),
+            files_planned=first.files_planned + sum(table.files for table in included),
+            bytes_planned=first.bytes_planned + sum(table.bytes for table in included),
             files_changed=done.changed,
             files_looked_only=done.looked_only,
             quarantine=ctx.options.quarantine,
@@ -462,7 +462,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             bytes_quarantined=done.quarantined_bytes,
             files_untagged=done.untagged,
             findings=merged_released(findings, self._released),
-            foreign=[ForeignKept(one.uuid, one.place, one.files, one.bytes) for one in last.foreign_tables],
+            foreign=[ForeignKept(table.uuid, table.place, table.files, table.bytes) for table in last.foreign_tables],
             receipt=receipt_key(last.plan_id) if deletes else None,
             deleted_before=last.deleted_amount,
             approval=self._approval,

@@ -102,9 +102,9 @@ class ListOnExecutors:
                 name=f"{try_of_task()}-",
             )
             for number in numbers:
-                begun = [ListedProgress.model_validate_json(one) for one in unpack(self.shares[number])]
-                for found in lister.run(begun, self.most_pages):
-                    yield {"listed": found.model_dump_json()}
+                begun = [ListedProgress.model_validate_json(text) for text in unpack(self.shares[number])]
+                for progress in lister.run(begun, self.most_pages):
+                    yield {"listed": progress.model_dump_json()}
         except (DelegationError, RunStopped) as error:
             yield {"error": encode_error(error)}
 
@@ -181,18 +181,18 @@ class SubtractParts:
             if errors:
                 yield from spread.add(errors, ERROR)
                 continue
-            found = Subtraction(self.rules)
+            subtraction = Subtraction(self.rules)
             texts = ([text for text, _, _ in rows] for rows in gathered.rows(part, NEEDED))
             listed, foreign = gathered.rows(part, CANDIDATE), gathered.rows(part, FOREIGN)
             if self.only_needed:
-                for rows in found.others(listed, texts, foreign):
+                for rows in subtraction.others(listed, texts, foreign):
                     yield from spread.add(rows, LEFT)
             else:
-                for rows, held in found.orphans(listed, texts, foreign):
+                for rows, held in subtraction.orphans(listed, texts, foreign):
                     yield from spread.add(rows, LEFT)
                     yield from spread.add(held, HELD)
-            stay = [(code, one.count, one.sample) for code, one in found.stay.items()]
-            note = PartNote(part, found.needed, stay, list(gathered.paths(part, UNREAD)))
+            stay = [(code, tally.count, tally.sample) for code, tally in subtraction.stay.items()]
+            note = PartNote(part, subtraction.needed, stay, list(gathered.paths(part, UNREAD)))
             yield from spread.add([(json.dumps(note), 0, 0)], NOTE)
         yield from spread.flush()
 
@@ -211,8 +211,8 @@ class WriteRanges:
         chunks = write_rows(writer, runs.rows(part, LEFT))
         held = write_held(plans, self.plan_id, name, runs.rows(part, HELD), self.chunk_paths)
         return {
-            "chunks": [one.model_dump(mode="json") for one in chunks],
-            "held": [(number, one.model_dump(mode="json")) for number, some in held.items() for one in some],
+            "chunks": [chunk.model_dump(mode="json") for chunk in chunks],
+            "held": [(number, chunk.model_dump(mode="json")) for number, some in held.items() for chunk in some],
             "notes": list(runs.paths(part, NOTE)),
         }
 
@@ -287,12 +287,12 @@ class SpreadNeeded:
         sources = self._sources(parts)
         if self._is_small(sources):
             return self._sorted_here().subtracted(parts, plan_id, rules)
-        found = Subtraction(rules)
+        subtraction = Subtraction(rules)
         chunks, held, notes = self._compared(sources, parts, plan_id, rules, only_needed=False)
         for note in notes:
-            found.add(note.needed, note.stay, self._ctx.options.equal)
-        found.check()
-        return found.result(chunks, held, self._unread.findings())
+            subtraction.add(note.needed, note.stay, self._ctx.options.equal)
+        subtraction.check()
+        return subtraction.result(chunks, held, self._unread.findings())
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
         """See NeededSet.needed_among; what executors find is stored, and read chunk by chunk."""
@@ -345,9 +345,11 @@ class SpreadNeeded:
         """
         while True:
             areas = () if self._foreign is None else self._foreign.areas
-            found = self._compared_once(sources, parts, plan_id, replace(rules, places=areas), only_needed=only_needed)
+            compared = self._compared_once(
+                sources, parts, plan_id, replace(rules, places=areas), only_needed=only_needed
+            )
             if self._foreign is None or self._foreign.areas == areas:
-                return found
+                return compared
 
     def _compared_once(
         self, sources: Sources, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
@@ -361,10 +363,10 @@ class SpreadNeeded:
         notes = [PartNote.loaded(text) for result in results for text in result["notes"]]
         for note in notes:
             self._near.take(note.unread)
-        chunks = [Chunk.model_validate(one) for result in results for one in result["chunks"]]
+        chunks = [Chunk.model_validate(chunk) for result in results for chunk in result["chunks"]]
         held: dict[int, list[Chunk]] = {}
-        for number, one in (one for result in results for one in result["held"]):
-            held.setdefault(number, []).append(Chunk.model_validate(one))
+        for number, fields in (row for result in results for row in result["held"]):
+            held.setdefault(number, []).append(Chunk.model_validate(fields))
         return sorted(chunks, key=lambda chunk: chunk.name), held, notes
 
 
@@ -393,22 +395,22 @@ class SparkOrphans(SparkDeletes):
         much larger than others is left to fewer tasks.
         """
         here, left = PartLister(how, ctx.store, ctx.plans, ctx.attempt.checkpoint, ctx.clock), list[ListedProgress]()
-        for one in here.run(begun, ctx.settings.pages_here):
-            if one.done:
-                yield one
+        for progress in here.run(begun, ctx.settings.pages_here):
+            if progress.done:
+                yield progress
             else:
-                left.append(one)
+                left.append(progress)
         while left:
-            listed(sum(one.files for one in left))
-            found = self._list_some(ctx, how, left)
-            yield from (one for one in found if one.done)
-            left = [one for one in found if not one.done]
+            listed(sum(progress.files for progress in left))
+            listed_parts = self._list_some(ctx, how, left)
+            yield from (progress for progress in listed_parts if progress.done)
+            left = [progress for progress in listed_parts if not progress.done]
 
     def _list_some(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress]
     ) -> list[ListedProgress]:
         """List some pages of each part on the executors, several parts in each task; return how far they are."""
-        shares = self._jobs.shares([one.model_dump_json() for one in begun], self._jobs.parallelism)
+        shares = self._jobs.shares([progress.model_dump_json() for progress in begun], self._jobs.parallelism)
         task = ListOnExecutors(
             resources=self._jobs.resources,
             identifier=ctx.identifier,

@@ -36,7 +36,7 @@ class Orphans:
 
     @property
     def kept(self) -> int:
-        return self.needed + sum(one.count for one in self.findings if one.code in _KEEP) + len(self.held)
+        return self.needed + sum(finding.count for finding in self.findings if finding.code in _KEEP) + len(self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Subtraction:
         numbers = _ForeignNumbers(foreign, self._rules.places)
         for rows in compared(batches, texts):
             self.needed += rows.needed
-            found, held = list[Row](), list[Row]()
+            orphans, held = list[Row](), list[Row]()
             number_of = numbers.among(rows.left)
             for text, modified, size in rows.left:
                 folded, _, path, etag = text.split(END)
@@ -91,9 +91,9 @@ class Subtraction:
                 elif number := number_of(folded, path):
                     held.append((f"{path}{END}{etag}{END}{number}", modified, size))
                 else:
-                    found.append((f"{path}{END}{etag}", modified, size))
-            if found or held:
-                yield found, held
+                    orphans.append((f"{path}{END}{etag}", modified, size))
+            if orphans or held:
+                yield orphans, held
 
     def others(
         self, batches: Iterable[list[Row]], texts: Iterable[list[str]], foreign: Iterable[list[Row]]
@@ -102,16 +102,16 @@ class Subtraction:
         numbers = _ForeignNumbers(foreign, self._rules.places)
         for rows in compared(batches, texts):
             nobodys = frozenset(rows.left)
-            found: list[Row] = []
+            others: list[Row] = []
             number_of = numbers.among(rows.left)
             for row in rows.rows:
                 text, modified, size = row
                 folded, _, path, etag = text.split(END)
                 is_others = self._left.contains(path) or self._rules.foreign.contain(path)
                 if row not in nobodys or is_others or number_of(folded, path):
-                    found.append((f"{path}{END}{etag}", modified, size))
-            if found:
-                yield found
+                    others.append((f"{path}{END}{etag}", modified, size))
+            if others:
+                yield others
 
     def add(self, needed: int, stay: Iterable[tuple[str, int, Sequence[str]]], equal: Equal) -> None:
         """Add the figures of a part of all rows, with the first paths of each code; other parts have other paths."""
@@ -137,7 +137,7 @@ class Subtraction:
         `beside` are findings that are not about candidates.
         """
         tallies = ((code, self.stay[code]) for code in _KEEP)
-        findings = (one.finding(code) for code, one in tallies if one.count)
+        findings = (tally.finding(code) for code, tally in tallies if tally.count)
         return Orphans(tuple(chunks), self.needed, (*findings, *beside), held)
 
 
@@ -210,7 +210,7 @@ def candidates_in(rows: Iterable[Row]) -> list[Candidate]:
 def rows_of(some: list[Candidate], equal: Equal) -> list[Row]:
     """Return candidates as rows to compare: the text to join by, path and ETag with END between; time; size."""
     # A candidate's path is canonical and has neither # nor ?, so it has one spelling.
-    texts = joined_all([one.path for one in some], equal)
+    texts = joined_all([candidate.path for candidate in some], equal)
     return [
         (f"{text}{END}{path}{END}{etag}", modified, size)
         for text, (path, size, etag, modified) in zip(texts, some, strict=True)

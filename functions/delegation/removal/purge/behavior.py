@@ -84,7 +84,9 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
         manifests = 0
         for index in indexes:
             done = Marks(ctx.plans, index.plan_id).done()
-            left += sum(one.count for one in index.chunks if one.kind is not Phase.KEPT and one.name not in done)
+            left += sum(
+                chunk.count for chunk in index.chunks if chunk.kind is not Phase.KEPT and chunk.name not in done
+            )
             manifests += index.counts["manifest"].files if "manifest" in index.counts else 0
         deleting = left / ctx.settings.store_keys_per_second
         small = left <= ctx.settings.inline_max_files
@@ -93,13 +95,13 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
     snapshots = f"{len(table.metadata.get('snapshots') or ())} snapshots"
     ctx.note_size(snapshots)
     count = _Count(ctx, within)
-    found = _manifests(ctx, table, count)
-    size = count.size(found)
+    counted = _manifests(ctx, table, count)
+    size = count.size(counted)
     fits = size.fits_a_function(ctx.settings)
-    ctx.note_size(f"{size.files} files or more, {len(found.manifests)} manifests, {snapshots}", fits)
+    ctx.note_size(f"{size.files} files or more, {len(counted.manifests)} manifests, {snapshots}", fits)
     engine = _engine(ctx, size.files, small=fits and not count.ran_out)
     return EngineEstimate(
-        size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
+        size.files, len(counted.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
     )
 
 
@@ -119,10 +121,10 @@ class _Count:
         self.former = History()
         self.ran_out = False
 
-    def is_enough(self, found: Manifests) -> bool:
-        if len(found.manifests) >= self._again_at:
-            self._again_at = len(found.manifests) * 1.1
-            size = self.size(found)
+    def is_enough(self, manifests: Manifests) -> bool:
+        if len(manifests.manifests) >= self._again_at:
+            self._again_at = len(manifests.manifests) * 1.1
+            size = self.size(manifests)
             late = self._within is not None and size.seconds(self._settings) > self._within
             if late or not size.fits_a_function(self._settings):
                 return True
@@ -132,8 +134,8 @@ class _Count:
         self.ran_out = self._now() > self._until
         return self.ran_out
 
-    def size(self, found: Manifests) -> Size:
-        size = Size.of(found.manifests.values(), len(found.lists), threads=self._settings.read_threads)
+    def size(self, manifests: Manifests) -> Size:
+        size = Size.of(manifests.manifests.values(), len(manifests.lists), threads=self._settings.read_threads)
         return replace(size, files=size.files + len(self.former.files), objects=size.objects + self.former.reads)
 
 
@@ -243,18 +245,20 @@ def chosen(ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> Engi
     Spark. Raises RunHandedOver if inline would take longer than half of the time until then.
     """
     if hand_over_at is None:
-        found = estimate(ctx)
+        estimated = estimate(ctx)
         again = task.error_code == HANDED_OVER and task.attempt_count > _UNPLANNED_ATTEMPTS
-        return replace(found, engine=ctx.options.engine or "spark") if again and not found.planned else found
+        return (
+            replace(estimated, engine=ctx.options.engine or "spark") if again and not estimated.planned else estimated
+        )
     within = (hand_over_at - ctx.clock()).total_seconds() * _USED_OF_A_REQUEST
-    found = estimate(ctx, within=within)
-    if found.engine == "inline" and found.seconds > within:
+    estimated = estimate(ctx, within=within)
+    if estimated.engine == "inline" and estimated.seconds > within:
         raise RunHandedOver(
             task.task_id,
-            f"{found.files} files or more take {found.seconds:.0f} s or more, and this request has {within:.0f} s "
-            "for that; the purge continues in the background",
+            f"{estimated.files} files or more take {estimated.seconds:.0f} s or more, and this request has "
+            f"{within:.0f} s for that; the purge continues in the background",
         )
-    return found
+    return estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +335,9 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         options = options_of(purge.properties, self.limits, accepted=True)
         attempt = TaskAttempt(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
         waited_for = hand_over_at is not None
-        found = self.of_purge(purge, options, attempt, task, waited_for=waited_for)
+        tables = self.of_purge(purge, options, attempt, task, waited_for=waited_for)
         return PurgeContext(
-            **self.fields(purge, attempt, (table.source, table.store), found),
+            **self.fields(purge, attempt, (table.source, table.store), tables),
             options=options,
             find_plan=partial(published_segment, self.tasks.reads, None),
             loaded=table.loaded,
@@ -357,10 +361,10 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         ctx = self.context(task, hand_over_at=hand_over_at)
         if isinstance(ctx.references, ReferencingTables):
             self.ensure_passed(ctx.references, partial(ensure_known, ctx, ctx.references, hand_over_at))
-        found = chosen(ctx, task, hand_over_at)
-        if found.engine == "inline":
-            self._last.keep(task, OpenTable(ctx.tables, ctx.store, found.table))
-        return found.engine
+        estimated = chosen(ctx, task, hand_over_at)
+        if estimated.engine == "inline":
+            self._last.keep(task, OpenTable(ctx.tables, ctx.store, estimated.table))
+        return estimated.engine
 
     def _after_kills(self, task: Task) -> str:
         """Return SPARK, without counting what attempts were killed at; raise GuardRefused (TOO_LARGE_FOR_FUNCTION)."""

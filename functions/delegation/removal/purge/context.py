@@ -202,13 +202,13 @@ def continues(metadata: ParsedMetadata, location: str, *, exactly: bool = False)
 
 def metadata_files(plans: PlanStore, indexes: Sequence[PlanIndex]) -> tuple[str, ...]:
     """Return the metadata files of a plan's table, without those of lost chunks; raise PlanTampered."""
-    found: set[str] = set()
+    paths: set[str] = set()
     for index in indexes:
-        for chunk in (one for one in index.chunks if one.kind in _METADATA):
+        for chunk in (each for each in index.chunks if each.kind in _METADATA):
             with suppress(PlanLost):
                 records = read_chunk(plans, index.plan_id, chunk)
-                found.update(record.path for record in records if record.rank in _RANKS)
-    return tuple(sorted(found))
+                paths.update(record.path for record in records if record.rank in _RANKS)
+    return tuple(sorted(paths))
 
 
 def _meets(own: Set[str], plans: PlanStore, earlier: Sequence[PlanIndex]) -> bool:
@@ -311,7 +311,7 @@ class LostPlan:
     def excuses(self, metadata: ParsedMetadata, spelling: Spelling) -> Callable[[str], bool]:
         """Return a function that tells of a missing manifest or manifest list whether this purge deleted it."""
         steps = self.steps_of(metadata)
-        named = (one.manifest_list for one in metadata.snapshots if one.manifest_list is not None)
+        named = (snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list is not None)
         lists = {spelling.one(path) for path in named}
         return lambda path: (DeleteStep.META if path in lists else DeleteStep.DATA) in steps
 
@@ -329,7 +329,9 @@ class LostPlan:
 
     def finding(self) -> Finding:
         """Return the finding that names what was lost."""
-        return Finding(code=REPLANNED, count=len(self.segments), sample=tuple(one.id for one in self.segments[:SAMPLE]))
+        return Finding(
+            code=REPLANNED, count=len(self.segments), sample=tuple(segment.id for segment in self.segments[:SAMPLE])
+        )
 
 
 def steps_before(step: DeleteStep, indexes: Sequence[PlanIndex]) -> StepsDone:
@@ -384,7 +386,7 @@ def count_stayed(store: "ListableStore", root: Root) -> LocationContents:
             # All is deleted. What hinders the count, such as credentials that may not list, is no fault of the purge.
             return LocationContents(root.uri, problem=error.code)
         objects += len(page.objects)
-        size += sum(one.size for one in page.objects)
+        size += sum(item.size for item in page.objects)
         if page.is_last or not page.objects:
             return LocationContents(root.uri, objects, size)
         after = page.objects[-1].key

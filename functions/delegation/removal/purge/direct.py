@@ -58,12 +58,12 @@ def newer_metadata(
         return None
     directory, _, name = path.rpartition("/")
     listed = names(f"{directory}/", "v" if name.startswith("v") else name)
-    found = [(other.number, one) for one in listed if (other := version_of(one)) is not None]
-    for number, one in sorted(found, reverse=True):
+    versions = [(other.number, path) for path in listed if (other := version_of(path)) is not None]
+    for number, newer in sorted(versions, reverse=True):
         if number <= version.number:
             return None
-        if _uuid(one, store) == table_uuid:
-            return one
+        if _uuid(newer, store) == table_uuid:
+            return newer
     return None
 
 
@@ -106,9 +106,9 @@ class DirectResources:
         if where.bucket == LOCAL:
             return [f"{directory}{path.name}" for path in Path("/", below).iterdir() if path.is_file()]
         client = s3_client(self.settings)
-        found = client.list_objects_v2(Bucket=where.bucket, Prefix=below, Delimiter="/", StartAfter=f"{below}{after}")
-        check_listing(client, directory, found)
-        return [uri_of(where.bucket, one["Key"]) for one in found.get("Contents", ()) if "Key" in one]
+        listing = client.list_objects_v2(Bucket=where.bucket, Prefix=below, Delimiter="/", StartAfter=f"{below}{after}")
+        check_listing(client, directory, listing)
+        return [uri_of(where.bucket, item["Key"]) for item in listing.get("Contents", ()) if "Key" in item]
 
     def plans(self) -> PlanStore:
         if "://" not in self.place:
@@ -167,7 +167,7 @@ class DirectHead(PlanHead):
 
     def read(self) -> tuple[PlanSegment, ...]:
         stored = self.stored or {}
-        return tuple(PlanSegment(one["id"], one["sha256"]) for one in stored.get("segments", ()))
+        return tuple(PlanSegment(segment["id"], segment["sha256"]) for segment in stored.get("segments", ()))
 
     def open(self, metadata_location: str, table_uuid: str) -> None:
         """Claim an unused place for this table."""
@@ -179,7 +179,7 @@ class DirectHead(PlanHead):
     ) -> tuple[PlanSegment, ...]:
         del files_planned
         if self.read() == seen:
-            self._write({**(self.stored or {}), "segments": [asdict(one) for one in (*seen, segment)]})
+            self._write({**(self.stored or {}), "segments": [asdict(each) for each in (*seen, segment)]})
         return self.read()
 
     def replace(
@@ -233,7 +233,7 @@ class DirectHead(PlanHead):
             return None
         try:
             stored = json.loads(data)
-            segments = [(one["id"], one["sha256"]) for one in stored["segments"]]
+            segments = [(segment["id"], segment["sha256"]) for segment in stored["segments"]]
             named = [stored["metadata_location"], stored["table_uuid"], *(text for pair in segments for text in pair)]
         except (ValueError, KeyError, TypeError) as error:
             raise PlanTampered(HEAD, "it cannot be read") from error
@@ -344,20 +344,20 @@ class DirectRun:
             raise PlanNotAllowed(f"the plan protects {shown(sorted(removed))}, but this command does not")
 
     def _protected(self, _roots: Roots | None) -> Sequence[Neighbour]:
-        found = []
+        tables = []
         for path in map(canonical, self.purge.protect):
             store = self.resources.store(identifier_of(path))
-            found.append(Neighbour(MetadataFile(path, store).load(), store, certain=True))
-        return found
+            tables.append(Neighbour(MetadataFile(path, store).load(), store, certain=True))
+        return tables
 
 
 def _readable(plans: PlanStore, segments: Sequence[PlanSegment]) -> list[PlanIndex]:
     """Return the indexes that are not lost; what is left of the table is planned again without those."""
-    found = []
+    indexes = []
     for segment in segments:
         with suppress(PlanLost):
-            found.append(load_index(plans, segment))
-    return found
+            indexes.append(load_index(plans, segment))
+    return indexes
 
 
 def identifier_of(path: str) -> TableIdentifier:

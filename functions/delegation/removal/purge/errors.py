@@ -32,10 +32,10 @@ class PurgeError(DelegationError):
     code = "PURGE_FAILED"
 
 
-def table_state_mismatch(name: str, stated: str, found: str) -> GuardRefused:
+def table_state_mismatch(name: str, stated: str, actual: str) -> GuardRefused:
     """Return the error: the request states something that the catalog's table does not have and never had."""
     return GuardRefused(
-        f"the request states {name} {printable(stated)}, but the catalog's table has {printable(found)}; load "
+        f"the request states {name} {printable(stated)}, but the catalog's table has {printable(actual)}; load "
         "the table again, and send a new purge if you want to delete that table",
         code="TABLE_STATE_MISMATCH",
     )

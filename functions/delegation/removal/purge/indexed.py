@@ -112,12 +112,12 @@ def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], n
         index.remove_held(held)
         return True
 
-    found = (held for catalog in catalogs for held in freed(index, catalog, now))
+    purges = (held for catalog in catalogs for held in freed(index, catalog, now))
     # What fails runs within the hour.
     return sum(
-        one.result is True
-        for one in each_item(
-            found, hastened, name="references.release", clock=lambda: now, shown=lambda held: held.task_id
+        release.result is True
+        for release in each_item(
+            purges, hastened, name="references.release", clock=lambda: now, shown=lambda held: held.task_id
         )
     )
 
@@ -167,10 +167,10 @@ class PurgeAccess:
         index = self.references
         if index is None or options.references != "index":
             return self._neighbourhood(purge.identifier, options, attempt), None
-        found = self._of_index(index, purge.identifier, purge.table.table_uuid.lower(), attempt, task)
-        refresher = replace(found.refresher, eager=waited_for and task.synchronous)
-        found = replace(found, refresher=refresher, max_age=self.reference_settings.max_age)
-        return self._with_lost_refs(found, index, ends_table=True), found
+        tables = self._of_index(index, purge.identifier, purge.table.table_uuid.lower(), attempt, task)
+        refresher = replace(tables.refresher, eager=waited_for and task.synchronous)
+        tables = replace(tables, refresher=refresher, max_age=self.reference_settings.max_age)
+        return self._with_lost_refs(tables, index, ends_table=True), tables
 
     def search(self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task) -> Found:
         """Return how another operation of the service finds the live tables that may reference a table's files.
@@ -181,17 +181,17 @@ class PurgeAccess:
         index, options = self.references, self.limits.base
         if index is None or options.references != "index":
             return self._neighbourhood(identifier, options, attempt), None
-        found = self._of_index(index, identifier, table_uuid, attempt, task)
-        self._ensure_submitted(found.catalogs)
-        return self._with_lost_refs(found, index), found
+        tables = self._of_index(index, identifier, table_uuid, attempt, task)
+        self._ensure_submitted(tables.catalogs)
+        return self._with_lost_refs(tables, index), tables
 
-    def ensure_passed(self, found: ReferencingTables, ensure: Callable[[], None]) -> None:
+    def ensure_passed(self, tables: ReferencingTables, ensure: Callable[[], None]) -> None:
         """Have `ensure` make the pass that a purge needs, and the index refreshed from time to time."""
-        self._ensure_submitted(found.catalogs)
-        before = {catalog: found.index.pass_of(catalog).complete for catalog in found.catalogs}
+        self._ensure_submitted(tables.catalogs)
+        before = {catalog: tables.index.pass_of(catalog).complete for catalog in tables.catalogs}
         ensure()
-        passed = [catalog for catalog in found.catalogs if found.index.pass_of(catalog).complete != before[catalog]]
-        release(found.index, self.tasks.writes, passed, self.tasks.clock())
+        passed = [catalog for catalog in tables.catalogs if tables.index.pass_of(catalog).complete != before[catalog]]
+        release(tables.index, self.tasks.writes, passed, self.tasks.clock())
 
     def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
         """Return how an attempt ends that waits for another table, and for how long; None if the task fails.
@@ -199,13 +199,13 @@ class PurgeAccess:
         What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone. The next
         attempt has a new moment: other tables may have taken files while the purge was held.
         """
-        found = held_by(task, error, self.references, self.tasks.clock())
-        if found is not None:
+        purge = held_by(task, error, self.references, self.tasks.clock())
+        if purge is not None:
             if isinstance(error, NeighbourUnreadable):
                 with suppress(LeaseLost):  # then nothing else is recorded either
                     TaskMoment(self.tasks, task).forget()
             self.held(task, error)
-        return found
+        return purge
 
     def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
         """Return the behavior that refreshes the index with this access to tables; None without an index."""
@@ -239,15 +239,15 @@ class PurgeAccess:
         return Neighbourhood(self.catalog, identifier, self.store_of, scan, attempt.checkpoint, pace)
 
     def _with_lost_refs(
-        self, found: ReferencingTables, index: ReferenceStore, *, ends_table: bool = False
+        self, tables: ReferencingTables, index: ReferenceStore, *, ends_table: bool = False
     ) -> WithLostRefs:
         return WithLostRefs(
-            found,
+            tables,
             index,
             self.plans,
-            found.catalogs,
-            found.identifier,
-            found.table_uuid,
+            tables.catalogs,
+            tables.identifier,
+            tables.table_uuid,
             self.store_of,
             self.tasks.clock,
             ends_table,

@@ -60,7 +60,12 @@ def record_kept(plans: PlanStore, indexes: Sequence[PlanIndex], segments: Sequen
         if not any(True for _ in kept_rows(plans, index)):
             continue
         body = {"format": 1, "plan": segment.id, "sha256": segment.sha256, "table_uuid": index.table_uuid}
-        uuids = {one.table_uuid for each in indexes for one in each.neighbours if one.overlaps and one.table_uuid}
+        uuids = {
+            neighbour.table_uuid
+            for each in indexes
+            for neighbour in each.neighbours
+            if neighbour.overlaps and neighbour.table_uuid
+        }
         for uuid in sorted(uuids):
             key = f"{_FOLDER}/{uuid}/{segment.id.replace('/', '.')}.json"
             plans.put(key, (json.dumps({**body, "identifier": index.identifier}, indent=1) + "\n").encode())
@@ -69,16 +74,16 @@ def record_kept(plans: PlanStore, indexes: Sequence[PlanIndex], segments: Sequen
 def taken_over(plans: PlanStore, table_uuid: str, earlier: Sequence[PlanIndex]) -> tuple[PlanIndex, ...]:
     """Return the plans that kept files for a table, without expired ones; raise PlanTampered for an altered one."""
     own = {index.plan_id for index in earlier}
-    found = []
+    indexes = []
     for key in plans.keys(f"{_FOLDER}/{table_uuid.lower()}/"):
         segment = _segment_of(key, stored_part(plans, key))
         if segment.id in own:
             continue
         try:
-            found.append(load_index(plans, segment))
+            indexes.append(load_index(plans, segment))
         except PlanLost:
             continue
-    return tuple(found)
+    return tuple(indexes)
 
 
 def kept_rows(plans: PlanStore, index: PlanIndex) -> Iterator[Row]:
@@ -100,8 +105,8 @@ def roots_of(index: PlanIndex) -> tuple[str, ...]:
 
 def left_over(plans: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
     """Return the operator's command that deletes what a plan kept as NOT_COVERED; None if it kept nothing for that."""
-    found = (index.plan_id for index in indexes if any(one.code == NOT_COVERED for one in index.findings))
-    commands = (f"delegation purge {plans.where(f'{plan_id}/{INDEX}')} --not-covered" for plan_id in found)
+    plan_ids = (index.plan_id for index in indexes if any(finding.code == NOT_COVERED for finding in index.findings))
+    commands = (f"delegation purge {plans.where(f'{plan_id}/{INDEX}')} --not-covered" for plan_id in plan_ids)
     return "; ".join(commands) or None
 
 
@@ -110,10 +115,10 @@ def _rows(plans: PlanStore, index: PlanIndex, chunks: Sequence[Chunk]) -> Iterat
     roots = Roots(roots_of(index))
     covered = None if index.covered is None else Roots(index.covered)
     for chunk in chunks:
-        for one in records_of(plans, index.plan_id, chunk):
-            path = str(one["path"])
-            if one["kept"] == _SHARED and roots.contains(path) and (covered is None or covered.contains(path)):
-                yield path, RANK[one["type"]], int(one["size"])
+        for record in records_of(plans, index.plan_id, chunk):
+            path = str(record["path"])
+            if record["kept"] == _SHARED and roots.contains(path) and (covered is None or covered.contains(path)):
+                yield path, RANK[record["type"]], int(record["size"])
 
 
 def _segment_of(key: str, data: bytes) -> PlanSegment:
@@ -138,18 +143,18 @@ def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanI
     reason = _reason(plans, index)
     if reason is None:
         return
-    found = {finding.code: finding for finding in index.findings}
+    findings = {finding.code: finding for finding in index.findings}
     if reason == "foreign-location":
         raise foreign_location(f"the table's metadata file {index.metadata_location}", ": drop it without purge")
     if reason == "shared":
-        nothing = not any(one.files_planned for one in (*earlier, index))
-        others = [code for code in (paths.OUTSIDE, paths.UNCOVERED) if code in found]
+        nothing = not any(each.files_planned for each in (*earlier, index))
+        others = [code for code in (paths.OUTSIDE, paths.UNCOVERED) if code in findings]
         if nothing and others:
-            raise _refusal(found[others[0]], index, found[others[0]].sample)
+            raise _refusal(findings[others[0]], index, findings[others[0]].sample)
         return
     code = {"outside": paths.OUTSIDE, "uncovered": paths.UNCOVERED}.get(reason, "")
-    sample = found[code].sample if code in found else ()
-    raise _refusal(found.get(code), index, [index.metadata_location, *sample])
+    sample = findings[code].sample if code in findings else ()
+    raise _refusal(findings.get(code), index, [index.metadata_location, *sample])
 
 
 def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -> GuardRefused:
@@ -193,10 +198,16 @@ def check_still_not_shared(
     """
     roots = Roots(root for index in indexes for root in (*index.roots, *index.taken))
     outside = any(index.outside == "delete" for index in indexes)
-    checked = {(one.identifier, one.metadata_location) for index in indexes for one in index.neighbours}
+    checked = {
+        (neighbour.identifier, neighbour.metadata_location) for index in indexes for neighbour in index.neighbours
+    }
     unread, once = UnreadNeighbours(ctx), ReadOnce()
     listed, _ = neighbours_of(ctx, roots, (), unread, outside=outside)
-    near = [one for one in listed if (str(one.table.identifier), one.table.metadata_location) not in checked]
+    near = [
+        neighbour
+        for neighbour in listed
+        if (str(neighbour.table.identifier), neighbour.table.metadata_location) not in checked
+    ]
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
         for neighbour in near:
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
@@ -215,30 +226,30 @@ def check_still_not_shared(
 def check_not_foreign(ctx: PurgeContext, left: Sequence[Work]) -> None:
     """Raise PlanLost for an earlier plan with files at a foreign location, PlanNotAllowed if the request names it."""
     foreign = ctx.settings.delete.foreign
-    for one in left if foreign.uris else ():
-        paths = chain.from_iterable(paths_of(ctx.plans, one.index.plan_id, [one.chunk]))
+    for work in left if foreign.uris else ():
+        paths = chain.from_iterable(paths_of(ctx.plans, work.index.plan_id, [work.chunk]))
         if any(map(foreign.contain, paths)):
             reason = "has files at a location that delegation.foreign-locations names by now"
             if ctx.options.execute_plan is not None:
                 raise PlanNotAllowed(f"plan {ctx.options.execute_plan} {reason}; make a new plan")
-            raise PlanLost(one.index.plan_id, f"it {reason}")
+            raise PlanLost(work.index.plan_id, f"it {reason}")
 
 
 def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files: Sorter) -> None:
     """Raise FilesShared if any of these files of live tables is planned to be deleted."""
     if files.empty:
         return
-    found = FileTally()
+    tally = FileTally()
     for _, both in common(files.batches(), planned_paths(ctx.plans, indexes, _DELETED)):
         for path in sorted(both):
-            found.add(path)
-    if found.count:
-        raise FilesShared(found.count, found.sample)
+            tally.add(path)
+    if tally.count:
+        raise FilesShared(tally.count, tally.sample)
 
 
 def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots, own: Roots) -> None:
     """Raise FilesAtAnotherTable if a planned file is at one of these locations and not at `own`."""
-    found = FileTally()
+    tally = FileTally()
     for index in indexes:
         chunks = (chunk for chunk in index.chunks if chunk.kind in _DELETED)
         disputed = [
@@ -248,9 +259,9 @@ def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots
         ]
         for path in chain.from_iterable(paths_of(ctx.plans, index.plan_id, disputed)):
             if others.contains(path) and not own.contains(path):
-                found.add(path)
-    if found.count:
-        raise FilesAtAnotherTable(found.count, found.sample)
+                tally.add(path)
+    if tally.count:
+        raise FilesAtAnotherTable(tally.count, tally.sample)
 
 
 NOT_SEARCHED: Final = "MARKERS_NOT_LOOKED_FOR"
@@ -263,7 +274,7 @@ def with_markers(ctx: PurgeContext, index: PlanIndex, earlier: Sequence[PlanInde
 
     If a neighbour table's location overlaps, the directories may be shared: none is searched, which is a finding.
     """
-    near = [one.identifier for one in index.neighbours if one.overlaps]
+    near = [neighbour.identifier for neighbour in index.neighbours if neighbour.overlaps]
     if near:
         finding = Finding(code=NOT_SEARCHED, count=len(near), sample=tuple(near[:20]))
         return index.model_copy(update={"findings": (*index.findings, finding)})
@@ -316,8 +327,8 @@ def _existing(ctx: PurgeContext, rows: Sequence[Row]) -> Iterator[Row]:
         left = iter(rows)
         while some := list(islice(left, _AT_ONCE)):
             ctx.attempt.checkpoint()
-            found = pool.map(lambda row: _is_marker(ctx, row[0]), some)
-            yield from (row for row, is_one in zip(some, found, strict=True) if is_one)
+            are_markers = pool.map(lambda row: _is_marker(ctx, row[0]), some)
+            yield from (row for row, is_one in zip(some, are_markers, strict=True) if is_one)
 
 
 def _is_marker(ctx: PurgeContext, path: str) -> bool:

@@ -67,9 +67,9 @@ class NotCoveredRun:
                 neighbour = Neighbour(MetadataFile(path, other).load(), other, certain=True)
                 theirs.extend(reach_of_neighbour(ctx, neighbour, UnreadNeighbours(ctx), once))
             ours_all.extend(_kept_rows(plans, index))
-            for rows, shared in common(ours_all.batches(), (one.path for one in theirs.sorted())):
+            for rows, shared in common(ours_all.batches(), (row.path for row in theirs.sorted())):
                 unshared = [TableFile(*row) for row in rows if row[0] not in shared]
-                ours = [one for one in unshared if not self.foreign.contain(one.path)]
+                ours = [row for row in unshared if not self.foreign.contain(row.path)]
                 files, protected = files + len(ours), protected + len(shared)
                 foreign += len(unshared) - len(ours)
                 if self.dry_run:
@@ -78,11 +78,11 @@ class NotCoveredRun:
                 self._note(outcome)
                 failures += outcome.failures
         if failures:
-            sample = [(one.path, one.code) for one in failures[:SAMPLE]]
-            later = all(one.transient for one in failures)
+            sample = [(failure.path, failure.code) for failure in failures[:SAMPLE]]
+            later = all(failure.transient for failure in failures)
             raise (FilesNotDeletedYet if later else FilesNotDeleted)(len(failures), sample)
         counts = {SHARED: protected, FOREIGN_LOCATION: foreign}
-        found = tuple(Finding(code=code, count=count) for code, count in counts.items() if count)
+        findings = tuple(Finding(code=code, count=count) for code, count in counts.items() if count)
         return PurgeResult(
             status="PLANNED" if self.dry_run else "PURGED",
             engine="inline",
@@ -97,7 +97,7 @@ class NotCoveredRun:
             bytes_deleted=self.deleted.bytes,
             bytes_freed=self.deleted.bytes,
             files_kept=protected + foreign,
-            findings=found,
+            findings=findings,
             receipt=None,
             seconds=time.monotonic() - started,
             root_kept=True,
@@ -130,8 +130,8 @@ def plan_of(index_location: str) -> str:
 def _kept_rows(plans: PlanStore, index: PlanIndex) -> Iterator[Row]:
     roots = Roots(index.taken)
     for chunk in (chunk for _, run in sorted_runs(index, Phase.KEPT) for chunk in run):
-        for one in (one for one in records_of(plans, index.plan_id, chunk) if one["kept"] == VERDICT):
-            path = str(one["path"])
+        for record in (record for record in records_of(plans, index.plan_id, chunk) if record["kept"] == VERDICT):
+            path = str(record["path"])
             if canonical(path) != path or not roots.contains(path):
                 raise PlanTampered(f"{index.plan_id}/{chunk.name}", "it has a path that the plan did not take over")
-            yield path, RANK[one["type"]], int(one["size"])
+            yield path, RANK[record["type"]], int(record["size"])

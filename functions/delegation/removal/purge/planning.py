@@ -102,7 +102,7 @@ class Survey:
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         from delegation.removal.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
 
-        own = [one.path for one in self.small if one.rank == _FORMER]
+        own = [file.path for file in self.small if file.rank == _FORMER]
         forks, former = ctx.lost_plan is None, self.once.former
         unlisted = self.unlisted = UnlistedTables(ctx, self.table, self.near, own, former, forks=forks)
         self.unread.unlisted = unlisted.unreadable_of
@@ -156,7 +156,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
         guard=guard,
         small=[
             *small_files(metadata, history, reached, spelling),
-            *(one for _, one in history.statistics),
+            *(file for _, file in history.statistics),
             *(lost.files(ctx.plans) if lost else ()),
         ],
         foreign=frozenset(history.foreign),
@@ -228,26 +228,26 @@ class TableDamage:
         return frozenset(paths)
 
 
-def write_here(ctx: PurgeContext, found: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
+def write_here(ctx: PurgeContext, surveyed: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
     """Write the chunks of a plan in this process: read every manifest, sort, apply the guard."""
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     run_records = ctx.settings.run_records
     with Sorter(run_records=run_records) as table_files, Sorter(run_records=run_records) as shared_files:
-        table_files.extend(found.small)
-        wanted = found.readable_manifests(ctx.settings.max_file_bytes)
-        table_files.extend(all_entries(fetcher, found.manifests, wanted, found.tolerance))
-        for index in found.taken:
+        table_files.extend(surveyed.small)
+        wanted = surveyed.readable_manifests(ctx.settings.max_file_bytes)
+        table_files.extend(all_entries(fetcher, surveyed.manifests, wanted, surveyed.tolerance))
+        for index in surveyed.taken:
             table_files.extend(kept_rows(ctx.plans, index))
-        for neighbour in found.check_neighbours(ctx):
-            shared_files.extend(reach_of_neighbour(ctx, neighbour, found.unread, found.once))
+        for neighbour in surveyed.check_neighbours(ctx):
+            shared_files.extend(reach_of_neighbour(ctx, neighbour, surveyed.unread, surveyed.once))
         writer = PlanWriter(ctx.plans, plan_id, chunk_paths=ctx.settings.chunk_paths)
-        found.guard.write(
+        surveyed.guard.write(
             writer,
             table_files.batches(),
-            planned_paths(ctx.plans, found.earlier, Phase),
-            found.foreign,
+            planned_paths(ctx.plans, surveyed.earlier, Phase),
+            surveyed.foreign,
             shared=(record.path for record in shared_files.sorted()),
-            taken=kept_paths(ctx.plans, found.taken),
+            taken=kept_paths(ctx.plans, surveyed.taken),
         )
         return writer.close()
 
@@ -269,24 +269,24 @@ def make_plan(
     Files in `earlier` segments are left out. Raises the errors of guards, of findings that the options refuse, and of
     corrupt files.
     """
-    found = survey(ctx, table, earlier)
+    surveyed = survey(ctx, table, earlier)
     plan_id = ctx.new_plan_id()
-    chunks, totals = engine.write(ctx, found, plan_id)
-    metadata, covered = found.metadata, found.guard.covered
-    findings = _findings(ctx, found, chunks)
+    chunks, totals = engine.write(ctx, surveyed, plan_id)
+    metadata, covered = surveyed.metadata, surveyed.guard.covered
+    findings = _findings(ctx, surveyed, chunks)
     index = PlanIndex(
         **ctx.plan_head(plan_id, metadata),
         snapshots=len(metadata.snapshots),
-        extends=tuple(one.plan_id for one in earlier),
+        extends=tuple(index.plan_id for index in earlier),
         engine=engine.name,
-        roots=found.guard.roots.uris,
+        roots=surveyed.guard.roots.uris,
         covered=None if covered is None else covered.uris,
         directory_markers=ctx.options.remove_directory_markers,
         chunks=tuple(chunks),
         counts=totals,
         findings=findings,
-        neighbours=tuple(found.checked),
-        taken=found.taken_roots,
+        neighbours=tuple(surveyed.checked),
+        taken=surveyed.taken_roots,
     )
     refuse_kept_root(ctx.plans, index, earlier)
     if ctx.options.remove_directory_markers:
@@ -294,28 +294,28 @@ def make_plan(
     return index, store_index(ctx.plans, index)
 
 
-def _findings(ctx: PurgeContext, found: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
-    kept = (finding for _, finding in found.guard.counted() if finding.code != paths.FORMER_UNREADABLE)
-    unlisted = () if found.unlisted is None else found.unlisted.findings()
-    findings = [*kept, *found.unread.findings(), *unlisted]
+def _findings(ctx: PurgeContext, surveyed: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
+    kept = (finding for _, finding in surveyed.guard.counted() if finding.code != paths.FORMER_UNREADABLE)
+    unlisted = () if surveyed.unlisted is None else surveyed.unlisted.findings()
+    findings = [*kept, *surveyed.unread.findings(), *unlisted]
     if ctx.lost_plan is not None:
         findings.append(ctx.lost_plan.finding())
-    findings += unknown_findings(found.metadata.properties)
-    former = (*found.former_unreadable, *found.unread.former)
+    findings += unknown_findings(surveyed.metadata.properties)
+    former = (*surveyed.former_unreadable, *surveyed.unread.former)
     if former:
         findings.append(Finding(code=paths.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
-    buckets = sorted({root.bucket for root in found.guard.roots.roots})
-    versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, found, chunks))
+    buckets = sorted({root.bucket for root in surveyed.guard.roots.roots})
+    versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, surveyed, chunks))
     if versioned:
         findings.append(Finding(code=paths.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     refuse_findings(findings, ctx.options)
     return tuple(findings)
 
 
-def _keeps_versions(ctx: PurgeContext, bucket: str, found: Survey, chunks: Sequence[Chunk]) -> bool:
+def _keeps_versions(ctx: PurgeContext, bucket: str, surveyed: Survey, chunks: Sequence[Chunk]) -> bool:
     """Ask a bucket, or if it may not be asked its objects: the metadata file, else files of the plan."""
     planned = (path for chunk in chunks for path in (chunk.first, chunk.last))
-    paths = (canonical(found.metadata.path), *(path for path in planned if not is_marked(path)))
+    paths = (canonical(surveyed.metadata.path), *(path for path in planned if not is_marked(path)))
     known = (where for path in paths if (where := parse(path)).bucket == bucket)
     # A file of the plan may be missing.
     answers = (ctx.store.versioned(bucket, seen=seen) for seen in (*islice(known, _MOST_ASKED), None))

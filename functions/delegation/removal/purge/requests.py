@@ -232,14 +232,15 @@ OPTIONS: Final = OptionTable(
 
 _NAMES: Final = {"deleteMarkerFiles": "remove_directory_markers", "delete-probe": "probe"}
 _FIELDS: Final = {
-    by: {one.name: _NAMES.get(one.name, one.name.replace("-", "_")) for one in OPTIONS.by(by)} for by in SetBy
+    by: {option.name: _NAMES.get(option.name, option.name.replace("-", "_")) for option in OPTIONS.by(by)}
+    for by in SetBy
 }
-_FLAGS: Final = frozenset(one.name for one in OPTIONS.options if set(one.values) == {"true", "false"})
+_FLAGS: Final = frozenset(option.name for option in OPTIONS.options if set(option.values) == {"true", "false"})
 
 
 def fields_of(by: SetBy, chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of PurgeOptions that these options are, with the values chosen."""
-    return {one: chosen[name] == "true" if name in _FLAGS else chosen[name] for name, one in _FIELDS[by].items()}
+    return {field: chosen[name] == "true" if name in _FLAGS else chosen[name] for name, field in _FIELDS[by].items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +253,8 @@ class Limits:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
-        found = OPTIONS.limits(properties)
-        return cls(found, PurgeOptions(**fields_of(SetBy.OPERATOR, found.fixed)))
+        limits = OPTIONS.limits(properties)
+        return cls(limits, PurgeOptions(**fields_of(SetBy.OPERATOR, limits.fixed)))
 
 
 class TablePurge(TableWork):
@@ -372,5 +373,5 @@ def execution_result(task: Task) -> ExecutionResult:
         files_deleted=details.files_deleted,
         bytes_deleted=details.bytes_deleted,
         files_kept=details.files_kept,
-        findings=tuple(KeptFiles(code=one.code, count=one.count) for one in details.findings),
+        findings=tuple(KeptFiles(code=finding.code, count=finding.count) for finding in details.findings),
     )

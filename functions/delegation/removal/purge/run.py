@@ -165,13 +165,13 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
     def _delete_phases(self) -> None:
         while True:
             for phase in _PHASES:
-                found = self._compare()
-                if found.state is _State.UNLOADABLE:
+                compared = self._compare()
+                if compared.state is _State.UNLOADABLE:
                     return
-                if found.state is _State.EXTENDED:
+                if compared.state is _State.EXTENDED:
                     break
-                if found.table and found.left and not self._plan.began:
-                    self._check_before_the_first_delete(found.table, found.left)
+                if compared.table and compared.left and not self._plan.began:
+                    self._check_before_the_first_delete(compared.table, compared.left)
                     self._plan.begin()
                 for step in phase:
                     self._record_before(step)
@@ -228,7 +228,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         self._extensions += 1
         before = self._plan.indexes()
         index, segment = make_plan(ctx, table, before, self._engine)
-        planned = sum(one.files_planned for one in (*before, index))
+        planned = sum(each.files_planned for each in (*before, index))
         self._use(ctx.attempt.publish(segment, files_planned=planned))
 
     def _record_before(self, step: DeleteStep) -> None:
@@ -248,8 +248,8 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
 
     def _mark_root(self) -> None:
         """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
-        for one in self._plan.left(DeleteStep.ROOT):
-            Marks(self._ctx.plans, one.index.plan_id, one.voided).mark_done(one.chunk)
+        for work in self._plan.left(DeleteStep.ROOT):
+            Marks(self._ctx.plans, work.index.plan_id, work.voided).mark_done(work.chunk)
 
     def _finish_dropped(self) -> None:
         """Delete the ROOT chunk, if it is left, of a table that the catalog has dropped.

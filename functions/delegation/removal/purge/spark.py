@@ -93,28 +93,28 @@ purge_in_session = in_session(purge_with_spark)
 class SparkEngine(SparkDeletes):
     """Makes plans and deletes chunks with the executors of one context."""
 
-    def write(self, ctx: PurgeContext, found: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
-        near = NearTables(ctx, found.unread, found.once)
-        for neighbour in found.check_neighbours(ctx):
+    def write(self, ctx: PurgeContext, surveyed: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
+        near = NearTables(ctx, surveyed.unread, surveyed.once)
+        for neighbour in surveyed.check_neighbours(ctx):
             near.add(neighbour, slim=neighbour.unlisted)
         sources = Sources(ctx, self._jobs, near)
-        sources.add_rows(CANDIDATE, found.small)
-        readable = found.readable_manifests(ctx.settings.max_file_bytes)
-        sources.add_manifests(OWN, {path: found.manifests[path] for path, _ in readable})
-        for index in found.earlier:
+        sources.add_rows(CANDIDATE, surveyed.small)
+        readable = surveyed.readable_manifests(ctx.settings.max_file_bytes)
+        sources.add_manifests(OWN, {path: surveyed.manifests[path] for path, _ in readable})
+        for index in surveyed.earlier:
             sources.add_chunks(NEEDED, index.plan_id, index.chunks)
-        for index in found.taken:
+        for index in surveyed.taken:
             bare = index.model_copy(update={"chunks": ()}).model_dump_json()
             sources.add_chunks(TAKEN, bare, [chunk for chunk in index.chunks if chunk.kind is Phase.KEPT])
         read = partial(
             ReadPurge,
             options=ctx.options,
             explained=TableDamage(ctx, {}).explained if ctx.options.damaged == "keep" else frozenset(),
-            excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(found.metadata),
+            excused=ctx.lost_plan is not None and DeleteStep.DATA in ctx.lost_plan.steps_of(surveyed.metadata),
         )
 
         def missing(path: str) -> None:
-            found.tolerance.unreadable(path, ManifestMissing(path))
+            surveyed.tolerance.unreadable(path, ManifestMissing(path))
 
-        written = sources.write_plan(sources.spread(read), plan_id, found.guard, found.foreign, missing)
+        written = sources.write_plan(sources.spread(read), plan_id, surveyed.guard, surveyed.foreign, missing)
         return written.chunks, written.totals
