@@ -10,7 +10,7 @@ import fastavro
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.storage.memory import Faults, MemoryObjectStore
 from polaris_persistence.iceberg.updates.tables import updated_table
 from tests.fixtures import corpus

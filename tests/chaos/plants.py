@@ -31,9 +31,9 @@ def _success_too_early() -> None:
 
 def _blind_to_clones() -> None:
     """Take no neighbour for one that shares files."""
-    from delegation.removal.purge import kept
+    from delegation.removal.purge import kept_files
 
-    kept._overlaps = lambda _roots, _neighbour: False
+    kept_files._overlaps = lambda _roots, _neighbour: False
 
 
 PLANTS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(

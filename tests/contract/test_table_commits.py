@@ -16,8 +16,8 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
 from delegation.removal.expiry.context import Commits, removal
-from delegation.removal.expiry.history import history
 from delegation.removal.expiry.retention import Expired
+from delegation.removal.expiry.snapshots import history
 from delegation.timestamps import utc_now
 from tests.contract.polaris.world import TLS, PolarisView, stand_in
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier

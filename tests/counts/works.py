@@ -17,8 +17,8 @@ from delegation.gateway.messages import CatalogAnswer, CatalogRequest
 from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.paths import TableFile
 from delegation.removal.chunks import ChunkWriter, Phase, paths_of, read_chunk
-from delegation.removal.executors import ReceivedRuns, Spread
 from delegation.removal.index import Sorter
+from delegation.removal.spark_executors import ReceivedRuns, Spread
 from delegation.storage.base import BatchResult
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import WaitingBatches

@@ -13,7 +13,7 @@ GATEWAY: Final = "tests/unit/gateway/"
 READ: Final = (
     Mutant(
         "files that a purge kept for any reason go with the purge of a neighbour",
-        f"{DELEGATION}removal/purge/kept.py",
+        f"{DELEGATION}removal/purge/kept_files.py",
         'if record["kept"] == _SHARED and roots.contains(path)',
         "if roots.contains(path)",
         (f"{PURGES}planning/test_taken_over.py",),

@@ -15,7 +15,6 @@ from delegation.cli.submit import TableArgument, call_request, parse_table, refu
 from delegation.iceberg.metadata import parse_metadata
 from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.errors import check_table
-from delegation.removal.expiry.history import MAIN, KnownSnapshot, TableHistory, history
 from delegation.removal.expiry.requests import (
     EXPIRY_FORM,
     MAX_REF_AGE,
@@ -26,6 +25,7 @@ from delegation.removal.expiry.requests import (
     choices_of,
 )
 from delegation.removal.expiry.retention import Decision, KeptSnapshot, decide, unknown_ids
+from delegation.removal.expiry.snapshots import MAIN, KnownSnapshot, TableHistory, history
 from delegation.tasks.options import DRY_RUN, InvalidOption
 from delegation.timestamps import isoformat, parse_duration, utc_now
 from polaris_common.errors import counted, printable

@@ -16,7 +16,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import TableMetadataMissing
 from delegation.polaris.credentials import VendedCredentials
 from delegation.removal.attempt import MemoryAttempt
-from delegation.removal.model import Neighbourhood, OneTable, OverlapScan, Pace, TableSource
+from delegation.removal.neighbourhood import Neighbourhood, OneTable, OverlapScan, Pace, TableSource
 from delegation.removal.purge.behavior import success
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectHead, DirectResources

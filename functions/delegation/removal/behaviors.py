@@ -20,7 +20,7 @@ from delegation.removal.choice import HandedToSpark, RemovalSettings
 from delegation.removal.context import Ctx
 from delegation.removal.details import HandedDetails, PlanDetails, purge_id
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, plan_not_found
-from delegation.removal.model import Neighbour, ReferenceCheck, TableSource
+from delegation.removal.neighbourhood import Neighbour, ReferenceCheck, TableSource
 from delegation.removal.task_attempt import TaskAttempt, error_class
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots

@@ -14,7 +14,7 @@ from delegation.removal.attempt import Attempt, PlanSegment
 from delegation.removal.choice import EngineChoice, RemovalSettings
 from delegation.removal.errors import NeighbourUnreadable, plan_of_another_table, table_uuid_mismatch
 from delegation.removal.index import Finding, PlanIndex, segment_of
-from delegation.removal.model import Neighbour, ReferenceCheck, SearchOptions, TableSource, no_neighbours
+from delegation.removal.neighbourhood import Neighbour, ReferenceCheck, SearchOptions, TableSource, no_neighbours
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import AdaptiveRate
 from delegation.storage.locations import Roots

@@ -17,7 +17,7 @@ from delegation.iceberg.paths import LEFT, MARKS, Row, as_written, is_marked
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.model import LoadedTable
 from delegation.removal.index import SAMPLE, FileTally, Finding, PlanWriter, common_of_two, without
-from delegation.removal.model import STRICT_PATHS, PathRules
+from delegation.removal.neighbourhood import STRICT_PATHS, PathRules
 from delegation.storage.base import FileTooLarge, ObjectStore
 from delegation.storage.locations import (
     FOREIGN_LOCATION,

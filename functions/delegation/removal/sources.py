@@ -21,7 +21,11 @@ from delegation.identifiers import TableIdentifier
 from delegation.references.reading import digest
 from delegation.removal.chunks import Chunk, read_chunk
 from delegation.removal.context import RemovalContext
-from delegation.removal.executors import (
+from delegation.removal.neighbourhood import Neighbour
+from delegation.removal.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
+from delegation.removal.paths import GuardVerdict, PathGuard
+from delegation.removal.spark import SparkJobs
+from delegation.removal.spark_executors import (
     ExecutorResources,
     ManifestToRead,
     ReceivedRuns,
@@ -39,11 +43,7 @@ from delegation.removal.executors import (
     store_of,
     written,
 )
-from delegation.removal.model import Neighbour
-from delegation.removal.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
-from delegation.removal.paths import GuardVerdict, PathGuard
-from delegation.removal.spark import SparkJobs
-from delegation.removal.unread import reading, reading_of
+from delegation.removal.unread_neighbours import reading, reading_of
 from polaris_common.errors import DelegationError
 
 CANDIDATE, NEEDED, SHARED, TAKEN, DAMAGED, FOREIGN = range(6)
@@ -186,7 +186,7 @@ class WritePlan:
         return {**written(writer, guard.counted()), "missing": missing, "unread": unread}
 
 
-class NearTables:
+class NeighbourSources:
     """Other tables whose manifests executors read; `add` reads all else of them in this process.
 
     `rows` are the files found so, `listed` the manifests that are left, each with its table's number, and `tables` what
@@ -259,7 +259,7 @@ class Sources:
     `expected` is how many rows these are, by the manifest lists and the chunks, which may be wrong.
     """
 
-    def __init__(self, ctx: RemovalContext, jobs: SparkJobs, near: NearTables) -> None:
+    def __init__(self, ctx: RemovalContext, jobs: SparkJobs, near: NeighbourSources) -> None:
         self._ctx = ctx
         self._jobs = jobs
         self._near = near

@@ -22,7 +22,9 @@ from delegation.removal.choice import EngineChoice
 from delegation.removal.context import Ctx, RemovalContext
 from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import EngineFailed
-from delegation.removal.executors import (
+from delegation.removal.index import PlanIndex
+from delegation.removal.marks import Absent, Marks
+from delegation.removal.spark_executors import (
     ENDED,
     DeleteChunks,
     ExecutorResources,
@@ -33,8 +35,6 @@ from delegation.removal.executors import (
     ended_with_number,
     pack,
 )
-from delegation.removal.index import PlanIndex
-from delegation.removal.marks import Absent, Marks
 
 T = TypeVar("T")
 

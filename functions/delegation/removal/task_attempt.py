@@ -132,7 +132,7 @@ def pace_of(
 
 @dataclass
 class TaskMoment:
-    """What is referenced at the moment of a purge is never deleted by it; see removal.referencing.PurgeMoment.
+    """What is referenced at the moment of a purge is never deleted by it; see removal.indexed_neighbours.PurgeMoment.
 
     The moment is when the purge is acquired to run, after its grace, its queue and its holds. The number of the
     pass that began last in each catalog is recorded with the task, so that further attempts need no later pass than

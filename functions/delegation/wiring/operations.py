@@ -21,7 +21,7 @@ from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.references.visits import TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.model import Catalog
+from delegation.removal.neighbourhood import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import Limits, PurgeSettings, ReferenceSettings
 from delegation.removal.requests import foreign_locations

@@ -11,10 +11,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.requests import Floor
-from delegation.removal.model import TableSource
+from delegation.removal.neighbourhood import TableSource
 from delegation.removal.orphans.behavior import OrphansBehavior
+from delegation.removal.orphans.catalog_places import CatalogPlaces
 from delegation.removal.orphans.context import OrphanSettings, few_threads
-from delegation.removal.orphans.others import CatalogPlaces
 from delegation.removal.orphans.requests import OrphanLimits
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.credentials import S3Settings

@@ -14,7 +14,7 @@ from delegation.polaris.settings import PolarisSettings
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, ensure_submitted
 from delegation.references.store import ReferenceStore
 from delegation.references.visits import TableVisited
-from delegation.removal.model import Pace
+from delegation.removal.neighbourhood import Pace
 from delegation.removal.purge.requests import ReferenceSettings
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.life.declared import named

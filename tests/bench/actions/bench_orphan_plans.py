@@ -24,13 +24,13 @@ from delegation.iceberg.paths import RANK, FileType
 from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import ChunkWriter, Phase
-from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import PlanIndex
 from delegation.removal.orphans.context import OrphanOptions, OrphanSettings
 from delegation.removal.orphans.index import Candidate, CandidateWriter
-from delegation.removal.orphans.needed import NeededSet, SortedNeeded, StoredParts
+from delegation.removal.orphans.needed_rows import NeededSet, SortedNeeded, StoredParts
 from delegation.removal.orphans.place import MismatchMode
 from delegation.removal.orphans.subtraction import Orphans, Rules
+from delegation.removal.spark_executors import no_checkpoint
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.file_system import FilePlanStore
 from tests.spark_sessions import spark_session

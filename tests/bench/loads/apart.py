@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from delegation.identifiers import TableIdentifier
-from delegation.removal import executors
-from delegation.removal.executors import ExecutorResources
+from delegation.removal import spark_executors
+from delegation.removal.spark_executors import ExecutorResources
 from delegation.storage.base import ObjectStore, PlanStore
 
 STARTING, READING, SORTING, WRITING, DELETING = PARTS = ("starting", "reading", "sorting", "writing", "deleting")
@@ -68,12 +68,12 @@ def _timed(clock: _Clock, what: str, generator: Callable[..., Iterator[Any]]) ->
 def _install(folder: str) -> None:
     clock = _Clock()
     timed = (
-        (executors.SpreadSources, "__call__", READING),
-        (executors.WriteParts, "__call__", WRITING),
-        (executors.DeleteChunks, "__call__", DELETING),
-        (executors.Spread, "add", SORTING),
-        (executors.Spread, "flush", SORTING),
-        (executors, "merged", SORTING),
+        (spark_executors.SpreadSources, "__call__", READING),
+        (spark_executors.WriteParts, "__call__", WRITING),
+        (spark_executors.DeleteChunks, "__call__", DELETING),
+        (spark_executors.Spread, "add", SORTING),
+        (spark_executors.Spread, "flush", SORTING),
+        (spark_executors, "merged", SORTING),
     )
     for owner, name, what in timed:
         generator = _timed(clock, what, getattr(owner, name))

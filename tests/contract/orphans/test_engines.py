@@ -26,7 +26,7 @@ from delegation.removal.index import store_index
 from delegation.removal.orphans.context import Claim, OrphanContext, OrphanResult, OrphanSettings
 from delegation.removal.orphans.errors import PrefixMismatch
 from delegation.removal.orphans.index import Candidate, OrphanIndex, candidates_of, read_markers, recorded
-from delegation.removal.orphans.needed import SortedNeeded
+from delegation.removal.orphans.needed_rows import SortedNeeded
 from delegation.removal.orphans.place import MismatchMode
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.orphans.subtraction import Rules

@@ -22,7 +22,7 @@ from delegation.references.recurring import ensure_submitted
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpirySettings
 from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
-from delegation.removal.model import OneTable, no_neighbours
+from delegation.removal.neighbourhood import OneTable, no_neighbours
 from delegation.storage.base import ObjectStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.memory import MemoryPlanStore

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from delegation.removal.expiry.reduction import SortedRows
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.orphans.keep import KeepSet
+from delegation.removal.orphans.needed_files import NeededAtLocation
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeSettings
@@ -301,7 +301,7 @@ def without_lots() -> Iterator[None]:
     """Compare no lot with what was committed since the plan was compared."""
     with (
         patch.object(SortedRows, "need_any", lambda *_: False),
-        patch.object(KeepSet, "needed_among", lambda *_: iter(())),
+        patch.object(NeededAtLocation, "needed_among", lambda *_: iter(())),
     ):
         yield
 

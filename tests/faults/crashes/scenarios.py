@@ -8,7 +8,7 @@ from collections.abc import Callable
 from unittest import mock
 
 from delegation.removal.index import INDEX
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.storage.memory import Faults, MemoryObjectStore
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, rows

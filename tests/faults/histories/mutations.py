@@ -8,8 +8,8 @@ from unittest.mock import patch
 from delegation.references.names import PassNames
 from delegation.references.owned_pass import OwnedPass
 from delegation.references.sightings import Sightings
-from delegation.removal.referencing import ReferencingTables
-from delegation.removal.unlisted import UnlistedTables
+from delegation.removal.foreign_neighbours import ForeignNeighbours
+from delegation.removal.indexed_neighbours import IndexedNeighbours
 
 
 def _nothing(*_arguments: Any, **_more: Any) -> None:
@@ -39,14 +39,14 @@ def _displaced() -> Iterator[None]:
 @contextmanager
 def _later() -> Iterator[None]:
     """A purge uses whatever pass is complete, and not one that began after its moment."""
-    with patch.object(ReferencingTables, "ensure_known", _nothing):
+    with patch.object(IndexedNeighbours, "ensure_known", _nothing):
         yield
 
 
 @contextmanager
 def _unlisted() -> Iterator[None]:
     """A purge lists nothing beside its table's metadata."""
-    with patch.object(UnlistedTables, "heads", lambda *_: iter(())):
+    with patch.object(ForeignNeighbours, "heads", lambda *_: iter(())):
         yield
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from delegation.errors import RunHandedOver
 from delegation.identifiers import TableIdentifier
-from delegation.removal.executors import no_checkpoint
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table
+from delegation.removal.spark_executors import no_checkpoint
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy, RatePolicy
 from delegation.storage.s3 import S3ObjectStore, S3Timeouts

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.removal.foreign import FoundForeign, OwnTable, SeenFile
-from delegation.removal.orphans import keep
+from delegation.removal.foreign_metadata import SeenFile
+from delegation.removal.foreign_tables import FoundForeign, OwnTable
+from delegation.removal.orphans import needed_files
 from delegation.removal.orphans.context import OrphanContext
-from delegation.removal.orphans.keep import KeepSet
+from delegation.removal.orphans.needed_files import NeededAtLocation
 from delegation.storage.listing.model import ListedObject, UnchangedResult
 from delegation.storage.locations import Root
 from delegation.storage.memory import MemoryObjectStore
@@ -38,10 +39,10 @@ def _without_conditions() -> Iterator[None]:
 def _without_others() -> Iterator[None]:
     """Look at no other table."""
 
-    def nothing(_self: KeepSet, *_: Any) -> None:
+    def nothing(_self: NeededAtLocation, *_: Any) -> None:
         return None
 
-    with patch.object(KeepSet, "add_others", nothing):
+    with patch.object(NeededAtLocation, "add_others", nothing):
         yield
 
 
@@ -49,10 +50,10 @@ def _without_others() -> Iterator[None]:
 def _without_unlisted() -> Iterator[None]:
     """Look for no tables that no catalog lists."""
 
-    def nothing(_self: KeepSet, *_: Any) -> None:
+    def nothing(_self: NeededAtLocation, *_: Any) -> None:
         return None
 
-    with patch.object(KeepSet, "add_foreign", nothing):
+    with patch.object(NeededAtLocation, "add_foreign", nothing):
         yield
 
 
@@ -71,22 +72,22 @@ def _without_a_second_listing() -> Iterator[None]:
 def _without_ages() -> Iterator[None]:
     """Let each removal decide how old files are."""
 
-    def nothing(_self: KeepSet, *_: Any) -> None:
+    def nothing(_self: NeededAtLocation, *_: Any) -> None:
         return None
 
-    with patch.object(KeepSet, "_lengthen", nothing):
+    with patch.object(NeededAtLocation, "_lengthen", nothing):
         yield
 
 
 @contextmanager
 def _without_own_history() -> Iterator[None]:
     """Take the table's own former metadata files for those of another one."""
-    find = keep.find_foreign
+    find = needed_files.find_foreign
 
     def found(root: str, seen: Any, own: OwnTable, *more: Any, **named: Any) -> FoundForeign:
         return find(root, seen, replace(own, known=frozenset()), *more, **named)
 
-    with patch.object(keep, "find_foreign", found):
+    with patch.object(needed_files, "find_foreign", found):
         yield
 
 

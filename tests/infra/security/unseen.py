@@ -240,7 +240,7 @@ UNSEEN: Final = (
         ("run_inline", JOBS),
         ("dynamodb:Query",),
         f"{_TASKS}/index/due",
-        "A removal of orphan files finds unfinished tasks (removal/orphans/others.py); none is recorded.",
+        "A removal of orphan files finds unfinished tasks (removal/orphans/claims.py); none is recorded.",
     ),
     Unseen((JOBS,), ("dynamodb:BatchGetItem",), _TASKS, "As above: it reads the tasks that it found."),
     Unseen(

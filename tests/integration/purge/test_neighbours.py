@@ -10,7 +10,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import read_index
-from delegation.removal.model import Neighbourhood, OneTable, Pace
+from delegation.removal.neighbourhood import Neighbourhood, OneTable, Pace
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table

@@ -11,7 +11,7 @@ from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, Expiry
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import load_index_as, planned_paths
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
 from tests.kit.lakes.lake import FAST, MortalAttempt
 from tests.kit.stories.tables import StandInCatalog, StoryTable, Warehouse, identifier

@@ -16,7 +16,7 @@ from delegation.removal.attempt import PlanHead, PlanSegment
 from delegation.removal.chunks import Phase
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import planned_paths, segment_of
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.orphans.context import Claim, OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
 from delegation.removal.orphans.details import APPROVAL_HOLDS, Approval, ApprovalLimits, Approver
 from delegation.removal.orphans.index import OrphanIndex, load_plan

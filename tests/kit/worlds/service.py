@@ -17,7 +17,7 @@ from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.polaris.answers import PolarisError
 from delegation.polaris.model import GenericTable, LoadedTable
-from delegation.removal.model import Catalog
+from delegation.removal.neighbourhood import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import Limits, PurgeSettings
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore

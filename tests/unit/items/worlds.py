@@ -25,9 +25,9 @@ from delegation.references.model import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import TASK_TYPE
+from delegation.removal.lost_refs import LostRefsKeeper
 from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.purge.indexed import release
-from delegation.removal.unlisted import LostRefsKeeper
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission
 from delegation.tasks.life.lanes import Caps

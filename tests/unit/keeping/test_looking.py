@@ -11,7 +11,7 @@ from delegation.removal import neighbours
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.expiry.context import ExpiryOptions, ExpirySettings
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import LONGEST, look_at_others
 from delegation.storage.locations import Roots
 from delegation.storage.memory import MemoryObjectStore

@@ -9,11 +9,11 @@ import fastavro
 import pytest
 
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.orphans.run import OrphanRun
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeOptions
-from delegation.removal.unread import MANIFEST_DIFFERS
+from delegation.removal.unread_neighbours import MANIFEST_DIFFERS
 from delegation.storage import memory
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError

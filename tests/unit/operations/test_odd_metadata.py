@@ -18,7 +18,7 @@ from delegation.references.reading import read_references
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.retention import Retention, decide
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryObjectStore

@@ -8,9 +8,9 @@ import zipimport
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.removal.executors import DeleteChunks, SpreadSources, WriteParts, no_checkpoint
 from delegation.removal.orphans.spark import ListOnExecutors, SubtractParts
 from delegation.removal.orphans.subtraction import Rules
+from delegation.removal.spark_executors import DeleteChunks, SpreadSources, WriteParts, no_checkpoint
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from polaris_common.spark_workers import forget_archives

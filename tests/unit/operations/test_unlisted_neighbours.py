@@ -11,7 +11,7 @@ from delegation.errors import GuardRefused
 from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table

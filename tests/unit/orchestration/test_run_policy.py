@@ -51,7 +51,7 @@ def test_only_the_folders_are_written() -> None:
     }
     assert "s3:PutObject" not in reading["Action"]
     assert not any("*" in action for action in reading["Action"])
-    # A removal of orphan files reads every unfinished task (removal/orphans/others.py).
+    # A removal of orphan files reads every unfinished task (removal/orphans/claims.py).
     assert {"dynamodb:BatchGetItem", "dynamodb:Query"} <= set(reading["Action"])
 
 

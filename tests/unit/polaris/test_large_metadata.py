@@ -14,7 +14,7 @@ from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import decode_metadata, parse_former_metadata, parse_metadata
 from delegation.polaris import model
 from delegation.polaris.model import read_document, read_large
-from delegation.removal.expiry.history import history
+from delegation.removal.expiry.snapshots import history
 from delegation.upkeep.health.reading import history_in
 from delegation.wire.requests import files_of
 

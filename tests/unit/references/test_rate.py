@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from delegation.references.concurrent_visits import MOST_AT_ONCE, AdaptiveWidth, WidthPolicy
-from delegation.removal.model import Pace
+from delegation.removal.neighbourhood import Pace
 
 ALONE = 0.02
 """Seconds of one load while nothing else is asked of the catalog."""

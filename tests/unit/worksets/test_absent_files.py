@@ -13,10 +13,10 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import Attempt, MemoryAttempt
 from delegation.removal.chunks import ChunkWriter, Phase
 from delegation.removal.deletes import DeleteEngine, InlineDeletes, Tally, Work
-from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import PlanIndex
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.removal.spark import SparkDeletes
+from delegation.removal.spark_executors import no_checkpoint
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
 from delegation.storage.deleter import AdaptiveRate, DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore

@@ -10,7 +10,8 @@ from delegation.iceberg.paths import RANK, FileType, Row
 from delegation.identifiers import TableIdentifier
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.errors import PlanLost
-from delegation.removal.executors import (
+from delegation.removal.index import SAMPLE, Finding
+from delegation.removal.spark_executors import (
     ReceivedRuns,
     Result,
     SpreadSources,
@@ -20,7 +21,6 @@ from delegation.removal.executors import (
     part_writer,
     written,
 )
-from delegation.removal.index import SAMPLE, Finding
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.memory import MemoryPlanStore
 from polaris_common.errors import DelegationError

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from delegation.removal.executors import ReceivedRuns, Spread, pack, unpack
+from delegation.removal.spark_executors import ReceivedRuns, Spread, pack, unpack
 
 ROWS = st.lists(
     st.tuples(st.text(alphabet="ab/\n\x00é😀", min_size=1, max_size=4), st.integers(0, 8), st.integers(0, 1 << 60)),

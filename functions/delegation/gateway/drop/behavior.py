@@ -15,7 +15,7 @@ from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisErro
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import SAMPLE, Finding
 from delegation.removal.marks import add_findings
-from delegation.removal.model import Neighbour, loaded_neighbour
+from delegation.removal.neighbourhood import Neighbour, loaded_neighbour
 from delegation.removal.purge.behavior import PurgeBehavior, PurgeFunction
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import TablePurge

@@ -17,8 +17,8 @@ from delegation.removal.expiry.requests import Floor, TableExpiry, choices_of
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.expiry.task_type import BY_POLICY, PLAN_TASK_TYPE, TASK_TYPES, ExpiryDetails
+from delegation.removal.lost_refs import LostRefsKeeper
 from delegation.removal.task_attempt import TaskAttempt
-from delegation.removal.unlisted import LostRefsKeeper
 from delegation.tasks.life.model import Task
 from polaris_common.errors import counted
 

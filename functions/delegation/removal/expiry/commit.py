@@ -39,9 +39,9 @@ from delegation.removal.expiry.errors import (
     commits_forestalled,
     table_changes_too_often,
 )
-from delegation.removal.expiry.history import MAIN, Ref, history
 from delegation.removal.expiry.planning import covered_of, decided
 from delegation.removal.expiry.retention import Expired, Withdrawn, keeps_more
+from delegation.removal.expiry.snapshots import MAIN, Ref, history
 from delegation.removal.paths import check_can_delete
 from delegation.removal.run import ExecutedPlan
 from delegation.storage.base import ObjectNotFound

@@ -13,13 +13,13 @@ from delegation.removal.choice import EngineChoice, Forecast, RemovalSettings, b
 from delegation.removal.chunks import Stored
 from delegation.removal.context import RemovalContext, RemovalResult
 from delegation.removal.errors import PlanTampered
-from delegation.removal.expiry.history import MAIN, history
 from delegation.removal.expiry.retention import Expired, Permission, Retention
+from delegation.removal.expiry.snapshots import MAIN, history
 from delegation.removal.index import ReducedIndex, ReplacedPlan
+from delegation.removal.lost_refs import LostRefsKeeper
 from delegation.removal.marks import seconds_since_planned
-from delegation.removal.model import LENIENT_PATHS, PathOptions
+from delegation.removal.neighbourhood import LENIENT_PATHS, PathOptions
 from delegation.removal.neighbours import PassRequest
-from delegation.removal.unlisted import LostRefsKeeper
 from delegation.storage.base import ObjectNotFound, PlanStore
 
 

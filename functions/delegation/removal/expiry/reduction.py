@@ -23,6 +23,7 @@ from delegation.removal.expiry.planning import (
     with_others_read,
     write_here,
 )
+from delegation.removal.foreign_neighbours import ForeignNeighbours
 from delegation.removal.index import (
     CheckedNeighbour,
     FileTally,
@@ -37,11 +38,10 @@ from delegation.removal.index import (
     store_index,
 )
 from delegation.removal.marks import Marks
-from delegation.removal.model import LENIENT_PATHS, Neighbour
+from delegation.removal.neighbourhood import LENIENT_PATHS, Neighbour
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
 from delegation.removal.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
-from delegation.removal.unlisted import UnlistedTables
-from delegation.removal.unread import UnreadNeighbours
+from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
 
 REACHABLE: Final = "STILL_REACHABLE"
@@ -153,7 +153,7 @@ class NeededFiles:
         if FileType.FORMER_METADATA in index.counts:
             self._rows.add_former_metadata(index)
 
-    def add_others(self, roots: Roots, table: LoadedTable) -> UnlistedTables:
+    def add_others(self, roots: Roots, table: LoadedTable) -> ForeignNeighbours:
         """Add what other live tables reach, and those beside the table's metadata that no catalog lists.
 
         Returns the latter, whose findings are whole after the comparison. Raises NeighbourUnreadable, NeighbourChanged,
@@ -161,7 +161,7 @@ class NeededFiles:
         """
         unread = self._unread
         near, checked = neighbours_of(self._ctx, roots, (), unread)
-        unlisted = UnlistedTables(self._ctx, table, near)
+        unlisted = ForeignNeighbours(self._ctx, table, near)
         unread.unlisted = unlisted.unreadable_of
         self._rows.add_others(chain(near, unlisted.heads()), unread)
 

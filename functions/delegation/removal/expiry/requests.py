@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar, Final, Self
 
-from delegation.removal.expiry.history import LONG
 from delegation.removal.expiry.retention import Retention
+from delegation.removal.expiry.snapshots import LONG
 from delegation.removal.expiry.task_type import BY_POLICY, ENDS_PLAN, PLAN_TASK_TYPE, PREFIX, TASK_TYPE, UPKEEP
 from delegation.removal.requests import PLAN, PLAN_OPTION, TableCheck, TableForm, TableWork
 from delegation.tasks.errors import MalformedPayload

@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.removal.expiry.errors import InvalidRetention, SnapshotReferenced
-from delegation.removal.expiry.history import INT, LONG, MAIN, Ref, TableHistory, history
+from delegation.removal.expiry.snapshots import INT, LONG, MAIN, Ref, TableHistory, history
 
 MAX_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
 MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"

@@ -35,11 +35,11 @@ from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, re
 from delegation.removal.expiry.planning import decided, make_plan, metadata_of, versions_kept
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
+from delegation.removal.foreign_neighbours import ForeignNeighbours
 from delegation.removal.index import Finding, merge_findings
 from delegation.removal.neighbours import AskedReferences, PassRequest, look_at_others
 from delegation.removal.run import RemovalInLots, Reported
-from delegation.removal.unlisted import UnlistedTables
-from delegation.removal.unread import UnreadNeighbours
+from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError
 
@@ -60,7 +60,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         super().__init__(ctx, ExpiryPlan(ctx, ExpiryIndex, ctx.check_plan))
         self._engine = engine
         self._own_findings: tuple[Finding, ...] = ()
-        self._unlisted: UnlistedTables | None = None
+        self._unlisted: ForeignNeighbours | None = None
         self._begin_comparing()
 
     def _begin_comparing(self) -> None:

@@ -1,7 +1,7 @@
 """Expiring snapshots with Spark: the driver commits and compares, executors plan, subtract and delete.
 
 The driver reads metadata and manifest lists; executors read manifests and chunks, and each part of a plan is written by
-one of them (`removal.executors`, `removal.sources`). The driver has names of manifests and chunks, and counts.
+one of them (`removal.spark_executors`, `removal.sources`). The driver has names of manifests and chunks, and counts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,16 +15,6 @@ from delegation.iceberg.avro.manifests import ManifestFile
 from delegation.iceberg.paths import Row
 from delegation.iceberg.reach import Tolerance
 from delegation.removal.chunks import Chunk, Total, read_chunk
-from delegation.removal.executors import (
-    ExecutorResources,
-    ReceivedRuns,
-    Result,
-    WriteParts,
-    WrittenParts,
-    part_writer,
-    plans_of,
-    written,
-)
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.planning import ANY_SPELLING, ExpirySurvey, Retained, unless_missing, with_others_read
 from delegation.removal.expiry.reduction import (
@@ -38,7 +28,7 @@ from delegation.removal.expiry.reduction import (
 )
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.index import common_of_two
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.sources import (
     CANDIDATE,
     MISSING,
@@ -47,14 +37,24 @@ from delegation.removal.sources import (
     SHARED,
     UNREAD,
     MarkedRows,
-    NearTables,
+    NeighbourSources,
     Noted,
     ReadSources,
     Sources,
     noting,
 )
 from delegation.removal.spark import SparkDeletes, SparkJobs, in_session
-from delegation.removal.unread import UnreadNeighbours
+from delegation.removal.spark_executors import (
+    ExecutorResources,
+    ReceivedRuns,
+    Result,
+    WriteParts,
+    WrittenParts,
+    part_writer,
+    plans_of,
+    written,
+)
+from delegation.removal.unread_neighbours import UnreadNeighbours
 
 GOING: Final = -1
 """The number of manifests that only expired snapshots name; those that stay have OWN."""
@@ -148,7 +148,7 @@ class SparkExpiry(SparkDeletes):
     ) -> tuple[Sequence[Chunk], dict[str, Total]]:
         if not surveyed.small:
             return (), {}
-        sources = Sources(ctx, self._jobs, NearTables(ctx, surveyed.unread))
+        sources = Sources(ctx, self._jobs, NeighbourSources(ctx, surveyed.unread))
         sources.add_rows(CANDIDATE, surveyed.small)
         sources.add_rows(NEEDED, surveyed.kept.small)
         sources.add_manifests(GOING, surveyed.going.manifests_to_read())
@@ -167,7 +167,7 @@ class SpreadRows:
     def __init__(self, jobs: SparkJobs, ctx: ExpiryContext) -> None:
         self._jobs = jobs
         self._ctx = ctx
-        self._near = NearTables(ctx, UnreadNeighbours(ctx))
+        self._near = NeighbourSources(ctx, UnreadNeighbours(ctx))
         self._own: Sequence[Row] = ()
         self._manifests: Mapping[str, ManifestFile] = {}
         self._needs_former = False
@@ -188,7 +188,7 @@ class SpreadRows:
         self._needs_former = True
 
     def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
-        self._near = NearTables(self._ctx, unread)
+        self._near = NeighbourSources(self._ctx, unread)
         for neighbour in near:
             self._near.add(neighbour, slim=neighbour.unlisted)
 

@@ -10,7 +10,7 @@ from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import EngineChoice, RemovalSettings
 from delegation.removal.context import RemovalContext, RemovalResult
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.model import Neighbour, ReferenceCheck
+from delegation.removal.neighbourhood import Neighbour, ReferenceCheck
 from delegation.removal.orphans.details import NO_AMOUNT, Approval, ApprovalLimits, ListedAmount, Wait
 from delegation.removal.orphans.errors import no_role
 from delegation.removal.orphans.place import AGE, Equal, MismatchMode, Place

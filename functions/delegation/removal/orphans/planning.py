@@ -14,14 +14,15 @@ from delegation.removal.deletes import DeleteEngine, Tally, Work
 from delegation.removal.errors import foreign_location
 from delegation.removal.index import ReplacedPlan, store_index
 from delegation.removal.marks import Marks
-from delegation.removal.model import LENIENT_PATHS
+from delegation.removal.neighbourhood import LENIENT_PATHS
 from delegation.removal.neighbours import PassRequest
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.deletes import ConditionalStore, delete_unchanged
+from delegation.removal.orphans.foreign import foreign_findings, merged_parts, to_include
 from delegation.removal.orphans.index import Compared, OrphanIndex, Stage
-from delegation.removal.orphans.keep import KeepSet, metadata_of
 from delegation.removal.orphans.listing import ListedProgress, ListParts, PartLister, PartsListing, walk
-from delegation.removal.orphans.needed import NeededSet, SortedNeeded, foreign_findings, merged_parts, to_include
+from delegation.removal.orphans.needed_files import NeededAtLocation, metadata_of
+from delegation.removal.orphans.needed_rows import NeededSet, SortedNeeded
 from delegation.removal.orphans.place import Eligible, age_of, check_allowed, hidden_partitions, place_of
 from delegation.removal.orphans.subtraction import Orphans
 from delegation.removal.paths import covered_roots
@@ -56,7 +57,7 @@ def make_listing(
     return index, store_index(ctx.plans, index)
 
 
-def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: KeepSet) -> OrphanIndex:
+def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: NeededAtLocation) -> OrphanIndex:
     """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
     plan_id = ctx.new_plan_id()
     orphans = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id, listing)
@@ -72,7 +73,7 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
     return fresh.model_copy(update={**kept, **_found(orphans, keep, plan_id)})
 
 
-def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: KeepSet) -> OrphanIndex | None:
+def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: NeededAtLocation) -> OrphanIndex | None:
     """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
 
     Files stay that are too young for what a table asks for now. Chunks that are deleted already are left out. What the
@@ -104,7 +105,7 @@ def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: 
     )
 
 
-def _found(orphans: Orphans, keep: KeepSet, plan_id: str) -> dict[str, Any]:
+def _found(orphans: Orphans, keep: NeededAtLocation, plan_id: str) -> dict[str, Any]:
     files, size = sum(chunk.count for chunk in orphans.chunks), sum(chunk.bytes for chunk in orphans.chunks)
     foreign = () if keep.foreign is None else keep.foreign.parts(plan_id, orphans.held)
     return {

@@ -21,7 +21,7 @@ from delegation.removal.index import SAMPLE, Finding
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.errors import OperatorRoleRequired
 from delegation.removal.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
-from delegation.removal.orphans.keep import KeepSet
+from delegation.removal.orphans.needed_files import NeededAtLocation
 from delegation.removal.orphans.place import Eligible
 from delegation.storage.base import ObjectNotFound, ObjectStoreError, PlanStore
 from delegation.storage.listing.model import TagFound
@@ -53,7 +53,7 @@ def remember_tagged(plans: PlanStore, index: OrphanIndex, segment: PlanSegment) 
     plans.put(key, (json.dumps(record) + "\n").encode())
 
 
-def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: KeepSet) -> tuple[Finding, ...]:
+def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: NeededAtLocation) -> tuple[Finding, ...]:
     """Take the tag from files of earlier plans that are needed now, or may be; return a finding if there were any.
 
     The files are at the location that `index` is of.
@@ -81,7 +81,7 @@ def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: KeepSet) -> tup
     return (Finding(code=RELEASED, count=count, sample=tuple(sample)),) if count else ()
 
 
-def _needed(keep: KeepSet, plans: Sequence[OrphanIndex], failed: list[DelegationError]) -> Iterator[Candidate]:
+def _needed(keep: NeededAtLocation, plans: Sequence[OrphanIndex], failed: list[DelegationError]) -> Iterator[Candidate]:
     """Yield the files of plans that are needed, those of each plan apart if one of several cannot be read."""
     try:
         # The chunks of a plan expire some moments before its index.

@@ -22,7 +22,7 @@ from delegation.removal.choice import HandedToSpark, Size
 from delegation.removal.chunks import DeleteStep, Total
 from delegation.removal.deletes import MOST_SEEN, Work
 from delegation.removal.errors import FilesNotDeleted, PlanLost, plan_of_another_table
-from delegation.removal.foreign import HeadsRead
+from delegation.removal.foreign_metadata import HeadsRead
 from delegation.removal.index import Finding, merge_findings, store_index
 from delegation.removal.marks import Deleted, Marks, MarksListedOnce
 from delegation.removal.neighbours import AskedReferences
@@ -30,16 +30,10 @@ from delegation.removal.orphans.context import ForeignKept, OrphanContext, Orpha
 from delegation.removal.orphans.deletes import OrphansDeleted, own_of_receipt, swept
 from delegation.removal.orphans.details import Approval, Wait, new_findings, waits_for
 from delegation.removal.orphans.errors import RemovalWithdrawn, location_not_allowed
+from delegation.removal.orphans.foreign import foreign_findings, signs_now, stored_signs, to_include
 from delegation.removal.orphans.index import OrphanIndex, load_plan
-from delegation.removal.orphans.keep import KeepSet, metadata_of
-from delegation.removal.orphans.needed import (
-    NeededSet,
-    SortedNeeded,
-    foreign_findings,
-    signs_now,
-    stored_signs,
-    to_include,
-)
+from delegation.removal.orphans.needed_files import NeededAtLocation, metadata_of
+from delegation.removal.orphans.needed_rows import NeededSet, SortedNeeded
 from delegation.removal.orphans.place import WORK, Eligible, Equal, check_allowed, hidden_partitions, place_of
 from delegation.removal.orphans.planning import INLINE, AskedNote, OrphanEngine, make_listing, make_plan, reduced
 from delegation.removal.orphans.released import leave_out, merged_released, release_needed, remember_tagged, superseded
@@ -242,9 +236,9 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         digest = hashlib.sha256(index.roots[0].encode()).hexdigest()[:_DIGEST]
         return f"orphans/{index.table_uuid}/{digest}.json"
 
-    def _keep(self, needed: NeededSet | None = None) -> KeepSet:
+    def _keep(self, needed: NeededSet | None = None) -> NeededAtLocation:
         needed = needed or self._engine.needed(self._ctx)
-        return KeepSet(self._ctx, Root.of(self._plan.index.roots[0]), needed, self._check_size)
+        return NeededAtLocation(self._ctx, Root.of(self._plan.index.roots[0]), needed, self._check_size)
 
     def _check_size(self, size: Size) -> None:
         """Raise HandedToSpark if a function has not the time or the memory to read so much, where there is Spark."""
@@ -260,7 +254,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         note = AskedNote(self._ctx, self._plan.index.origin)
         return AskedReferences(self._ctx, note.read, note.write, look=look)
 
-    def _add_others(self, keep: KeepSet, left: int | None) -> None:
+    def _add_others(self, keep: NeededAtLocation, left: int | None) -> None:
         """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
 
         Every attempt that gets so far asks anew the next time: a table may have been created since. Raises
@@ -407,7 +401,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             keep.add_foreign(table, index, signs, self._heads)
             self._subtract(keep)
 
-    def _add_table(self, keep: KeepSet, table: LoadedTable) -> None:
+    def _add_table(self, keep: NeededAtLocation, table: LoadedTable) -> None:
         """Add what the table names and no state before it did; raise GuardRefused (PLAN_OF_ANOTHER_TABLE) if it moved.
 
         Another task may delete manifests while they are read: then the table is loaded again.
@@ -426,7 +420,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
                 table = now
         self._known |= keep.named
 
-    def _subtract(self, keep: KeepSet) -> None:
+    def _subtract(self, keep: NeededAtLocation) -> None:
         """Take out of the plan what is needed now, and the tag from such files."""
         ctx, index = self._ctx, self._plan.index
         self._released += release_needed(ctx, index, keep)

@@ -27,7 +27,31 @@ from delegation.removal.chunks import Chunk, paths_of
 from delegation.removal.context import random_id
 from delegation.removal.deletes import Tally, Work
 from delegation.removal.errors import PlanLost
-from delegation.removal.executors import (
+from delegation.removal.index import PlanIndex
+from delegation.removal.neighbourhood import Neighbour
+from delegation.removal.neighbours import ReadOnce
+from delegation.removal.orphans.context import OrphanContext, OrphanResult
+from delegation.removal.orphans.deletes import ConditionalStore, delete_unchanged
+from delegation.removal.orphans.foreign import ForeignAtLocation
+from delegation.removal.orphans.index import Candidate, CandidateWriter, candidates_of, read_candidates
+from delegation.removal.orphans.listing import ListedProgress, PartLister, PartsListing
+from delegation.removal.orphans.needed_rows import NeededSet, SortedNeeded, StoredParts
+from delegation.removal.orphans.place import END, Equal, joined_all
+from delegation.removal.orphans.run import OrphanRun
+from delegation.removal.orphans.subtraction import Orphans, Rules, Subtraction, rows_of, write_held, write_rows
+from delegation.removal.sources import (
+    CANDIDATE,
+    FOREIGN,
+    NEEDED,
+    OWN,
+    UNREAD,
+    MarkedRows,
+    NeighbourSources,
+    ReadSources,
+    Sources,
+)
+from delegation.removal.spark import SparkDeletes, SparkJobs, in_session
+from delegation.removal.spark_executors import (
     ERROR,
     DeleteChunks,
     ExecutorResources,
@@ -46,30 +70,7 @@ from delegation.removal.executors import (
     try_of_task,
     unpack,
 )
-from delegation.removal.index import PlanIndex
-from delegation.removal.model import Neighbour
-from delegation.removal.neighbours import ReadOnce
-from delegation.removal.orphans.context import OrphanContext, OrphanResult
-from delegation.removal.orphans.deletes import ConditionalStore, delete_unchanged
-from delegation.removal.orphans.index import Candidate, CandidateWriter, candidates_of, read_candidates
-from delegation.removal.orphans.listing import ListedProgress, PartLister, PartsListing
-from delegation.removal.orphans.needed import ForeignAtLocation, NeededSet, SortedNeeded, StoredParts
-from delegation.removal.orphans.place import END, Equal, joined_all
-from delegation.removal.orphans.run import OrphanRun
-from delegation.removal.orphans.subtraction import Orphans, Rules, Subtraction, rows_of, write_held, write_rows
-from delegation.removal.sources import (
-    CANDIDATE,
-    FOREIGN,
-    NEEDED,
-    OWN,
-    UNREAD,
-    MarkedRows,
-    NearTables,
-    ReadSources,
-    Sources,
-)
-from delegation.removal.spark import SparkDeletes, SparkJobs, in_session
-from delegation.removal.unread import UnreadNeighbours
+from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.deleter import DeletePolicy, Deleter
 from delegation.timestamps import utc_now
 from polaris_common.errors import DelegationError
@@ -147,7 +148,7 @@ class ReadOrphans(ReadSources):
 class PartNote(NamedTuple):
     """What one part came to, for the driver: how many are needed, why others stay, and what could not be read.
 
-    `stay` has for each code the number of files and the first paths, `unread` texts for NearTables.take.
+    `stay` has for each code the number of files and the first paths, `unread` texts for NeighbourSources.take.
     """
 
     part: int
@@ -231,7 +232,7 @@ class DeleteOrphans(DeleteChunks):
         return delete_unchanged(plans, works, store, _deleter(self.resources, self.identifier, self.policy), checkpoint)
 
 
-# One of each per process, as in removal.executors.
+# One of each per process, as in removal.spark_executors.
 @functools.cache
 def _store(resources: ExecutorResources, identifier: TableIdentifier) -> ConditionalStore:
     return ConditionalStore(store_of(resources, identifier), plans_of(resources), random_id)
@@ -253,7 +254,7 @@ class SpreadNeeded:
         self._jobs = jobs
         self._once = ReadOnce()
         self._unread = UnreadNeighbours(ctx)
-        self._near = NearTables(ctx, self._unread, self._once)
+        self._near = NeighbourSources(ctx, self._unread, self._once)
         self._paths: list[str] = []
         self._own: dict[str, ManifestFile] = {}
         self._neighbours: list[Neighbour] = []

@@ -30,8 +30,9 @@ from delegation.removal.chunks import Phase
 from delegation.removal.details import changed, counts_of
 from delegation.removal.errors import PlanLost
 from delegation.removal.index import PlanIndex, load_index
+from delegation.removal.indexed_neighbours import IndexedNeighbours
 from delegation.removal.marks import Marks
-from delegation.removal.model import OneTable, TableSource
+from delegation.removal.neighbourhood import OneTable, TableSource
 from delegation.removal.neighbours import await_references
 from delegation.removal.paths import covered_roots, kept_spellings, reads
 from delegation.removal.purge import errors
@@ -41,7 +42,6 @@ from delegation.removal.purge.indexed import PurgeAccess
 from delegation.removal.purge.requests import TablePurge, identifier_text, options_of
 from delegation.removal.purge.run import purge_table
 from delegation.removal.purge.task_type import TASK_TYPES, PurgeDetails, states_of
-from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt
 from delegation.storage.locations import canonical
 from delegation.tasks.life.model import Task
@@ -217,7 +217,7 @@ _UNPLANNED_ATTEMPTS: Final = 2
 """Attempts that may be handed over without a plan, one of them within a request, before Spark makes it."""
 
 
-def ensure_known(ctx: PurgeContext, references: ReferencingTables, hand_over_at: datetime | None) -> None:
+def ensure_known(ctx: PurgeContext, references: IndexedNeighbours, hand_over_at: datetime | None) -> None:
     """Have the pass made that a purge needs; see Refresher.ensure.
 
     While a caller waits, so does this for another process's pass. Otherwise the attempt ends and leaves its place: also
@@ -359,7 +359,7 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         if self.settings.has_spark and is_lost_often(task) and not self._is_for_inline(task):
             return SPARK
         ctx = self.context(task, hand_over_at=hand_over_at)
-        if isinstance(ctx.references, ReferencingTables):
+        if isinstance(ctx.references, IndexedNeighbours):
             self.ensure_passed(ctx.references, partial(ensure_known, ctx, ctx.references, hand_over_at))
         estimated = chosen(ctx, task, hand_over_at)
         if estimated.engine == "inline":

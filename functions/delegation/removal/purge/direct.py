@@ -23,15 +23,15 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
 from delegation.removal.choice import EngineChoice
 from delegation.removal.errors import PlanLost, PlanTampered, plan_of_another_table
-from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import PlanIndex, load_index
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.paths import NOBODYS
 from delegation.removal.purge.context import PurgeContext, PurgeResult, check_same_options
 from delegation.removal.purge.errors import PlanNotAllowed
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
+from delegation.removal.spark_executors import no_checkpoint
 from delegation.storage.base import ObjectNotFound, ObjectStore, ObjectStoreError, PlanStore
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import DeletePolicy

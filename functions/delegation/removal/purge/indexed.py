@@ -25,12 +25,12 @@ from delegation.references.store import ReferenceStore, freed
 from delegation.references.visits import TableVisited
 from delegation.removal.behaviors import FoundTables
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.removal.model import Catalog, Neighbourhood, OverlapScan, Pace, TableSource
+from delegation.removal.indexed_neighbours import IndexedNeighbours
+from delegation.removal.lost_refs import WithLostRefs
+from delegation.removal.neighbourhood import Catalog, Neighbourhood, OverlapScan, Pace, TableSource
 from delegation.removal.purge.requests import Limits, PurgeOptions, PurgeSettings, ReferenceSettings, TablePurge
 from delegation.removal.purge.task_type import PLAN_TASK_TYPE
-from delegation.removal.referencing import ReferencingTables
 from delegation.removal.task_attempt import TaskAttempt, TaskMoment
-from delegation.removal.unlisted import WithLostRefs
 from delegation.storage.base import PlanStore
 from delegation.tasks.errors import LeaseLost, TaskNotFound
 from delegation.tasks.life.model import Task
@@ -122,7 +122,7 @@ def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], n
     )
 
 
-Found = FoundTables[ReferencingTables]
+Found = FoundTables[IndexedNeighbours]
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class PurgeAccess:
         self._ensure_submitted(tables.catalogs)
         return self._with_lost_refs(tables, index), tables
 
-    def ensure_passed(self, tables: ReferencingTables, ensure: Callable[[], None]) -> None:
+    def ensure_passed(self, tables: IndexedNeighbours, ensure: Callable[[], None]) -> None:
         """Have `ensure` make the pass that a purge needs, and the index refreshed from time to time."""
         self._ensure_submitted(tables.catalogs)
         before = {catalog: tables.index.pass_of(catalog).complete for catalog in tables.catalogs}
@@ -239,7 +239,7 @@ class PurgeAccess:
         return Neighbourhood(self.catalog, identifier, self.store_of, scan, attempt.checkpoint, pace)
 
     def _with_lost_refs(
-        self, tables: ReferencingTables, index: ReferenceStore, *, ends_table: bool = False
+        self, tables: IndexedNeighbours, index: ReferenceStore, *, ends_table: bool = False
     ) -> WithLostRefs:
         return WithLostRefs(
             tables,
@@ -255,8 +255,8 @@ class PurgeAccess:
 
     def _of_index(
         self, index: ReferenceStore, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
-    ) -> ReferencingTables:
-        return ReferencingTables(
+    ) -> IndexedNeighbours:
+        return IndexedNeighbours(
             index=index,
             refresher=self.refresher(index, f"{attempt.task_id}/{attempt.attempt}", attempt.checkpoint),
             catalog=self.catalog,

@@ -14,16 +14,16 @@ from delegation.iceberg.paths import RANK, Row, TableFile
 from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.chunks import Phase, records_of
 from delegation.removal.errors import FilesNotDeleted, FilesNotDeletedYet, PlanTampered
-from delegation.removal.executors import no_checkpoint
 from delegation.removal.index import INDEX, SAMPLE, Finding, PlanIndex, Sorter, common, read_index, sorted_runs
 from delegation.removal.marks import Deleted
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import ReadOnce, reach_of_neighbour
 from delegation.removal.paths import NOBODYS, SHARED
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectResources, MetadataFile, identifier_of
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
-from delegation.removal.unread import UnreadNeighbours
+from delegation.removal.spark_executors import no_checkpoint
+from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.base import PlanStore
 from delegation.storage.deleter import DeletePolicy, Deleter, Outcome
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots, canonical

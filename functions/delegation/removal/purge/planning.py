@@ -35,20 +35,21 @@ from delegation.removal.index import (
     store_index,
 )
 from delegation.removal.marks import Marks, plan_ids
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
 from delegation.removal.paths import GuardVerdict, PathGuard, reads, unknown_findings
 from delegation.removal.purge.context import PurgeContext, check_not_replaced, check_table, kept_for, refuse_findings
+from delegation.removal.purge.directory_markers import with_markers
 from delegation.removal.purge.errors import CredentialsDoNotCover
-from delegation.removal.purge.kept import kept_paths, kept_rows, refuse_kept_root, roots_of, taken_over, with_markers
+from delegation.removal.purge.kept_files import kept_paths, kept_rows, refuse_kept_root, roots_of, taken_over
 from delegation.removal.purge.requests import PurgeOptions
-from delegation.removal.unread import UnreadNeighbours
+from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.base import BucketNotFound
 from delegation.storage.locations import Roots, canonical, parse, uri_of
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
-    from delegation.removal.unlisted import UnlistedTables
+    from delegation.removal.foreign_neighbours import ForeignNeighbours
 
 
 _FORMER: Final = RANK[FileType.FORMER_METADATA]
@@ -75,7 +76,7 @@ class Survey:
     once: ReadOnce = field(default_factory=ReadOnce)
     near: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
-    unlisted: "UnlistedTables | None" = None
+    unlisted: "ForeignNeighbours | None" = None
 
     def readable_manifests(self, limit: int) -> list[tuple[str, int]]:
         """Return the manifests to read and their size limits, without those of earlier segments and unreadable ones."""
@@ -100,11 +101,11 @@ class Survey:
         self.near, self.checked = neighbours_of(ctx, roots, self.earlier, self.unread)
         self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
-        from delegation.removal.unlisted import UnlistedTables  # noqa: PLC0415 - not to choose an engine
+        from delegation.removal.foreign_neighbours import ForeignNeighbours  # noqa: PLC0415 - not to choose an engine
 
         own = [file.path for file in self.small if file.rank == _FORMER]
         forks, former = ctx.lost_plan is None, self.once.former
-        unlisted = self.unlisted = UnlistedTables(ctx, self.table, self.near, own, former, forks=forks)
+        unlisted = self.unlisted = ForeignNeighbours(ctx, self.table, self.near, own, former, forks=forks)
         self.unread.unlisted = unlisted.unreadable_of
         return chain(self.near, unlisted.heads())
 

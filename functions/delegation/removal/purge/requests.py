@@ -10,7 +10,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.choice import EngineChoice, RemovalSettings
 from delegation.removal.details import PRIORITIES, PRIORITY, id_of_parts
 from delegation.removal.errors import PlanLost
-from delegation.removal.model import OverlapScan
+from delegation.removal.neighbourhood import OverlapScan
 from delegation.removal.purge.errors import PlanOutdated
 from delegation.removal.purge.task_type import PLAN_TASK_TYPE, PREFIX, TASK_TYPE, PurgeDetails, state_of
 from delegation.removal.requests import PLAN, PLAN_OPTION, TableCheck, TableForm, TableWork

@@ -41,7 +41,7 @@ from delegation.removal.purge.context import (
     own_of_receipt,
     steps_before,
 )
-from delegation.removal.purge.kept import check_not_foreign, check_still_not_shared, left_over, record_kept
+from delegation.removal.purge.kept_files import check_not_foreign, check_still_not_shared, left_over, record_kept
 from delegation.removal.purge.planning import InlineEngine, Survey, make_plan
 from delegation.removal.run import ExecutedPlan, RemovalRun, Reported
 from delegation.storage.locations import Root, canonical, parse

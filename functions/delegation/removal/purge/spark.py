@@ -1,6 +1,6 @@
 """Purging with Spark: executors make the plan and delete its files; no path is sent to the driver.
 
-`removal.executors` describes what all such functions have in common, `removal.sources` what they read.
+`removal.spark_executors` describes what all such functions have in common, `removal.sources` what they read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +13,10 @@ from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Tolerance
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, Total, read_chunk
-from delegation.removal.executors import ExecutorResources, plans_of
 from delegation.removal.index import PlanIndex
 from delegation.removal.paths import kept_spellings
 from delegation.removal.purge.context import PurgeContext, PurgeResult, kept_for
-from delegation.removal.purge.kept import kept_rows
+from delegation.removal.purge.kept_files import kept_rows
 from delegation.removal.purge.planning import Survey, TableDamage
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import Execution
@@ -30,12 +29,13 @@ from delegation.removal.sources import (
     TAKEN,
     VERDICTS,
     MarkedRows,
-    NearTables,
+    NeighbourSources,
     Noted,
     ReadSources,
     Sources,
 )
 from delegation.removal.spark import SparkDeletes, SparkJobs, in_session
+from delegation.removal.spark_executors import ExecutorResources, plans_of
 from polaris_common.errors import DelegationError
 
 
@@ -94,7 +94,7 @@ class SparkEngine(SparkDeletes):
     """Makes plans and deletes chunks with the executors of one context."""
 
     def write(self, ctx: PurgeContext, surveyed: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
-        near = NearTables(ctx, surveyed.unread, surveyed.once)
+        near = NeighbourSources(ctx, surveyed.unread, surveyed.once)
         for neighbour in surveyed.check_neighbours(ctx):
             near.add(neighbour, slim=neighbour.unlisted)
         sources = Sources(ctx, self._jobs, near)

@@ -10,7 +10,7 @@ from delegation.cli.catalog.polaris import UPKEEP_PRIVILEGES, WantedAccess, conn
 from delegation.cli.connection import Connection, polaris_as
 from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.polaris.policies import PolicyClient, PolicyTarget
-from delegation.removal.orphans.others import CatalogPlaces
+from delegation.removal.orphans.catalog_places import CatalogPlaces
 from delegation.removal.orphans.place import Place
 from infra.local.catalog.server import LocalCatalog
 from infra.local.s3.requests import VendedKeys

@@ -6,8 +6,8 @@ import pytest
 
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.removal.expiry.errors import InvalidRetention, SnapshotReferenced
-from delegation.removal.expiry.history import TableHistory
 from delegation.removal.expiry.retention import Expired, KeptSnapshot, Retention, decide, expired, unknown_ids
+from delegation.removal.expiry.snapshots import TableHistory
 
 NOW = 1_000_000_000_000
 DAY = 24 * 60 * 60 * 1000

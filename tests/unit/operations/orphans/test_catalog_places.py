@@ -8,8 +8,8 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, PolarisForbidden, PolarisUnavailable
+from delegation.removal.orphans.catalog_places import CatalogPlaces
 from delegation.removal.orphans.errors import LocationShared
-from delegation.removal.orphans.others import CatalogPlaces
 from delegation.removal.orphans.place import Place
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import SweptTables

@@ -11,7 +11,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.references.model import KEPT_FOR, MOST_OF_TABLE, LostRefs, restore_statement
-from delegation.removal.unlisted import LostRefsKeeper
+from delegation.removal.lost_refs import LostRefsKeeper
 from delegation.tasks.life.model import Status, Task
 from polaris_common.dynamodb import to_item
 from tests.kit.lakes.lake import busy_table, filled, rows

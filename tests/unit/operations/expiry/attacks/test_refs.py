@@ -15,7 +15,7 @@ from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.errors import RefLost, RefsUnknown
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.storage.locations import Roots
 from tests.kit.stories.tables import StoryTable
 from tests.unit.operations.expiry.test_orders import (

@@ -9,7 +9,7 @@ from delegation.removal.deletes import Tally, Work, delete_in_this_process
 from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.spark import SparkExpiry
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.storage.base import ObjectStore
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess
 

@@ -11,9 +11,9 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import GenericTable, LoadedTable
 from delegation.references.model import CatalogPass
+from delegation.removal.orphans.claims import claims_of
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.errors import places_unknown
-from delegation.removal.orphans.others import claims_of
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.requests import OrphanLimits, TableOrphans
 from delegation.removal.orphans.task_type import ORPHANS, POLICY, TASK_TYPE

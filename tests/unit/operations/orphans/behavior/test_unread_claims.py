@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from delegation.removal.orphans import others
+from delegation.removal.orphans import claims
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.stores import codec
@@ -111,7 +111,7 @@ def test_the_first_version_of_a_record_shows_the_table_that_its_head_does_not(wo
     task_id = unfinished(world)
     head = world.tasks.reads.get(task_id)
     error = MalformedRecord("an object is missing")
-    found = others._payload(world.tasks, task_id, error.stored)
+    found = claims._payload(world.tasks, task_id, error.stored)
     assert found == head.task_payload
 
 

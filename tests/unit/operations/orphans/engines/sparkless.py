@@ -5,13 +5,13 @@ from typing import Any
 from unittest import mock
 
 from delegation.removal import spark as spark_jobs
-from delegation.removal.executors import ExecutorResources
 from delegation.removal.orphans import spark as orphans_spark
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.listing import ListedProgress, PartsListing
-from delegation.removal.orphans.needed import NeededSet
+from delegation.removal.orphans.needed_rows import NeededSet
 from delegation.removal.orphans.planning import InlineOrphans
 from delegation.removal.orphans.spark import SparkOrphans, SpreadNeeded
+from delegation.removal.spark_executors import ExecutorResources
 from tests.unit.operations.purge.spark.test_tasks import SparklessJobs, ThisProcess
 
 

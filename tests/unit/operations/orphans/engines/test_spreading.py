@@ -17,7 +17,7 @@ from delegation.removal.errors import PlanTampered
 from delegation.removal.orphans.context import OrphanSettings
 from delegation.removal.orphans.errors import PrefixMismatch
 from delegation.removal.orphans.index import Candidate, CandidateWriter, candidates_of
-from delegation.removal.orphans.needed import NeededSet, SortedNeeded
+from delegation.removal.orphans.needed_rows import NeededSet, SortedNeeded
 from delegation.removal.orphans.place import Equal, MismatchMode
 from delegation.removal.orphans.spark import SpreadNeeded, range_ends
 from delegation.removal.orphans.subtraction import Rules

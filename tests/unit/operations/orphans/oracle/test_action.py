@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.orphans import needed
+from delegation.removal.orphans import needed_rows
 from tests.actions.records import recorded
 from tests.effort import every
 from tests.orphans.compare import RECORDED, compared
@@ -63,7 +63,7 @@ def test_an_orphan_that_iceberg_does_not_find_is_noticed(example: tuple[SweepQue
 def test_a_needed_file_that_is_deleted_is_noticed(
     example: tuple[SweepQuestion, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needed, "all_entries", lambda *_: iter(()))
+    monkeypatch.setattr(needed_rows, "all_entries", lambda *_: iter(()))
     lines = list(compared(*example, collections.Counter()))
     assert any("which a table needs" in line for line in lines)
     assert any("does not read" in line for line in lines)

@@ -13,7 +13,7 @@ from typing import Any
 from delegation.identifiers import TableIdentifier
 from delegation.removal.chunks import Phase
 from delegation.removal.index import PlanIndex, planned_paths, read_index
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings

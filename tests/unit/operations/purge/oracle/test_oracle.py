@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from delegation.removal.chunks import Phase
-from delegation.removal.model import no_neighbours
+from delegation.removal.neighbourhood import no_neighbours
 from delegation.removal.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
 from delegation.removal.purge.run import purge_table
 from tests.unit.operations.purge.oracle.oracle import Purge, check_exact, tables

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from delegation.identifiers import TableIdentifier
 from delegation.removal.deletes import Tally, Work, delete_in_this_process
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.run import Execution, purge_table
 from delegation.storage.base import ObjectStore

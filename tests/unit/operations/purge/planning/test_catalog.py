@@ -18,7 +18,7 @@ from delegation.polaris.answers import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.model import Neighbourhood, OneTable, Pace
+from delegation.removal.neighbourhood import Neighbourhood, OneTable, Pace
 from delegation.storage.base import BucketNotFound
 from delegation.storage.memory import MemoryObjectStore
 from polaris_common.errors import DelegationError

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, MemoryObjectStore
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, rows

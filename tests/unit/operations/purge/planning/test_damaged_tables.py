@@ -14,7 +14,7 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
-from delegation.removal.model import Neighbour, Neighbourhood, Pace
+from delegation.removal.neighbourhood import Neighbour, Neighbourhood, Pace
 from delegation.removal.purge.behavior import estimate
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import Limits, PurgeOptions

@@ -6,7 +6,7 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.removal.attempt import MemoryAttempt
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table

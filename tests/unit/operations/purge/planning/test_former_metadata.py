@@ -8,7 +8,7 @@ import pytest
 
 from delegation.polaris.model import LoadedTable
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.base import BatchResult, BucketNotFound, KeyFailure

@@ -14,7 +14,7 @@ from delegation.polaris.answers import (
 )
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.index import read_index
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied

@@ -7,7 +7,7 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.iceberg.paths import RANK, FileType
 from delegation.removal.index import PlanIndex, PlanWriter
-from delegation.removal.purge.kept import kept_rows, refuse_kept_root
+from delegation.removal.purge.kept_files import kept_rows, refuse_kept_root
 from delegation.removal.purge.not_covered import VERDICT, _kept_rows
 from delegation.storage.memory import MemoryPlanStore
 

@@ -10,7 +10,7 @@ import pytest
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError, ManifestMissing
 from delegation.removal.attempt import MemoryAttempt
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.errors import CredentialsDoNotCover, FilesShared, PathsOutsideTable
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table

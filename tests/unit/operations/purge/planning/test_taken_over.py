@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from delegation.removal.errors import PlanTampered
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.locations import parse

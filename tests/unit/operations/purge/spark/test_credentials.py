@@ -14,9 +14,9 @@ from botocore.exceptions import ClientError
 from delegation.iceberg.paths import FIRST_DATA
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.removal.executors import DeleteChunks, no_checkpoint, pack
 from delegation.removal.index import PlanIndex, PlanWriter
 from delegation.removal.marks import Marks
+from delegation.removal.spark_executors import DeleteChunks, no_checkpoint, pack
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy

@@ -47,7 +47,9 @@ def test_both_arguments_are_required(entry: ModuleType, arguments: list[str]) ->
 
 def test_the_inline_engine_does_not_import_pyspark() -> None:
     """The Lambda package does not have pyspark."""
-    code = "import sys, delegation.handlers.attempts, delegation.removal.executors; print('pyspark' in sys.modules)"
+    code = (
+        "import sys, delegation.handlers.attempts, delegation.removal.spark_executors; print('pyspark' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

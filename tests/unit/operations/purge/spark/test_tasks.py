@@ -14,13 +14,13 @@ from delegation.polaris.answers import PolarisForbidden
 from delegation.removal.attempt import Attempt
 from delegation.removal.chunks import Phase, read_chunk
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.removal.executors import ExecutorResources, decode_error, expected_rows
 from delegation.removal.index import PlanIndex
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.planning import InlineEngine, make_plan, survey
 from delegation.removal.purge.spark import SparkEngine
 from delegation.removal.spark import SparkJobs
+from delegation.removal.spark_executors import ExecutorResources, decode_error, expected_rows
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.locations import parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore

@@ -1,89 +1,51 @@
-"""Tables that no catalog lists, found by the metadata files below a location: which there are, and how each is read.
+"""Foreign tables, which no catalog lists, found by the metadata files below a location.
 
 Unregistered ones, dropped ones whose name or place was used again, those of a second catalog or of an engine's own
-catalog (path tables), hidden ones, and tables of other formats. A listing shows their metadata files (`signs`); only
-those that are not known to be the table's own are read, within bounds (`ReadBounds`).
+catalog (path tables), hidden ones, and tables of other formats. A listing shows their metadata files
+(`foreign_metadata.signs`); only those that are not known to be the table's own are read, within bounds (`ReadBounds`).
 
 *Another uuid* is another table: its newest three versions, and each file that the log of no other one names. *The same
 uuid* is a fork if one file outside the table's own log names another as a predecessor: a second registration that was
 committed to. One alone is a lost commit and protects nothing.
 """
 
-import json
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import read_history, version_of
-from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_former_metadata, parse_metadata
+from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_metadata
 from delegation.iceberg.paths import ALL_KINDS, Spelling
-from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable, is_whole_otherwise
-from delegation.polaris.model import LoadedTable, comparable_uuid, with_uuid
-from delegation.removal.model import Neighbour
-from delegation.storage.base import FileTooLarge, ObjectNotFound
-from delegation.storage.listing.model import ListableStore, ListedObject
-from delegation.storage.locations import ObjectLocation, canonical, parse
+from delegation.iceberg.reach import Tolerance, Unreadable, is_whole_otherwise
+from delegation.polaris.model import LoadedTable, with_uuid
+from delegation.removal.foreign_metadata import (
+    FORMATS,
+    HINT,
+    LARGEST,
+    HeadsRead,
+    MetadataHead,
+    MetadataReads,
+    ReadBounds,
+    SeenFile,
+    location_of,
+)
+from delegation.removal.neighbourhood import Neighbour
+from delegation.storage.base import ObjectNotFound
+from delegation.storage.listing.model import ListableStore
+from delegation.storage.locations import canonical
 from polaris_common.errors import DelegationError
 
+_USUAL_BOUNDS: Final = ReadBounds()
 METADATA_UNREADABLE: Final = "METADATA_UNREADABLE"
 """The code of a finding: metadata files beside the table's own cannot be read, and were kept."""
-HEAD: Final = 64 * 1024
-"""Bytes of a metadata file that have its uuid, at the beginning, and its log, at the end as Iceberg writes it."""
-_LARGEST: Final = 64 * 1024 * 1024
 _NEWEST: Final = 3
 _MOST_TABLES: Final = 1_000
-_ENDS: Final = (".metadata.json", ".metadata.json.gz")
-_HINT: Final = "version-hint.text"
-FORMATS: Final = {"_delta_log": "Delta Lake", ".hoodie": "Apache Hudi"}
-_MARKS: Final = (_ENDS[0], _HINT, *(f"/{name}/" for name in FORMATS))
-_TOKEN: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]')
-_NAMED: Final = re.compile(r'"metadata-file"\s*:\s*("(?:[^"\\]|\\.)*")')
-_LOG_LAST: Final = re.compile(_NAMED.pattern + r'\s*(?:,\s*"timestamp-ms"\s*:\s*\d+\s*)?\}\s*\]\s*\}\s*\Z')
-_VERSION_1: Final = re.compile(r'"format-version"\s*:\s*1\b')
 _BY_PATH: Final = re.compile(r"(?:^|/)v(\d{1,18})(?:\.gz)?\.metadata\.json(?:\.gz)?\Z", re.ASCII)
-_LOG_KEPT: Final = 16
-"""Predecessors of a file that are remembered: a fork's files name one another, and thousands have a hundred each."""
-
-
-class SeenFile(NamedTuple):
-    """A listed object: canonical path, size in bytes, ETag, seconds since 1970. A path that ends in / is a folder."""
-
-    path: str
-    size: int
-    etag: str = ""
-    modified: int = 0
-
-    @property
-    def folder(self) -> str:
-        return self.path.rpartition("/")[0] + "/"
-
-
-def signs(bucket_uri: str, location: str, objects: Sequence[ListedObject]) -> list[SeenFile]:
-    """Return the metadata files and version hints of a page, and the folders in it that are roots of other formats.
-
-    `location` is how the keys of the place begin, with a slash at the end: only what comes after it counts.
-    """
-    keys = "\n".join([listed.key for listed in objects])
-    if not any(mark in keys for mark in _MARKS):
-        return []
-    signs_by_key: dict[str, SeenFile] = {}
-    for key, size, etag, modified in objects:
-        below = key.removeprefix(location).split("/")
-        depth = next((at for at, part in enumerate(below[:-1]) if part in FORMATS), None)
-        if depth is not None:
-            folder = f"{bucket_uri}{location}{'/'.join(below[: depth + 1])}/"
-            signs_by_key.setdefault(folder, SeenFile(folder, 0))
-        elif below[-1].endswith(_ENDS) or below[-1] == _HINT:
-            signs_by_key[key] = SeenFile(bucket_uri + key, size, etag, modified)
-    return list(signs_by_key.values())
 
 
 def _canonical(path: str) -> str:
@@ -106,15 +68,6 @@ class OwnTable:
     folders: frozenset[str]
     young_from: int
     fold: Callable[[str], str] = _canonical
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBounds:
-    """How much is read: beginnings of metadata files, files of other tables, and their bytes."""
-
-    heads: int = 20_000
-    files: int = 1_000
-    size: int = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +108,7 @@ def find_foreign(
     checkpoint: Callable[[], None],
     *,
     threads: int = 8,
-    bounds: ReadBounds = ReadBounds(),
+    bounds: ReadBounds = _USUAL_BOUNDS,
     known: "HeadsRead | None" = None,
 ) -> FoundForeign:
     """Return the tables at a location (canonical, with a slash at the end) by the signs of its whole listing.
@@ -163,126 +116,8 @@ def find_foreign(
     Raises the store's retryable errors and those of `checkpoint`. What is `known` of files is not read again.
     """
     return _ForeignSearch(
-        root, own, _MetadataReads(store, checkpoint, threads, bounds, {} if known is None else known)
+        root, own, MetadataReads(store, checkpoint, threads, bounds, {} if known is None else known)
     ).run(seen)
-
-
-class _MetadataHead(NamedTuple):
-    """What the beginning of a metadata file states: its uuid, None if it cannot be read; `log` None for unknown.
-
-    The uuid is "" in a file of format version 1 without one.
-    """
-
-    uuid: str | None
-    log: tuple[str, ...] | None = None
-    gone: bool = False
-
-
-HeadsRead = dict[tuple[str, str], _MetadataHead]
-"""What was read of metadata files, by path and ETag."""
-
-
-class _MetadataReads:
-    """Reads parts of metadata files, and whole ones as an ObjectStore does, within the bounds."""
-
-    def __init__(
-        self, store: ListableStore, checkpoint: Callable[[], None], threads: int, bounds: ReadBounds, known: HeadsRead
-    ) -> None:
-        self._store = store
-        self.checkpoint = checkpoint
-        self._threads = threads
-        self._lock = Lock()
-        self._known = known
-        self.heads, self.files, self.size = bounds.heads, bounds.files, bounds.size
-
-    def heads_of(self, some: Sequence[SeenFile]) -> list[_MetadataHead]:
-        """Return what the beginnings of files state."""
-        self.checkpoint()
-        self.heads -= len(some)
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="heads") as pool:
-            return list(pool.map(self._head, some))
-
-    def text(self, file: SeenFile) -> str:
-        return self._store.part(_where(file), start=0, length=HEAD).decode("utf-8", "replace")
-
-    def fetcher(self) -> Fetcher:
-        return Fetcher(self, threads=self._threads, checkpoint=self.checkpoint)
-
-    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        """See ObjectStore.read; raises FileTooLarge beyond the bounds too."""
-        with self._lock:
-            if self.size <= 0:
-                raise FileTooLarge(f"{location.uri} is not read: the metadata files of unlisted tables exceed "
-                                   "the limit of bytes")  # fmt: skip
-        data = self._store.read(location, limit=min(limit, _LARGEST))
-        with self._lock:
-            self.size -= len(data)
-        return data
-
-    def _head(self, file: SeenFile) -> _MetadataHead:
-        name = (file.path, file.etag)
-        if name not in self._known:
-            try:
-                self._known[name] = self._read_head(file)
-            except ObjectNotFound:
-                return _MetadataHead(None, gone=True)
-            except DelegationError as error:
-                if error.retryable:
-                    raise
-                return _MetadataHead(None)
-        return self._known[name]
-
-    def _read_head(self, file: SeenFile) -> _MetadataHead:
-        data = self._store.part(_where(file), start=0, length=HEAD)
-        head = _inflated(data)
-        may_have_none = _VERSION_1.search(head) is not None
-        if file.size > HEAD:
-            uuid = _uuid_in(head)
-            if uuid is not None or not may_have_none:
-                return _MetadataHead(uuid)
-            data = self.read(_where(file), limit=_LARGEST)
-        former = parse_former_metadata(file.path, data)
-        if former.table_uuid is None:
-            return _MetadataHead("" if may_have_none else None, former.former[-_LOG_KEPT:])
-        return _MetadataHead(comparable_uuid(former.table_uuid), former.former[-_LOG_KEPT:])
-
-    def log_of(self, file: SeenFile, head: _MetadataHead) -> tuple[str, ...]:
-        """Return the predecessors that a file names: its end has them as Iceberg writes it, else all of it is read."""
-        if head.log is None:
-            end = self._store.part(_where(file), start=file.size - HEAD, length=HEAD).decode("utf-8", "replace")
-            if _LOG_LAST.search(end):
-                log = tuple(json.loads(text, strict=False) for text in _NAMED.findall(end))
-            else:
-                log = parse_former_metadata(file.path, self.read(_where(file), limit=_LARGEST)).former
-            head = self._known[file.path, file.etag] = head._replace(log=log[-_LOG_KEPT:])
-        return head.log or ()
-
-
-def _where(file: SeenFile) -> ObjectLocation:
-    return parse(file.path)
-
-
-def _inflated(data: bytes) -> str:
-    """Return the first HEAD bytes of a file, gzip or plain, of whose bytes these are the first."""
-    if data[:2] == b"\x1f\x8b":
-        try:
-            data = zlib.decompressobj(wbits=31).decompress(data, HEAD)
-        except zlib.error:
-            return ""
-    return data.decode("utf-8", "replace")
-
-
-def _uuid_in(head: str) -> str | None:
-    """Return the value of `table-uuid` in the outermost object of a JSON text that may be cut off."""
-    depth, name = 0, ""
-    for token in _TOKEN.finditer(head):
-        if token[1] is None:
-            depth += 1 if token[0] in "{[" else -1
-        elif depth == 1 and token[2]:
-            name = token[1]
-        elif depth == 1 and name == "table-uuid":
-            return comparable_uuid(token[1])
-    return None
 
 
 @dataclass(slots=True)
@@ -295,11 +130,11 @@ class _ForeignGroup:
 
 
 class _ForeignSearch:
-    def __init__(self, root: str, own: OwnTable, reads: _MetadataReads) -> None:
+    def __init__(self, root: str, own: OwnTable, reads: MetadataReads) -> None:
         self._root = root
         self._own = own
         self._reads = reads
-        self._off: list[tuple[SeenFile, _MetadataHead]] = []
+        self._off: list[tuple[SeenFile, MetadataHead]] = []
         self._tables: list[ForeignTable] = []
         self._unreadable: list[str] = []
         self._whole: dict[str, tuple[str, list[SeenFile]]] = {}
@@ -315,7 +150,7 @@ class _ForeignSearch:
                     return FoundForeign(uniform=FORMATS[name])
                 why = f"it is a table of {FORMATS[name]}, which the service does not read"
                 self._leave(f"{above}/", why, [seen_file])
-            elif seen_file.path.endswith(f"/{_HINT}"):
+            elif seen_file.path.endswith(f"/{HINT}"):
                 hints[seen_file.folder] = seen_file
             elif self._own.fold(seen_file.path) not in self._own.known:
                 folders.setdefault(seen_file.folder, []).append(seen_file)
@@ -356,7 +191,7 @@ class _ForeignSearch:
         for uuid, group in groups.items():
             self._tables.append(self._table(folder, uuid, group, files, hint))
 
-    def _take(self, file: SeenFile, head: _MetadataHead, groups: dict[str, _ForeignGroup]) -> None:
+    def _take(self, file: SeenFile, head: MetadataHead, groups: dict[str, _ForeignGroup]) -> None:
         if head.gone:
             self._gone = True
         elif head.uuid is None or (not head.uuid and file.folder not in self._own.folders):
@@ -383,7 +218,7 @@ class _ForeignSearch:
     def _follow(self, file: SeenFile, group: _ForeignGroup) -> None:
         """Add the predecessors of a file; what cannot be read of them is read as a file of its own."""
         try:
-            data = self._reads.read(_where(file), limit=_LARGEST)
+            data = self._reads.read(location_of(file), limit=LARGEST)
             metadata = parse_metadata(file.path, decode_metadata(file.path, data), experimental=True)
         except ObjectNotFound:
             self._gone = True
@@ -515,7 +350,7 @@ def heads_of(table: ForeignTable, like: LoadedTable, store: ListableStore) -> It
     Raises CorruptMetadata, FileTooLarge and the errors of the store.
     """
     for head in table.heads:
-        data = store.read(_where(head), limit=_LARGEST)
+        data = store.read(location_of(head), limit=LARGEST)
         metadata = with_uuid(decode_metadata(head.path, data), like.identifier.catalog, head.path)
         loaded = replace(like, metadata_location=head.path, metadata=metadata, etag=None)
         yield Neighbour(loaded, store, certain=True)

@@ -15,7 +15,7 @@ from delegation.references.reading import problem_of
 from delegation.references.refresh import Refresher
 from delegation.references.store import ReferenceStore
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.model import Catalog, Neighbour, loaded_neighbour
+from delegation.removal.neighbourhood import Catalog, Neighbour, loaded_neighbour
 from delegation.storage.base import ObjectStore
 from delegation.storage.locations import Roots
 from delegation.timestamps import isoformat
@@ -51,7 +51,7 @@ class PurgeMoment(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ReferencingTables:
+class IndexedNeighbours:
     """`PurgeContext.neighbours` by the index: only tables with an area that overlaps are loaded, and those are read.
 
     `catalogs` are all that are checked, the purged table's first. A pass that began after the purge's `moment` is made

@@ -15,9 +15,10 @@ from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.polaris.model import LoadedTable
 from delegation.removal.choice import Size
 from delegation.removal.errors import NeighbourUnreadable, PlanTampered
-from delegation.removal.foreign import METADATA_UNREADABLE, HeadsRead, OwnTable, SeenFile, find_foreign
+from delegation.removal.foreign_metadata import HeadsRead, SeenFile
+from delegation.removal.foreign_tables import METADATA_UNREADABLE, OwnTable, find_foreign
 from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
-from delegation.removal.model import LENIENT_PATHS, Neighbour
+from delegation.removal.neighbourhood import LENIENT_PATHS, Neighbour
 from delegation.removal.neighbours import SAME_TABLE, is_itself, is_near, look_at_others, small_files
 from delegation.removal.neighbours import metadata_of as metadata_of_neighbour
 from delegation.removal.orphans.context import Claim, OrphanContext
@@ -29,17 +30,9 @@ from delegation.removal.orphans.errors import (
     places_unknown,
     record_unreadable,
 )
+from delegation.removal.orphans.foreign import IN_USE, ForeignAtLocation, is_settled, signs_now
 from delegation.removal.orphans.index import Candidate, ForeignPart, OrphanIndex
-from delegation.removal.orphans.needed import (
-    ANY_SPELLING,
-    IN_USE,
-    OWN_FILES,
-    ForeignAtLocation,
-    NeededSet,
-    StoredParts,
-    is_settled,
-    signs_now,
-)
+from delegation.removal.orphans.needed_rows import ANY_SPELLING, OWN_FILES, NeededSet, StoredParts
 from delegation.removal.orphans.place import Equal, Place, age_in, check_alone, overlap
 from delegation.removal.orphans.subtraction import Orphans, Rules
 from delegation.removal.paths import covered_roots, reads
@@ -54,7 +47,7 @@ def metadata_of(table: LoadedTable) -> ParsedMetadata:
     return parse_metadata(table.metadata_location, table.metadata)
 
 
-class KeepSet:
+class NeededAtLocation:
     """What is needed, and compared with candidates: it decides what that is, an engine's `needed` gathers it.
 
     Use it as a context manager. `left` are areas at the location in which every file stays; `named` are the manifests
@@ -82,7 +75,7 @@ class KeepSet:
         self.findings: tuple[Finding, ...] = ()
         self._known: list[str] = []
 
-    def __enter__(self) -> "KeepSet":
+    def __enter__(self) -> "NeededAtLocation":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -64,7 +64,7 @@ class Neighbour:
     known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge, of
     one with `unread` files, by their digests, only these.
     A `former` one is a state that its table had, whose files are kept, an `unlisted` one a version of a table that no
-    catalog lists (`removal.unlisted`).
+    catalog lists (`removal.lost_refs`).
     """
 
     table: LoadedTable

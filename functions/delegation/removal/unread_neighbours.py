@@ -26,7 +26,7 @@ from delegation.references.reading import digest
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
 from delegation.removal.index import SAMPLE, Finding
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError, printable

@@ -1,247 +1,34 @@
-"""What a plan must keep although no live table has it: the files of lost refs and of tables that no catalog lists.
+"""The foreign tables beside a table's own metadata, whose files a purge and an expiry keep.
 
-Former states of tables whose refs were lost stay until an operator has restored or dismissed them. A lost ref is in no
-live table, so the reference index does not know its files. What reads other tables' files reads those of the former
-state as well, as if it were registered under a name.
-
-A purge and an expiry keep what tables need that no catalog lists and whose metadata is beside a table's own. One
-bounded listing of the folders with the table's metadata files finds them (`removal.foreign`). They are read as
-neighbours are, with the table's own credentials. What cannot be listed or read refuses nothing: it is a finding.
+One bounded listing of the folders with the table's metadata files finds them (`removal.foreign_tables`). They are read
+as neighbours are, with the table's own credentials. What cannot be listed or read refuses nothing: it is a finding.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import chain
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from delegation.errors import GuardRefused
-from delegation.iceberg.errors import CorruptMetadata, IcebergError, ManifestMissing
+from delegation.iceberg.errors import ManifestMissing
 from delegation.iceberg.history import read_history, version_of
 from delegation.iceberg.metadata import (
-    MAX_METADATA_BYTES,
     FormerMetadata,
     ParsedMetadata,
-    decode_metadata,
-    parse_former_metadata,
     parse_metadata,
 )
 from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable
-from delegation.identifiers import TableIdentifier
-from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
-from delegation.references.model import (
-    KEPT_FOR,
-    MOST_LOST_AREAS,
-    MOST_OF_CATALOG,
-    MOST_OF_TABLE,
-    LostRefs,
-    copy_of,
-    fold,
-    lost_key,
-    named,
-    overlap,
-)
-from delegation.references.reading import read_references
-from delegation.references.store import ReferenceStore
 from delegation.removal.context import RemovalContext
-from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable
-from delegation.removal.foreign import (
-    ForeignTable,
-    HeadsRead,
-    OwnTable,
-    ReadBounds,
-    SeenFile,
-    find_foreign,
-    heads_of,
-    signs,
-)
+from delegation.removal.errors import NeighbourChanged
+from delegation.removal.foreign_metadata import HeadsRead, ReadBounds, SeenFile, signs
+from delegation.removal.foreign_tables import ForeignTable, OwnTable, find_foreign, heads_of
 from delegation.removal.index import SAMPLE, Finding
-from delegation.removal.model import Neighbour
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import metadata_of, same_table
-from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
-from delegation.storage.locations import FOREIGN_TABLE, Root, Roots, canonical, parse, split, uri_of
+from delegation.storage.locations import FOREIGN_TABLE, Root, canonical, split, uri_of
 from polaris_common.errors import DelegationError, printable
-
-Neighbours = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
-
-
-@dataclass(frozen=True, slots=True)
-class WithLostRefs:
-    """`neighbours` of an operation, followed by the former states of tables whose refs were lost.
-
-    They count as long as their table is in one of the `catalogs` under any name, if that is a neighbour or the lost
-    refs have files in the areas that are asked for. Where the table itself is to be deleted (`ends_table`), that takes
-    a clone of it. Their files are read with the credentials of that table.
-    """
-
-    neighbours: Neighbours
-    lost: ReferenceStore
-    plans: PlanStore
-    catalogs: Sequence[str]
-    identifier: TableIdentifier
-    table_uuid: str
-    store_of: Callable[[TableIdentifier], ObjectStore]
-    clock: Callable[[], datetime]
-    ends_table: bool = False
-
-    def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield the neighbours, then the former states; raises ReferencesUnavailable and the stores' errors."""
-        names = {} if self.ends_table else {self.table_uuid: self.identifier}
-        for neighbour in self.neighbours(roots):
-            if isinstance(neighbour, Neighbour):
-                names.setdefault(neighbour.table.table_uuid, neighbour.table.identifier)
-            yield neighbour
-        for catalog in self.catalogs:
-            for lost in self.lost.lost_refs(catalog):
-                if self.clock() >= lost.until:
-                    continue
-                is_here = roots is None or _is_near(lost, roots)
-                try:
-                    lost = self._whole(lost)  # noqa: PLW2901
-                except (ObjectNotFound, IcebergError) as error:
-                    yield NeighbourUnreadable(f"the record {lost.record} of lost refs of {catalog}", error)
-                    continue
-                if lost.table_uuid not in names and is_here:
-                    names.update(self._named(lost))
-                if (name := names.get(lost.table_uuid)) is not None:
-                    yield from self._former(lost, name, is_here=is_here)
-
-    def _named(self, lost: LostRefs) -> dict[str, TableIdentifier]:
-        """Return the name that a table of lost refs has now, by its uuid; nothing if none has it any more.
-
-        Raises ReferencesUnavailable.
-        """
-        clones = chain([lost.identifier], self._clones(lost))
-        entries = (self.lost.get(clone) for clone in clones if not (self.ends_table and clone == self.identifier))
-        for entry in entries:
-            if entry is not None and not entry.absent and entry.table_uuid == lost.table_uuid:
-                return {lost.table_uuid: entry.identifier}
-        return {}
-
-    def _clones(self, lost: LostRefs) -> Iterator[TableIdentifier]:
-        # Reads every entry of the catalog, so only where the table does not have its name any more.
-        yield from sorted(self.lost.clones(lost.identifier.catalog, lost.table_uuid), key=str)
-
-    def _whole(self, lost: LostRefs) -> LostRefs:
-        """Return lost refs with the uuid of their table, which the copy has too where their record is damaged.
-
-        Raises ObjectNotFound without a copy, CorruptMetadata where record and copy do not show the metadata file.
-        """
-        if lost.record is None or lost_key(lost.table_uuid, lost.metadata_file) == lost.record:
-            return lost
-        uuid = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
-        if lost_key(uuid, lost.metadata_file) != lost.record:
-            raise CorruptMetadata(
-                lost.copy, "table-uuid", "the damaged record names another file; restore or dismiss it"
-            )
-        return replace(lost, table_uuid=uuid)
-
-    def _former(self, lost: LostRefs, name: TableIdentifier, *, is_here: bool) -> Iterator[Neighbour]:
-        """Yield the state of a metadata file, nothing if neither the file nor its copy is left."""
-        store = self.store_of(name)
-        try:
-            data = self.plans.get(lost.copy)
-        except ObjectNotFound:
-            try:
-                data = store.read(parse(lost.metadata_file), limit=MAX_METADATA_BYTES)
-            except ObjectNotFound:
-                return
-        metadata: Mapping[str, Any] = decode_metadata(lost.metadata_file, data)
-        yield Neighbour(LoadedTable(name, lost.metadata_file, metadata, {}), store, certain=is_here, former=True)
-
-
-def _is_near(lost: LostRefs, roots: Roots) -> bool:
-    return lost.areas is None or any(overlap(area, uri) for area in lost.areas for uri in roots.uris)
-
-
-def _with_areas(
-    lost: LostRefs, snapshots: Collection[int], data: bytes, store: ObjectStore, checkpoint: Callable[[], None]
-) -> LostRefs:
-    """Return lost refs with the areas of their snapshots' files, without areas if something of these cannot be read.
-
-    What else the metadata file reaches is in the table, or was to go. Raises what `read_references` does.
-    """
-    try:
-        document = decode_metadata(lost.metadata_file, data)
-        named = [snapshot for snapshot in document.get("snapshots") or () if snapshot.get("snapshot-id") in snapshots]
-        part = {**document, "snapshots": named, "refs": {}, "current-snapshot-id": None}
-        table = LoadedTable(lost.identifier, lost.metadata_file, part, {})
-        entry = read_references(table, store, None, checkpoint=checkpoint)
-    except (IcebergError, GuardRefused):
-        return lost
-    return lost if entry.problem else replace(lost, areas=fold(entry.areas, most=MOST_LOST_AREAS))
-
-
-@dataclass(frozen=True, slots=True)
-class LostRefsKeeper:
-    """Has the former state of one table kept whose refs an expiry's commit removed."""
-
-    lost: ReferenceStore
-    plans: PlanStore
-    identifier: TableIdentifier
-    table_uuid: str
-    task_id: str
-    clock: Callable[[], datetime]
-
-    def check(self) -> None:
-        """Raise GuardRefused (TOO_MANY_LOST_REFS) if no more could be kept; those whose time is over are forgotten."""
-        now, own, all_of_them, over = self.clock(), 0, 0, list[LostRefs]()
-        for lost_refs in self.lost.lost_refs(self.identifier.catalog):
-            if lost_refs.until <= now:
-                over.append(lost_refs)
-                continue
-            all_of_them += 1
-            own += lost_refs.table_uuid == self.table_uuid
-        loop = each_item(
-            over, self.lost.remove_lost_refs, name="lost-refs.removed", clock=self.clock, shown=lambda lost: lost.key
-        )
-        deque(loop, 0)
-        if own >= MOST_OF_TABLE or all_of_them >= MOST_OF_CATALOG:
-            table = self.identifier
-            raise GuardRefused(
-                f"{own} metadata files with lost refs of {table} are kept, and {all_of_them} of all tables of the "
-                "catalog: restore or dismiss some before its snapshots are expired again; `delegation references lost "
-                f"{table.catalog}` lists them with the commands for both",
-                code="TOO_MANY_LOST_REFS",
-            )
-
-    def keep(
-        self,
-        refs: Mapping[str, int],
-        metadata_file: str,
-        data: bytes,
-        store: ObjectStore,
-        checkpoint: Callable[[], None] = lambda: None,
-    ) -> datetime:
-        """Keep what a metadata file with lost refs reaches, with a copy of the file; return until when.
-
-        A repeat keeps them for longer. `store` has the table's files. Raises ReferencesUnavailable, the errors of the
-        plan store, and the retryable ones of the store.
-        """
-        now = self.clock()
-        copy = copy_of(lost_key(self.table_uuid, metadata_file))
-        self.plans.put(copy, data)
-        until = now + KEPT_FOR
-        lost = LostRefs(
-            identifier=self.identifier,
-            table_uuid=self.table_uuid,
-            metadata_file=metadata_file,
-            copy=copy,
-            refs=named(refs),
-            count=len(refs),
-            task_id=self.task_id,
-            at=now,
-            until=until,
-        )
-        # First without areas: whatever happens while these are read, every operation asks for the refs.
-        self.lost.put_lost_refs(lost)
-        self.lost.put_lost_refs(_with_areas(lost, set(refs.values()), data, store, checkpoint))
-        return until
-
 
 FOREIGN_NOT_KNOWN: Final = "FOREIGN_NOT_KNOWN"
 """The code of a finding: what tables need that no catalog lists is not known, or not all of it."""
@@ -255,7 +42,7 @@ _ANY_AGE: Final = 2**62
 _LENIENT: Final = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
 
 
-class UnlistedTables:
+class ForeignNeighbours:
     """The tables beside one table's metadata that no catalog lists; used once.
 
     `near` are the neighbours that the catalog lists, and `own` paths of the table's metadata files beside those that
