@@ -8,7 +8,7 @@ from unittest.mock import patch
 from delegation.references.names import PassNames
 from delegation.references.owned_pass import OwnedPass
 from delegation.references.sightings import Sightings
-from delegation.removal.foreign_neighbours import ForeignNeighbours
+from delegation.removal.foreign.neighbours import ForeignNeighbours
 from delegation.removal.indexed_neighbours import IndexedNeighbours
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from delegation.removal.foreign_metadata import SeenFile
-from delegation.removal.foreign_tables import FoundForeign, OwnTable
+from delegation.removal.foreign.metadata import SeenFile
+from delegation.removal.foreign.tables import FoundForeign, OwnTable
 from delegation.removal.orphans import needed_files
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.needed_files import NeededAtLocation

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.foreign_metadata import HEAD, ReadBounds, signs
-from delegation.removal.foreign_tables import ForeignTable, FoundForeign, OwnTable, find_foreign
+from delegation.removal.foreign.metadata import HEAD, ReadBounds, signs
+from delegation.removal.foreign.tables import ForeignTable, FoundForeign, OwnTable, find_foreign
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import ObjectLocation, uri_of
 from delegation.storage.memory import MemoryObjectStore

@@ -23,7 +23,7 @@ from delegation.removal.expiry.planning import (
     with_others_read,
     write_here,
 )
-from delegation.removal.foreign_neighbours import ForeignNeighbours
+from delegation.removal.foreign.neighbours import ForeignNeighbours
 from delegation.removal.index import (
     CheckedNeighbour,
     FileTally,

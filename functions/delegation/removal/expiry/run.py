@@ -35,7 +35,7 @@ from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, re
 from delegation.removal.expiry.planning import decided, make_plan, metadata_of, versions_kept
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN
-from delegation.removal.foreign_neighbours import ForeignNeighbours
+from delegation.removal.foreign.neighbours import ForeignNeighbours
 from delegation.removal.index import Finding, merge_findings
 from delegation.removal.neighbours import AskedReferences, PassRequest, look_at_others
 from delegation.removal.run import RemovalInLots, Reported

@@ -7,8 +7,8 @@ from typing import Final
 
 from delegation.polaris.model import LoadedTable
 from delegation.removal.chunks import Chunk
-from delegation.removal.foreign_metadata import FORMATS, SeenFile, signs
-from delegation.removal.foreign_tables import ForeignTable, UnreadForeign, heads_of
+from delegation.removal.foreign.metadata import FORMATS, SeenFile, signs
+from delegation.removal.foreign.tables import ForeignTable, UnreadForeign, heads_of
 from delegation.removal.index import SAMPLE, Finding
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.orphans.context import OrphanContext

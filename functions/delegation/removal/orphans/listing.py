@@ -17,7 +17,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from delegation.removal.chunks import Stored
-from delegation.removal.foreign_metadata import signs
+from delegation.removal.foreign.metadata import signs
 from delegation.removal.orphans.context import OrphanContext
 from delegation.removal.orphans.details import ListedAmount
 from delegation.removal.orphans.index import Candidate, CandidateWriter, ListedPart

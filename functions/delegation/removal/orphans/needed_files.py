@@ -15,8 +15,8 @@ from delegation.iceberg.reach import Fetcher, read_manifest_lists
 from delegation.polaris.model import LoadedTable
 from delegation.removal.choice import Size
 from delegation.removal.errors import NeighbourUnreadable, PlanTampered
-from delegation.removal.foreign_metadata import HeadsRead, SeenFile
-from delegation.removal.foreign_tables import METADATA_UNREADABLE, OwnTable, find_foreign
+from delegation.removal.foreign.metadata import HeadsRead, SeenFile
+from delegation.removal.foreign.tables import METADATA_UNREADABLE, OwnTable, find_foreign
 from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
 from delegation.removal.neighbourhood import LENIENT_PATHS, Neighbour
 from delegation.removal.neighbours import SAME_TABLE, is_itself, is_near, look_at_others, small_files

@@ -22,7 +22,7 @@ from delegation.removal.choice import HandedToSpark, Size
 from delegation.removal.chunks import DeleteStep, Total
 from delegation.removal.deletes import MOST_SEEN, Work
 from delegation.removal.errors import FilesNotDeleted, PlanLost, plan_of_another_table
-from delegation.removal.foreign_metadata import HeadsRead
+from delegation.removal.foreign.metadata import HeadsRead
 from delegation.removal.index import Finding, merge_findings, store_index
 from delegation.removal.marks import Deleted, Marks, MarksListedOnce
 from delegation.removal.neighbours import AskedReferences

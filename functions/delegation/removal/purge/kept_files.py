@@ -207,7 +207,7 @@ def check_still_not_shared(
         for neighbour in near:
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
         if table is not None:
-            from delegation.removal.foreign_neighbours import ForeignNeighbours  # noqa: PLC0415 - not to choose an engine
+            from delegation.removal.foreign.neighbours import ForeignNeighbours  # noqa: PLC0415 - not to choose an engine
 
             unlisted = ForeignNeighbours(ctx, table, listed, metadata_files(ctx.plans, indexes))
             unread.unlisted = unlisted.unreadable_of

@@ -49,7 +49,7 @@ from delegation.storage.locations import Roots, canonical, parse, uri_of
 from polaris_common.errors import DelegationError
 
 if TYPE_CHECKING:
-    from delegation.removal.foreign_neighbours import ForeignNeighbours
+    from delegation.removal.foreign.neighbours import ForeignNeighbours
 
 
 _FORMER: Final = RANK[FileType.FORMER_METADATA]
@@ -101,7 +101,7 @@ class Survey:
         self.near, self.checked = neighbours_of(ctx, roots, self.earlier, self.unread)
         self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
-        from delegation.removal.foreign_neighbours import ForeignNeighbours  # noqa: PLC0415 - not to choose an engine
+        from delegation.removal.foreign.neighbours import ForeignNeighbours  # noqa: PLC0415 - not to choose an engine
 
         own = [file.path for file in self.small if file.rank == _FORMER]
         forks, former = ctx.lost_plan is None, self.once.former

@@ -8,7 +8,7 @@ import pytest
 
 from delegation.removal.attempt import PlanHead
 from delegation.removal.errors import PlanTampered
-from delegation.removal.foreign_tables import METADATA_UNREADABLE
+from delegation.removal.foreign.tables import METADATA_UNREADABLE
 from delegation.removal.index import store_index
 from delegation.removal.orphans.context import OrphanResult
 from delegation.removal.orphans.details import ApprovalLimits

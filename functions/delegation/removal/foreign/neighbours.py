@@ -1,6 +1,6 @@
 """The foreign tables beside a table's own metadata, whose files a purge and an expiry keep.
 
-One bounded listing of the folders with the table's metadata files finds them (`removal.foreign_tables`). They are read
+One bounded listing of the folders with the table's metadata files finds them (`removal.foreign.tables`). They are read
 as neighbours are, with the table's own credentials. What cannot be listed or read refuses nothing: it is a finding.
 """
 
@@ -22,8 +22,8 @@ from delegation.iceberg.reach import Fetcher, Tolerance, Unreadable
 from delegation.polaris.model import LoadedTable
 from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourChanged
-from delegation.removal.foreign_metadata import HeadsRead, ReadBounds, SeenFile, signs
-from delegation.removal.foreign_tables import ForeignTable, OwnTable, find_foreign, heads_of
+from delegation.removal.foreign.metadata import HeadsRead, ReadBounds, SeenFile, signs
+from delegation.removal.foreign.tables import ForeignTable, OwnTable, find_foreign, heads_of
 from delegation.removal.index import SAMPLE, Finding
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import metadata_of, same_table

@@ -2,7 +2,7 @@
 
 Unregistered ones, dropped ones whose name or place was used again, those of a second catalog or of an engine's own
 catalog (path tables), hidden ones, and tables of other formats. A listing shows their metadata files
-(`foreign_metadata.signs`); only those that are not known to be the table's own are read, within bounds (`ReadBounds`).
+(`metadata.signs`); only those that are not known to be the table's own are read, within bounds (`ReadBounds`).
 
 *Another uuid* is another table: its newest three versions, and each file that the log of no other one names. *The same
 uuid* is a fork if one file outside the table's own log names another as a predecessor: a second registration that was
@@ -23,7 +23,7 @@ from delegation.iceberg.metadata import TABLE_UUID, decode_metadata, parse_metad
 from delegation.iceberg.paths import ALL_KINDS, Spelling
 from delegation.iceberg.reach import Tolerance, Unreadable, is_whole_otherwise
 from delegation.polaris.model import LoadedTable, with_uuid
-from delegation.removal.foreign_metadata import (
+from delegation.removal.foreign.metadata import (
     FORMATS,
     HINT,
     LARGEST,
