@@ -21,7 +21,6 @@ from delegation.iceberg.metadata import (
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
-from delegation.references.areas import fold, overlap
 from delegation.references.model import (
     KEPT_FOR,
     MOST_LOST_AREAS,
@@ -29,8 +28,10 @@ from delegation.references.model import (
     MOST_OF_TABLE,
     LostRefs,
     copy_of,
+    fold,
     lost_key,
     named,
+    overlap,
 )
 from delegation.references.reading import read_references
 from delegation.references.store import ReferenceStore
