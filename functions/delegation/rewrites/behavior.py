@@ -12,11 +12,12 @@ from typing import Any, Final, Protocol
 
 from delegation.errors import GuardRefused, RunHandedOver, RunStopped
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
 from delegation.removal.behaviors import Outcome, check_killed, engine_of, refuse_purged
 from delegation.removal.choice import RemovalSettings
 from delegation.removal.task_attempt import error_class
-from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader
+from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader, always_permitted
 from delegation.rewrites.requests import TableRewrite
 from delegation.rewrites.task_type import FIRST_ATTEMPT, RECEIPT
 from delegation.storage.base import ObjectStore, PlanStore
@@ -73,7 +74,8 @@ class RewriteBehavior:
     """TaskBehavior of one kind of rewrite and of its dry run.
 
     `open_table` opens a table's source and its storage with vended credentials, which every load renews. `requests`
-    sends to the catalog as the service's principal. `settings` state whether there is Spark.
+    sends to the catalog as the service's principal. `settings` state whether there is Spark. `permissions` returns for
+    a request a function of its loaded table: why its policy no longer asks for it, None if it does.
     """
 
     tasks: TaskService
@@ -82,6 +84,7 @@ class RewriteBehavior:
     open_table: Callable[[TableIdentifier], OpenedTable]
     plans: PlanStore
     settings: RemovalSettings
+    permissions: Callable[[TableRewrite], Callable[[LoadedTable], str | None]] = lambda _work: always_permitted
     monotonic: Callable[[], float] = elapsed
     sleep: Callable[[float], None] = time.sleep
 
@@ -157,6 +160,7 @@ class RewriteBehavior:
             plans=self.plans,
             first_attempt=task.details.get(FIRST_ATTEMPT, task.attempt_count),
             request=work.document(work.task_type),
+            permitted=self.permissions(work),
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,

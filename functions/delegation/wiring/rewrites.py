@@ -6,7 +6,10 @@ from delegation.rewrites.kinds import Compactions, ManifestsRewrites
 from delegation.rewrites.terms import CompactionLimits, ManifestLimits
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
+from delegation.upkeep.execution.asked import PolicyPermissions
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.operations import purge_settings, shared_access, vended_table
+from delegation.wiring.policies import deployed_policies
 from delegation.wiring.settings import PurgeEnvironment
 
 
@@ -20,6 +23,8 @@ def manifests_behavior(tasks: TaskService) -> RewriteBehavior:
 
 def _behavior(tasks: TaskService, kind: RewriteKind) -> RewriteBehavior:
     purge, tables = shared_access(tasks)
+    limits = UpkeepLimits.from_properties(PurgeEnvironment.read().properties)
+    permissions = PolicyPermissions(deployed_policies(tables.requests), limits)
     return RewriteBehavior(
         tasks=tasks,
         kind=kind,
@@ -27,4 +32,5 @@ def _behavior(tasks: TaskService, kind: RewriteKind) -> RewriteBehavior:
         open_table=lambda identifier: vended_table(tables, identifier, clock=utc_now),
         plans=purge.plans,
         settings=RemovalSettings(has_spark=purge_settings().has_spark),
+        permissions=permissions.of_rewrite,
     )

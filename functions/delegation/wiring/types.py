@@ -82,6 +82,7 @@ OPERATIONS: Final = (
         COMPACTION_PLAN,
         behavior="delegation.wiring.rewrites:compaction_behavior",
         engine="delegation.rewrites.job:rewrite_in_session",
+        policies="delegation.upkeep.execution.rewrites:PolicyCompactions",
         command="compact",
     ),
     Operation(
@@ -89,6 +90,7 @@ OPERATIONS: Final = (
         MANIFESTS_PLAN,
         behavior="delegation.wiring.rewrites:manifests_behavior",
         engine="delegation.rewrites.job:rewrite_in_session",
+        policies="delegation.upkeep.execution.rewrites:PolicyManifestsRewrites",
         command="rewrite-manifests",
     ),
 )

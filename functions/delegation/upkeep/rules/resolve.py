@@ -17,14 +17,13 @@ from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.paths import POLICY, TYPED, unknown_properties
+from delegation.rewrites.task_type import COMPACTION_PREFIX, MANIFESTS_PREFIX
 from delegation.rewrites.terms import (
     COLD_AFTER,
-    COMPACTION_PREFIX,
     CONCURRENT_REWRITES,
     DEFAULT_CONCURRENT_REWRITES,
     DEFAULT_MIN_INPUT_FILES,
     DELETE_FILE_THRESHOLD,
-    MANIFESTS_PREFIX,
     MIN_BENEFIT,
     MIN_INPUT_FILES,
 )

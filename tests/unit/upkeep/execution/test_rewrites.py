@@ -23,6 +23,7 @@ from delegation.rewrites.task_type import (
 from delegation.rewrites.terms import CompactionLimits, CompactionTerms
 from delegation.storage.memory import Killed
 from delegation.tasks.life.declared import TaskTypes
+from delegation.tasks.life.declared import named as named_kind
 from delegation.tasks.life.model import Task
 from delegation.upkeep.execution.asked import PolicyPermissions, compaction_of
 from delegation.upkeep.execution.kinds import UpkeepCounts
@@ -39,7 +40,7 @@ from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import FindingCode, PolicyType
 from delegation.upkeep.schedule import Budget, PolicyTerms, Window
 from delegation.wire.requests import TableState
-from delegation.wiring.types import TYPES, default_properties
+from delegation.wiring.types import OPERATIONS, TYPES, default_properties
 from tests.kit.tasks.services import task_service
 from tests.unit.upkeep.execution.catalogs import NOW, UpkeepWorld, killing, named
 
@@ -398,3 +399,8 @@ def test_a_policy_of_manifests_becomes_a_rewrite_of_manifests() -> None:
     assert run_kinds((kind,), "lake").started == 0
     run = world.health("t").runs[MANIFESTS_TASK_TYPE]
     assert (run.outcome, run.used.files) == ("SUCCESS", 40)
+
+
+def test_the_passes_of_a_deployment_execute_both_kinds() -> None:
+    policies = [operation.policies for operation in OPERATIONS if operation.policies is not None]
+    assert {named_kind(reference) for reference in policies} >= {PolicyCompactions, PolicyManifestsRewrites}
