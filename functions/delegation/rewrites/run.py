@@ -111,6 +111,7 @@ def _stored(ctx: RewriteContext, result: RewriteResult) -> RewriteResult:
         "format": 1,
         "task_id": ctx.attempt.task_id,
         "attempt": ctx.attempt.attempt,
+        "status": result.status,
         "identifier": str(result.identifier),
         "table_uuid": result.table_uuid,
         "ended_at": ctx.clock().isoformat(),

@@ -140,6 +140,7 @@ def test_the_figures_are_those_of_the_task_s_own_commits_whoever_saw_their_answe
     assert (result.groups_done, result.put_off, result.engine) == (1, (), "spark")
     receipt = json.loads(world.plans.get(result.receipt))
     assert receipt["snapshots"] == ["2", "3"]
+    assert receipt["status"] == "REWRITTEN"
     assert (receipt["task_id"], receipt["attempt"], receipt["iceberg_version"]) == ("task-1", 2, "1.12.0")
 
 
