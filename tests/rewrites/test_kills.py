@@ -13,11 +13,19 @@ from polaris_common.errors import DelegationError
 from tests.rewrites.world import PlainAttempt, RewriteWorld
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.spark,
-    pytest.mark.timeout(1800),
+    pytest.mark.timeout(3600),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-REWRITE = DataFilesRewrite(options={"min-input-files": "2", "partial-progress.max-commits": "2"})
+# One group at a time, so that each life has the same calls.
+REWRITE = DataFilesRewrite(
+    options={
+        "min-input-files": "2",
+        "partial-progress.max-commits": "2",
+        "max-concurrent-file-group-rewrites": "1",
+    }
+)
 
 
 @dataclass
