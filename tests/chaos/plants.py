@@ -1,6 +1,7 @@
 """Planted faults: the service's functions with one safeguard broken, in the processes of a chaos run only.
 
-A function is deployed with the handler `tests.chaos.plants.NAME`; the variable CHAOS_PLANTED names what is broken.
+A function is deployed with the handler `tests.chaos.plants.NAME`; the variable CHAOS_PLANTED names what is broken. A
+plant whose target was renamed raises AttributeError: a fault that is not planted would be found by nobody.
 """
 
 import os
@@ -8,6 +9,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
+from unittest.mock import patch
 
 from infra.environment.functions import EVERY_FUNCTION
 
@@ -26,14 +28,12 @@ def _success_too_early() -> None:
         done = real(self, bucket, [key for key in keys if key not in last])
         return BatchResult((*done.deleted, *last), done.failed, done.delete_markers, done.absent)
 
-    S3ObjectStore.delete = delete  # type: ignore[method-assign]
+    patch.object(S3ObjectStore, "delete", delete).start()
 
 
 def _blind_to_clones() -> None:
     """Take no neighbour for one that shares files."""
-    from delegation.removal.purge import kept_files
-
-    kept_files._overlaps = lambda _roots, _neighbour: False
+    patch("delegation.removal.neighbours.is_near", lambda _roots, _neighbour: False).start()
 
 
 PLANTS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(
