@@ -10,9 +10,13 @@ PAGE: Final = ROOT / "docs" / "errors.md"
 _INTRODUCTION: Final = """# Error codes
 
 An error answer has the code in `error_code`, and a link to this page in `type` (RFC 9457). A task's record has the code
-of its last error. The number is the HTTP status. `↻`: the same request, or the task's next attempt, may succeed without
-you; `↻?`: see `retryable`. If the last cell is empty, repeat the request after Retry-After; a task needs nothing. A bug
-report needs the log lines of the X-Request-ID or task id.
+of its last error.
+
+- The number beside a code is the HTTP status.
+- `↻` marks temporary errors: the same request, or the task's next attempt, may succeed.
+- `↻?` marks errors that may be temporary. The member `retryable` of the answer states whether this one is.
+- If "what to do" is empty, repeat the request after Retry-After. The service retries tasks itself.
+- If you report a bug, add the log lines with the X-Request-ID or task id.
 """
 _ROUTINE: Final = {
     "Nothing.",

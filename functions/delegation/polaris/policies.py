@@ -165,7 +165,7 @@ class PolicyClient:
             self._detach(identifier, target)
             if self._is_attached(identifier, target):
                 raise PolarisError(
-                    f"the catalog answered that {identifier} was detached from {target} and still has it attached",
+                    f"the catalog confirmed that {identifier} was detached from {target}, but it is still attached",
                     status=200,
                     code="POLICY_STILL_ATTACHED",
                 )

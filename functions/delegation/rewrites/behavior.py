@@ -107,20 +107,20 @@ class RewriteBehavior:
         def done() -> Task:
             check_killed(task, has_spark=self.settings.has_spark)
             if engine_of(task, self.settings) == SPARK:
-                raise RunPostponed("this process has no Spark, another one takes the task", _NO_SPARK_WAIT)
+                raise RunPostponed("this process has no Spark; another process will run the task", _NO_SPARK_WAIT)
             work, ctx = self._begun(task, hand_over_at)
             plan = self.kind.plan(ctx, work)
             if work.is_dry_run or not plan.rewrites:
                 return runner.succeed(task, plan.summary, {}, {"engine": INLINE, "reported": dict(plan.details)})
             if not self.settings.has_spark:
                 raise GuardRefused(
-                    f"{plan.summary}; Spark rewrites files, and this deployment has none: set "
-                    "delegation:emr-subnet-ids, and send the request again",
+                    f"{plan.summary}; this needs Spark, which the deployment does not have: set "
+                    "delegation:emr-subnet-ids, then send the request again",
                     code="NO_SPARK",
                 )
             # Before the attempt ends: one that is lost in between is continued with Spark, too.
             self._continues_with(SPARK, task)
-            raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt does it with Spark")
+            raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt rewrites them with Spark")
 
         return runner.run(task, done)
 

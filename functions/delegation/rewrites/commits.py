@@ -47,17 +47,17 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
     requirements, updates = _objects(document, "requirements"), _objects(document, "updates")
     actions = [str(one.get("action")) for one in updates]
     if sorted(actions) != ["add-snapshot", "set-snapshot-ref"]:
-        raise CommitRefused(f"a rewrite adds one snapshot and moves its branch, and this commit has {_named(actions)}")
+        raise CommitRefused(f"a rewrite only adds a snapshot and moves its branch; this commit has {_named(actions)}")
     added, moved = sorted(updates, key=lambda one: str(one["action"]))
     snapshot = added.get("snapshot")
     if not isinstance(snapshot, dict) or not isinstance(summary := snapshot.get("summary"), dict):
         raise CommitRefused("the commit adds a snapshot without a summary")
     snapshot_id = snapshot.get("snapshot-id")
     if not isinstance(snapshot_id, int) or moved.get("snapshot-id") != snapshot_id:
-        raise CommitRefused("the commit moves the branch to another snapshot than the one that it adds")
+        raise CommitRefused("the commit does not move the branch to the snapshot that it adds")
     if summary.get("operation") != _REPLACE:
         operation = printable(str(summary.get("operation")))
-        raise CommitRefused(f"the operation of the snapshot is {operation}, and a rewrite only replaces files")
+        raise CommitRefused(f"a rewrite's snapshot has the operation {_REPLACE}, not {operation}")
     if moved.get("type") != "branch" or moved.get("ref-name") != rules.branch:
         raise CommitRefused(f"the commit moves {printable(str(moved.get('ref-name')))}, not {printable(rules.branch)}")
     _check_parent(requirements, snapshot.get("parent-snapshot-id"), rules)
@@ -82,7 +82,7 @@ def _check_parent(requirements: list[dict[str, Any]], parent: Any, rules: Commit
         if one.get("type") == "assert-ref-snapshot-id" and one.get("ref") == rules.branch
     ]
     if parent is None or asserted != [parent]:
-        raise CommitRefused(f"the commit does not state that {printable(rules.branch)} is at the snapshot's parent")
+        raise CommitRefused(f"the commit does not require that {printable(rules.branch)} is at the snapshot's parent")
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -91,14 +91,14 @@ def _object(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise CommitRefused("the commit is no JSON object")
+        raise CommitRefused("the commit is not a JSON object")
     return document
 
 
 def _objects(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     found = document.get(name)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise CommitRefused(f"the commit has no list of {name}")
+        raise CommitRefused(f"{name} of the commit is not a list of objects")
     return found
 
 

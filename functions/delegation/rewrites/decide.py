@@ -103,7 +103,8 @@ def check_terms(document: Mapping[str, Any], terms: CompactionTerms) -> None:
         raise GuardRefused(f"the table has no branch {printable(terms.branch)}", code="BRANCH_NOT_FOUND")
     if terms.strategy is Strategy.SORT and terms.sort_order is None and not has_sort_order(document):
         raise GuardRefused(
-            "the table has no sort order; state the option sort-order, or write the table's own", code="NO_SORT_ORDER"
+            "the table has no sort order: set the option sort-order, or define a sort order for the table",
+            code="NO_SORT_ORDER",
         )
 
 

@@ -195,7 +195,7 @@ class _Reading:
             if manifest.partition_spec_id is None:
                 text = read_header(data).metadata.get(b"partition-spec-id", b"0").decode("ascii", "replace")
                 if not text.isdecimal():
-                    raise CorruptMetadata(path, "partition-spec-id", "it is no number")
+                    raise CorruptMetadata(path, "partition-spec-id", "it is not a number")
                 manifest = manifest._replace(partition_spec_id=int(text))
             self._specs[path] = manifest.partition_spec_id or 0
             for batch in read_entries(data, path, deletes=deletes):

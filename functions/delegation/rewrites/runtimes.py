@@ -63,12 +63,12 @@ def check_runtime(version: str, rewrite: Rewrite, metadata: Mapping[str, Any]) -
     """Raise RewriteError (RUNTIME_UNSOUND) if the loaded runtime would harm this table, or might."""
     numbers, newest = version_of(version), _format(metadata)
     if newest > NEWEST_FORMAT:
-        raise runtime_unsound(f"the table has format version {newest}, and rewrites are for versions up to 3")
+        raise runtime_unsound(f"the table has format version {newest}; rewrites support versions up to {NEWEST_FORMAT}")
     for fault in FAULTS:
         if fault.harms(rewrite, metadata) and (numbers is None or fault.is_in(numbers)):
             raise runtime_unsound(
-                f"the Iceberg runtime {printable(version)} has the fault of Iceberg's pull request {fault.fixed_by}: "
-                f"{fault.harm}; let the job bring {PINNED}"
+                f"the Iceberg runtime {printable(version)} lacks the fix of Iceberg's pull request {fault.fixed_by}: "
+                f"{fault.harm}; run the job with {PINNED}"
             )
 
 

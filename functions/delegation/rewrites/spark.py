@@ -86,7 +86,7 @@ class SparkRewriter:
         try:
             return str(jvm_of(self.session).org.apache.iceberg.IcebergBuild.version())
         except (Py4JError, TypeError) as error:
-            raise engine_failed("this Spark has no Iceberg runtime", retryable=False) from error
+            raise engine_failed("Spark has no Iceberg runtime", retryable=False) from error
 
     def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
         """See RewriteEngine.perform."""

@@ -247,7 +247,7 @@ def _check_s3(path: str, scheme: str, bucket: str, key: str) -> None:
 def _check_file(path: str, host: str, key: str) -> None:
     """Refuse all but one of a local file's spellings."""
     if host:
-        raise UnsupportedLocation(path, "it names a file of another host")
+        raise UnsupportedLocation(path, "it names a file on another host")
     if any(part in {"", ".", ".."} for part in key.removesuffix("/").split("/")) and key:
         raise AmbiguousPath(path, "it contains an empty component, . or ..")
     if "#" in path or "?" in path or "\x00" in path:

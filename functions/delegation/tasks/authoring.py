@@ -85,7 +85,7 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
     try:
         signature = inspect.signature(function, eval_str=True)
     except NameError as error:
-        raise bad_behavior(task_type, f"an annotation names {error.name}, which its module does not define") from error
+        raise bad_behavior(task_type, f"an annotation uses {error.name}, but its module does not define it") from error
     given: list[inspect.Parameter] = []
     context: str | None = None
     for parameter in signature.parameters.values():
@@ -101,7 +101,7 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
         else:
             given.append(parameter)
     if signature.return_annotation is inspect.Signature.empty:
-        raise bad_behavior(task_type, "the function does not say what it returns; use -> None for nothing")
+        raise bad_behavior(task_type, "the function has no return annotation; annotate -> None if it returns nothing")
     shape = signature.replace(parameters=given)
     names = {f"argument_{index}": parameter.name for index, parameter in enumerate(given)}
     try:
@@ -193,7 +193,10 @@ def behavior(
 
     def declare(function: Callable[..., Any]) -> FunctionTask[Any, Any]:
         if not _KIND.fullmatch(task_type):
-            raise bad_behavior(task_type, "name a type after its author, acme.report, or in capital letters, REPORT")
+            raise bad_behavior(
+                task_type,
+                "a task type is named like acme.report (with its author), or like REPORT (in capital letters)",
+            )
         if concurrency is not None and concurrency < 1:
             raise bad_behavior(task_type, "concurrency must be at least 1")
         Recurrence(every, cron)
@@ -223,7 +226,7 @@ def _checked(task_type: str, signature: Signature, value: Any) -> BaseModel | No
     try:
         return signature.returned(value)
     except ValidationError as error:
-        raise illegal_result(f"{task_type} returned a value of another type than declared: {error.title}") from error
+        raise illegal_result(f"{task_type} did not return the declared type: {error.title}") from error
 
 
 def _work(

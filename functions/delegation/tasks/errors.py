@@ -103,7 +103,7 @@ class RunPostponed(TaskError):
 
     def __init__(self, reason: str, wait: timedelta) -> None:
         if not timedelta(0) <= wait <= LONGEST_DURATION:
-            raise ValueError(f"wait: {wait} is not between nothing and {LONGEST_DURATION.days} days")
+            raise ValueError(f"wait: {wait} is not between 0 and {LONGEST_DURATION.days} days")
         super().__init__(f"{reason}; the work runs again in {wait.total_seconds():g} s")
         self.wait = wait
 

@@ -198,7 +198,7 @@ class OptionTable:
             if name is None:
                 raise option_unknown(given, names.values())
             if name in canonical:
-                raise InvalidOption(name, "given once: the request has it in two spellings")
+                raise InvalidOption(name, "given once, but the request has it in two spellings")
             canonical[name] = value
         return canonical
 
@@ -294,8 +294,8 @@ class OptionTable:
             if option.is_looser(value, loosest):
                 raise InvalidProperty(
                     self.prefix + option.default_setting,
-                    f"{value!r} is looser than {self.prefix}{option.property_name}, which is {loosest!r}; set that as "
-                    "well",
+                    f"{value!r} is looser than {self.prefix}{option.property_name}, which is {loosest!r}; change "
+                    "that setting, too",
                 )
 
 

@@ -203,7 +203,8 @@ class PauseControl:
                 return before
             if len(after.pauses) > max(MOST_PAUSES, len(before.pauses)):
                 raise TaskError(
-                    f"{MOST_PAUSES} scopes are paused already; resume some, or pause the realm", code="TOO_MANY_PAUSES"
+                    f"{MOST_PAUSES} scopes are already paused: resume some of them, or pause the realm",
+                    code="TOO_MANY_PAUSES",
                 )
             if self._store.write(after):
                 return after

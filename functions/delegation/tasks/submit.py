@@ -71,7 +71,7 @@ class Schedule:
         with an interval first runs now, one with a cron expression at its next time."""
         at, delay = options.get("at"), options.get("delay")
         if at is not None and delay is not None:
-            raise bad_schedule("a task runs at a time or after a delay: give one of both")
+            raise bad_schedule("set either `at` or `delay`, not both")
         if at is not None and at.tzinfo is None:
             raise bad_schedule(f"at: {at} has no time zone")
         if delay is not None and delay < timedelta(0):
@@ -362,7 +362,7 @@ class Tasks:
         when = Schedule.of(behavior, options, self._service.clock())
         parent, key = options.get("parent"), options.get("key")
         if parent is not None and when.recurrence:
-            raise bad_schedule(f"{behavior.task_type} recurs and never ends: no parent can wait for it")
+            raise bad_schedule(f"{behavior.task_type} recurs and never ends, so no parent can wait for it")
         payload = stored_json(parameters, partial(illegal_parameters, behavior.task_type))
         if when.recurrence and key is None and behavior.identify is None:
             # Each start of a process would add one that never ends.

@@ -121,7 +121,7 @@ class TaskHarness:
         for attempts in range(_MOST_ATTEMPTS):
             if not self._run_one():
                 return attempts
-        raise NeverIdleError(f"tasks are still due at {self.now} after {_MOST_ATTEMPTS} attempts")
+        raise NeverIdleError(f"after {_MOST_ATTEMPTS} attempts, at {self.now}, tasks are still due")
 
     def run_until_idle(self) -> int:
         """Run what is due and what becomes due by waiting for retries or children; return the number of attempts. The
@@ -130,7 +130,7 @@ class TaskHarness:
         attempts = self.run_due()
         while (at := self._next_retry()) is not None:
             if attempts >= _MOST_ATTEMPTS:
-                raise NeverIdleError(f"tasks are still retried at {self.now} after {attempts} attempts")
+                raise NeverIdleError(f"after {attempts} attempts, at {self.now}, tasks are still being retried")
             self.now = max(self.now, at)
             attempts += self.run_due()
         return attempts
@@ -154,7 +154,7 @@ class TaskHarness:
         self, behavior: Behavior[Any, Any], what: str, at_checkpoint: int | None, *, after_work: bool = False
     ) -> None:
         if (at_checkpoint is None) != after_work:
-            raise ValueError("an attempt is interrupted at a checkpoint or after its work: name one of both")
+            raise ValueError("interrupt an attempt either at a checkpoint or after its work")
         self._interruptions[behavior.task_type] = _Interruption(what, at_checkpoint)
 
     def _run_one(self) -> bool:
@@ -185,7 +185,7 @@ class TaskHarness:
             if task_type is None:
                 raise
             text = f"a task of type {task_type} was submitted, and the harness has no behavior for it"
-            raise MissingBehaviorError(f"{text}: give it to TaskHarness too") from None
+            raise MissingBehaviorError(f"{text}: pass the behavior to TaskHarness") from None
 
     def _next_retry(self) -> datetime | None:
         times: list[datetime] = []

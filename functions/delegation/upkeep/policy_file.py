@@ -80,7 +80,7 @@ class PolicyFile:
         names: set[str] = set()
         for described in parsed.policies:
             if described.name in names:
-                raise PolicyFileInvalid(f"the policy file has two policies {described.name}")
+                raise PolicyFileInvalid(f"the policy file has two policies named {described.name}")
             names.add(described.name)
             policy = StoredPolicy(
                 described.type.value, described.name, json.dumps(described.content), version=parsed.format
@@ -91,7 +91,7 @@ class PolicyFile:
                 if other.name != described.name:
                     both = f"{other.name} and {described.name} of type {described.type.value}"
                     text = f"the policies {both} are attached to {target}"
-                    raise PolicyFileInvalid(f"{printable(text, 1_000)}; one of a type applies")
+                    raise PolicyFileInvalid(f"{printable(text, 1_000)}; only one policy of a type may be")
         return cls(attached)
 
     @property

@@ -62,9 +62,9 @@ def _snapshot(document: dict[str, Any]) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "an append": (lambda one: _snapshot(one)["summary"].update(operation="append"), "the snapshot is append"),
-    "an overwrite": (lambda one: _snapshot(one)["summary"].update(operation="overwrite"), "is overwrite"),
-    "no operation": (lambda one: _snapshot(one)["summary"].pop("operation"), "is None"),
+    "an append": (lambda one: _snapshot(one)["summary"].update(operation="append"), "append"),
+    "an overwrite": (lambda one: _snapshot(one)["summary"].update(operation="overwrite"), "overwrite"),
+    "no operation": (lambda one: _snapshot(one)["summary"].pop("operation"), "not None"),
     "no summary": (lambda one: _snapshot(one).pop("summary"), "without a summary"),
     "removed snapshots": (
         lambda one: one["updates"].append({"action": "remove-snapshots", "snapshot-ids": [1]}),
@@ -81,7 +81,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a tag": (lambda one: one["updates"][1].update(type="tag"), "moves main, not main"),
     "a rollback": (
         lambda one: one["updates"][1].update({"snapshot-id": 9_007_199_254_740_993}),
-        "another snapshot than the one that it adds",
+        "does not move the branch to the snapshot",
     ),
     "another table": (lambda one: one["requirements"][0].update(uuid="0" * 36), "not for the table"),
     "no table": (lambda one: one["requirements"].pop(0), "not for the table"),
@@ -91,8 +91,8 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "main is at the snapshot's parent",
     ),
     "no parent": (lambda one: _snapshot(one).pop("parent-snapshot-id"), "main is at the snapshot's parent"),
-    "updates that are none": (lambda one: one.update(updates={"a": 1}), "no list of updates"),
-    "requirements that are none": (lambda one: one.update(requirements=[1]), "no list of requirements"),
+    "updates that are none": (lambda one: one.update(updates={"a": 1}), "^updates "),
+    "requirements that are none": (lambda one: one.update(requirements=[1]), "^requirements "),
 }
 
 
@@ -105,7 +105,7 @@ def test_any_other_commit_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_commit_is_refused(body: bytes) -> None:
-    with pytest.raises(CommitRefused, match="no JSON object"):
+    with pytest.raises(CommitRefused, match="JSON object"):
         admitted(body, RULES)
 
 

@@ -146,7 +146,9 @@ def _from_alb(event: Mapping[str, Any], endpoints: Collection[str]) -> str | Non
     if _identity(event).get("vpceId") not in endpoints:
         raise CertificateRefused("the request did not come through a VPC endpoint of DELEGATION_CLIENT_VPC_ENDPOINTS")
     if headers.values(event, CHAIN_HEADER):
-        raise CertificateRefused("the load balancer passes certificates on unverified; set its listener to verify")
+        raise CertificateRefused(
+            "the load balancer does not verify client certificates; set its listener to verify them"
+        )
     encoded = headers.single(event, LEAF_HEADER)
     # Not unquote_plus: `+` is not encoded here (Application Load Balancers guide, "HTTP headers and mutual TLS").
     return None if encoded is None else unquote(encoded)

@@ -210,7 +210,8 @@ class KeyedCall:
             if attempt.is_clear:
                 raise CatalogNotReached(str(error)) from error
             raise MutationNotVerified(
-                f"an earlier call with this key was not applied so far, and the catalog was not reached again: {error}"
+                "an earlier call with this key was not applied so far, and the catalog could not be reached again: "
+                f"{error}"
             ) from error
         except CatalogOutcomeUnknown:
             if (shown := self._shown(attempt)) is None:

@@ -71,7 +71,7 @@ def history(metadata: Mapping[str, Any]) -> TableHistory:
     refs = _refs(metadata, current_id)
     for ref in refs.values():
         if ref.snapshot_id not in snapshots:
-            raise _corrupt("refs", "one names a snapshot that is not in the metadata")
+            raise _corrupt("refs", "a ref names a snapshot that is not in the metadata")
     if current_id is not None and current_id not in snapshots:
         raise _corrupt("current-snapshot-id", "there is no such snapshot")
     main = refs.get(MAIN)

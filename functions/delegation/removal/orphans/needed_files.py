@@ -154,7 +154,7 @@ class NeededAtLocation:
                 raise commits_too_frequent(ctx.identifier, looks)
             seen = signs_now(ctx, root, seen)
         if there.uniform:
-            raise LocationShared(root.uri, f"a table of {there.uniform} of the same files (UniForm)", root.uri)
+            raise LocationShared(root.uri, f"a {there.uniform} table with the same files (UniForm)", root.uri)
         self._needed.add_files(there.unreadable)
         if there.unreadable:
             count, sample = len(there.unreadable), there.unreadable[:SAMPLE]

@@ -36,7 +36,7 @@ def options_of(
     Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
     """
     if LOCATIONS in properties:  # of Polaris' policies: without it more would be removed than was asked for
-        raise InvalidOption(LOCATIONS, f"absent: a removal scans one place, which {LOCATION} names")
+        raise InvalidOption(LOCATIONS, f"absent: a removal scans one place; set {LOCATION} to it")
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     plan = chosen.get(PLAN)
     if plan is not None:

@@ -52,11 +52,11 @@ class Recurrence:
 
     def __post_init__(self) -> None:
         if self.every is not None and self.cron is not None:
-            raise bad_schedule("a task recurs by an interval or by a cron expression, not by both")
+            raise bad_schedule("set an interval or a cron expression, not both")
         if self.every is not None and self.every < timedelta(seconds=1):
             raise bad_schedule(f"every: {self.every} is shorter than a second")
         if self.every is not None and self.every % timedelta(seconds=1):
-            raise bad_schedule(f"every: {self.every} is not in whole seconds")
+            raise bad_schedule(f"every: {self.every} is not a whole number of seconds")
         if self.every is not None and self.every > LONGEST_DURATION:
             raise bad_schedule(f"every: {self.every} is longer than {LONGEST_DURATION.days} days")
         if self.cron is not None:
@@ -187,7 +187,7 @@ class Retry:
         for name in ("backoff", "longest"):
             wait = getattr(self, name)
             if wait is not None and not timedelta(0) <= wait <= LONGEST_DURATION:
-                raise ValueError(f"{name}: {wait} is not between nothing and {LONGEST_DURATION.days} days")
+                raise ValueError(f"{name}: {wait} is not between 0 and {LONGEST_DURATION.days} days")
 
     def fields(self) -> Mapping[str, Any]:
         declared = {

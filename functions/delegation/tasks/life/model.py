@@ -238,15 +238,17 @@ class Task(BaseModel):
     def _fits_its_status(self) -> Self:
         if self.status in HELD:
             if not self.lease.is_whole or self.attempt_count < 1:
-                raise ValueError(f"status: {self.status} needs a lease and an attempt")
+                raise ValueError(f"status: a task that is {self.status} needs a lease and an attempt")
         elif not self.lease.has_ended:
-            raise ValueError(f"lease_owner: {self.status} cannot hold a lease")
+            raise ValueError(f"lease_owner: a task that is {self.status} cannot hold a lease")
         if (self.next_scheduled_run_ts is not None) != (self.status in WAITING):
-            raise ValueError(f"next_scheduled_run_ts: set exactly while a task waits, not when it is {self.status}")
+            raise ValueError(
+                f"next_scheduled_run_ts: must be set if a task waits, and only then; this one is {self.status}"
+            )
         if self.due_at is not None and self.status in TERMINAL:
             raise ValueError(f"due_at: a task that is {self.status} is never due")
         if self.status is Status.FAILURE and self.error_code is None:
-            raise ValueError("error_code: a FAILURE needs one")
+            raise ValueError("error_code: a task that is FAILURE needs an error code")
         if self.attempts_excused > self.attempt_count:
             raise ValueError("attempts_excused: cannot exceed attempt_count")
         if self.dispatches.base > self.dispatches.count:

@@ -98,7 +98,7 @@ class NotificationPolicy:
                 raise refuse(full, "is not a property of this service")
         policy = cls(**fields, callbacks=callbacks)
         if policy.max_backoff < policy.initial_backoff:
-            raise refuse(f"{PREFIX}max-backoff-duration", "is below the initial backoff")
+            raise refuse(f"{PREFIX}max-backoff-duration", "is shorter than the initial backoff")
         return policy
 
 
@@ -117,7 +117,9 @@ def _duration(name: str, value: str, refuse: Refuse) -> timedelta:
 
 def _named(full: str, name: str, refuse: Refuse) -> str:
     if not _NAME.fullmatch(name):
-        raise refuse(full, "a callback's name must be 1 to 32 lower-case letters, digits and hyphens, a letter first")
+        raise refuse(
+            full, "a callback's name must start with a letter and have 1 to 32 lower-case letters, digits and hyphens"
+        )
     return name
 
 
@@ -133,7 +135,7 @@ def _url(name: str, value: str, refuse: Refuse) -> str:
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise refuse(name, "must have neither a user name nor a fragment")
     if len(value) > _LONGEST_URL or not value.isascii() or not value.isprintable() or " " in value:
-        raise refuse(name, f"must be at most {_LONGEST_URL} printable ASCII characters, without blanks")
+        raise refuse(name, f"must have at most {_LONGEST_URL} characters, all printable ASCII and no blanks")
     return value
 
 

@@ -210,14 +210,16 @@ def _require_safe(lease: LeasePolicy) -> None:
     if lease.clock_drift > LONGEST_DRIFT:
         raise InvalidProperty(
             _CLOCK_DRIFT,
-            f"must be {LONGEST_DRIFT.seconds}s at most: an attempt stops itself this long before its lease ends, "
-            "which in a Lambda function would be before it could hand over; synchronize the clocks",
+            f"must be at most {LONGEST_DRIFT.seconds}s: an attempt stops this long before its lease ends. With a "
+            "longer time, a Lambda function could not hand over its attempt. Synchronize the clocks",
         )
 
 
 def _require_growing(task_type: str, policy: RetryPolicy) -> None:
     if policy.max_backoff < policy.initial_backoff:
-        raise InvalidProperty(f"delegation.retry.{task_type}.max-backoff-duration", "is below the initial backoff")
+        raise InvalidProperty(
+            f"delegation.retry.{task_type}.max-backoff-duration", "is shorter than the initial backoff"
+        )
 
 
 def unknown_types(properties: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
@@ -233,7 +235,7 @@ def require_known_types(properties: Mapping[str, str], known: Collection[str]) -
         if "." not in task_type:
             near = difflib.get_close_matches(task_type.upper(), sorted(known), n=1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
-            added = "A type of an added behavior has a dot in its name, or is named in delegation:added-task-types"
+            added = "If a behavior adds this type, its name needs a dot, or add it to delegation:added-task-types"
             raise InvalidProperty(name, f"there is no task type {task_type}; {hint} {added}")
 
 
@@ -242,8 +244,8 @@ def _retention(name: str, value: str) -> timedelta:
     if parsed < _LEAST_RETENTION:
         raise InvalidProperty(
             name,
-            f"{value!r} is shorter than {_LEAST_RETENTION.days}d: Step Functions keeps the name of an execution for 90 "
-            "days, and a task that was removed sooner and is submitted again could not be dispatched",
+            f"{value!r} is shorter than {_LEAST_RETENTION.days}d. Step Functions keeps the name of an execution for 90 "
+            "days: a task that is removed earlier and submitted again could not be dispatched",
         )
     return parsed
 

@@ -165,7 +165,9 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             head = codec.task_of(from_item(item)) if item else self.get(task.task_id)
             applied = self._applied(change, head)
         except StoreUnavailable as error:
-            raise OutcomeUnknown(f"task {task.task_id} refused a write and could not be read") from error
+            raise OutcomeUnknown(
+                f"a write to task {task.task_id} was refused, and the task could not be read"
+            ) from error
         if applied is not None:
             return applied
         raise _conflict(change, head)
@@ -177,7 +179,9 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             head = self.get(task.task_id)
             applied = self._applied(change, head)
         except StoreUnavailable as error:
-            raise OutcomeUnknown(f"a write to task {task.task_id} could not be read back") from error
+            raise OutcomeUnknown(
+                f"a write to task {task.task_id} got no clear answer, and the task could not be read"
+            ) from error
         if applied is not None:
             return applied
         if head is not None and _is_past(change, head):

@@ -82,8 +82,8 @@ class Context(AttemptContext):
             by_place = call.behavior.identify is None and options.get("key") is None
             if by_place and child.task_payload != first.task_payload:
                 raise DelegationError(
-                    f"task {self.task_id} submitted its child {child.task_id} with other parameters before; "
-                    "work with children must submit the same ones in the same order each time it runs",
+                    f"an earlier run of task {self.task_id} submitted its child {child.task_id} with other parameters; "
+                    "each run must submit the same children in the same order",
                     code="CHILD_CHANGED",
                 )
             handles.append(Handle(self.tasks, call.behavior, child.task_id))
@@ -191,7 +191,7 @@ def _cursor_text(cursor: Any) -> str | None:
         raise DelegationError(f"the cursor is not a JSON value: {error}", code="BAD_CURSOR") from error
     if len(text) > _LONGEST_CURSOR:
         raise DelegationError(
-            f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}: keep a position in it",
+            f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}: store only a position in it",
             code="BAD_CURSOR",
         )
     return text

@@ -130,7 +130,7 @@ class Behavior(Generic[P, R]):
         for name, given in (("timeout", self.timeout), ("deadline", self.deadline)):
             if given is not None and not timedelta(0) < given <= LONGEST_DURATION:
                 raise bad_behavior(
-                    self.task_type, f"{name} must be positive, and {LONGEST_DURATION.days} days at most, not {given}"
+                    self.task_type, f"{name} must be positive and at most {LONGEST_DURATION.days} days, not {given}"
                 )
 
     def task_id(self, parameters: P, key: str | None = None) -> str:

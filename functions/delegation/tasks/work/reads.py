@@ -39,8 +39,8 @@ def kept_result(results: ResultStore | None, task: Task, result: str) -> str:
         return result
     if results is None:
         raise DelegationError(
-            f"the result has {len(data):,} bytes of at most {MOST_RESULT:,} in the task table; set "
-            "DELEGATION_PLAN_BUCKET in the process that runs the task, or return less, and retry the task",
+            f"the result has {len(data):,} bytes; the task table takes {MOST_RESULT:,}. Set DELEGATION_PLAN_BUCKET "
+            "in the process that runs the task, or return a smaller result; then retry the task",
             code="RESULT_TOO_LARGE",
             task_id=task.task_id,
         )
@@ -61,8 +61,8 @@ def read_result(results: ResultStore | None, task: Task) -> str | None:
         return task.result_extended
     if results is None:
         raise MalformedRecord(
-            f"task {task.task_id}: its result is {task.result_location} in the record bucket, which this process does "
-            "not know: set DELEGATION_PLAN_BUCKET"
+            f"task {task.task_id}: the result is in the record bucket ({task.result_location}). This process does "
+            "not know the bucket: set DELEGATION_PLAN_BUCKET"
         )
     data = results.get(task.result_location)
     if hashlib.sha256(data).hexdigest() not in task.result_location:

@@ -226,8 +226,8 @@ def _checked_payload(task_type: str, payload: str) -> str:
     size = len(payload.encode())
     if size > MOST_PAYLOAD:
         raise DelegationError(
-            f"the payload of a {task_type} has {size:,} bytes of at most {MOST_PAYLOAD:,}; store what is large "
-            "elsewhere and pass its name",
+            f"the payload of a {task_type} has {size:,} bytes, more than {MOST_PAYLOAD:,}; store large values "
+            "elsewhere and pass their names",
             code="TASK_PAYLOAD_TOO_LARGE",
         )
     return payload

@@ -519,8 +519,8 @@ class PolicyPermissions:
         unread = next((finding for finding in rule.findings if finding.code in STOPPING), None)
         if unread is not None:
             raise GuardRefused(
-                f"the policy of {table.identifier} gives no valid age of orphan files: {unread.subject}: "
-                f"{unread.text}; correct or detach it",
+                f"the policy of {table.identifier} has no valid age for orphan files ({unread.subject}: "
+                f"{unread.text}); correct or detach the policy",
                 code="AGE_INVALID",
             )
         return _age_in(rule) if rule.values else timedelta(0)

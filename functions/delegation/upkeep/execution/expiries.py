@@ -169,8 +169,8 @@ def to_submit(expiry: TableExpiry, stored: Task | None) -> TableExpiry | None:
     if former is not None and former.policy is not None and expiry.resumes(stored):
         return former
     raise UpkeepError(
-        f"a caller's expiry of {expiry.identifier} failed after its commit ({stored.error_code}): retry it with "
-        f"`delegation tasks retry {stored.task_id}`; until it ends, no policy expires snapshots of the table",
+        f"a caller's expiry of {expiry.identifier} failed after its commit ({stored.error_code}). Retry it with "
+        f"`delegation tasks retry {stored.task_id}`. Until it is complete, no policy expires snapshots of the table",
         code="EXPIRY_UNFINISHED",
     )
 

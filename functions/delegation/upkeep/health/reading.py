@@ -282,7 +282,7 @@ class _TableReader:
         self._current = _current(table.metadata)
         self._snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         if len(self._snapshots) != len(metadata.snapshots):
-            raise CorruptMetadata(metadata.path, "snapshots", "an id is there twice")
+            raise CorruptMetadata(metadata.path, "snapshots", "two snapshots have the same id")
         if self._current is not None and self._current not in self._snapshots:
             raise CorruptMetadata(metadata.path, "current-snapshot-id", "there is no such snapshot")
 

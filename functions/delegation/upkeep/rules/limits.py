@@ -242,7 +242,7 @@ def _types(text: str) -> frozenset[PolicyType]:
     for name, type_ in types.items():
         if type_ is None:
             known = ", ".join(policy_type.short for policy_type in PolicyType)
-            raise InvalidProperty(TYPES, f"{name!r} is not one of {known}; `none` alone allows none")
+            raise InvalidProperty(TYPES, f"{name!r} is not one of {known}; to allow no policy, write only `none`")
     return frozenset(type_ for type_ in types.values() if type_ is not None)
 
 
@@ -312,7 +312,7 @@ def _own_terms(properties: Mapping[str, str]) -> dict[str, PolicyTerms]:
                 raise InvalidProperty(name, f"is not {OF_POLICY}POLICY.SETTING, where SETTING is one of {known}")
             given.setdefault(policy, {})[PREFIX + setting] = properties[name]
     if len(given) > _MOST_OWN:
-        raise InvalidProperty(OF_POLICY, f"{len(given)} policies have settings of their own, more than {_MOST_OWN}")
+        raise InvalidProperty(OF_POLICY, f"{len(given)} policies have their own settings; at most {_MOST_OWN} may")
     own_terms = {}
     for policy, own in given.items():
         try:

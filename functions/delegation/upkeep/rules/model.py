@@ -98,12 +98,12 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object; raises for a repeated name, whose value is ambiguous."""
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        raise ValueError("a name is repeated in one object")
+        raise ValueError("an object has a name twice")
     return unique
 
 
 def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def problems_in(error: ValidationError) -> str:

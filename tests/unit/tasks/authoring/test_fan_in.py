@@ -127,7 +127,7 @@ def test_a_child_of_a_type_that_the_harness_lacks_is_named_at_once() -> None:
     """The parent waited for it until the harness failed after 10,000 attempts."""
     harness = TaskHarness(halves)
     harness.submit(halves.of([2]))
-    with pytest.raises(MissingBehaviorError, match=r"acme\.half was submitted, .*give it to TaskHarness too"):
+    with pytest.raises(MissingBehaviorError, match=r"acme\.half.*TaskHarness"):
         harness.run_due()
     assert runs == ["halves"]
     with pytest.raises(MissingBehaviorError, match=r"acme\.half "):

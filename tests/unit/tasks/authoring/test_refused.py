@@ -34,10 +34,10 @@ def fine(day: int) -> None: ...
         (untyped, {}, "the parameter day has no type"),
         (starred, {}, "the parameter days cannot be given by name"),
         (unstorable, {}, "a type cannot be stored"),
-        (without_result, {}, "does not say what it returns"),
-        (fine, {"task_type": "acme report"}, "name a type after its author"),
+        (without_result, {}, "-> None"),
+        (fine, {"task_type": "acme report"}, r"acme\.report"),
         (fine, {"timeout": timedelta(0)}, "timeout must be positive"),
-        (fine, {"timeout": timedelta(days=3_000_000)}, "timeout must be positive, and 3650 days at most"),
+        (fine, {"timeout": timedelta(days=3_000_000)}, "timeout .*3650 days"),
         (fine, {"concurrency": 0}, "concurrency must be at least 1"),
     ],
 )
@@ -49,9 +49,9 @@ def test_a_function_that_cannot_be_a_behavior_is_refused(function: Any, options:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"every": HOUR, "cron": "0 3 * * *"}, "not by both"),
+        ({"every": HOUR, "cron": "0 3 * * *"}, "not both"),
         ({"every": timedelta(milliseconds=5)}, "shorter than a second"),
-        ({"every": timedelta(seconds=1.9)}, "whole seconds"),
+        ({"every": timedelta(seconds=1.9)}, "whole number of seconds"),
         ({"every": timedelta(days=3_000_000)}, "longer than 3650 days"),
         ({"cron": "0 3 * *"}, "does not have five fields"),
         ({"cron": "61 3 * * *"}, "Bad minute"),
@@ -59,7 +59,7 @@ def test_a_function_that_cannot_be_a_behavior_is_refused(function: Any, options:
         ({"cron": "CRON_TZ=Mars/Base 0 3 * * *"}, "the time zone 'Mars/Base' is not known"),
         ({"cron": "CRON_TZ=America 0 3 * * *"}, "the time zone 'America' is not known"),
         ({"cron": "CRON_TZ= 0 3 * * *"}, "the time zone '' is not known"),
-        ({"at": NOW, "delay": HOUR}, "give one of both"),
+        ({"at": NOW, "delay": HOUR}, "`at` or `delay`"),
         ({"at": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is the fault
         ({"delay": -HOUR}, "negative"),
         ({"delay": timedelta.max}, "longer than 3650 days"),
