@@ -151,9 +151,7 @@ def test_the_hash_of_a_request_is_that_of_the_spelling_that_was_sent(world: Worl
 
 
 def test_one_option_in_two_spellings_is_refused(world: World) -> None:
-    with pytest.raises(
-        DelegationError, match="dry-run: must be given once.*two spellings"
-    ) as both:
+    with pytest.raises(DelegationError, match=r"dry-run: must be given once.*two spellings") as both:
         world.submit(world.body("orders", **{"dry-run": "false", "dryRun": "true"}))
     assert problem_of(both.value).status == 400
 
