@@ -21,6 +21,8 @@ SHARED: Final = {
         "tests/contract/orphans/test_engines.py",
         "tests/unit/operations/expiry/spark/test_engine.py",
     ),
+    # Their JVM has the runtime of Iceberg, which a running one cannot get.
+    "rewrites": ("tests/rewrites/",),
     # Each process would start DynamoDB Local, too.
     "dynamodb": (
         *(f"tests/contract/{name}/" for name in ("tasks", "pauses", "mutations", "costs")),
@@ -49,6 +51,7 @@ FIRST: Final = (
     "tests/integration/local/test_demo.py",
     "tests/faults/",
     *SHARED["spark"],
+    *SHARED["rewrites"],
     *SHARED["dynamodb"],
     *SHARED["sources"],
     "tests/integration/",

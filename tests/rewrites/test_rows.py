@@ -29,7 +29,7 @@ def _filled(world: RewriteWorld, name: str, version: int) -> str:
     return table
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [*(pytest.param(number, marks=pytest.mark.long) for number in (1, 2)), 3])
 def test_bin_pack_keeps_rows_and_folds_deletes(world: RewriteWorld, version: int) -> None:
     table = _filled(world, f"bins{version}", version)
     before, rows = world.every_snapshot(table), world.rows(table)

@@ -21,6 +21,7 @@ from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.spark import SparkRewriter
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.integration.local.catalog_world import BUCKET, REALM, REGION, SCOPE, Stack, objects, polaris
+from tests.kit.clocks import SleptSeconds
 from tests.spark_sessions import spark_session
 
 ICEBERG = "1.12.0"
@@ -155,6 +156,7 @@ class RewriteWorld:
             def load(self) -> LoadedTable:
                 return client.load_table(identifier)
 
+        slept = SleptSeconds()
         ctx = RewriteContext(
             attempt=attempt,
             identifier=identifier,
@@ -163,7 +165,8 @@ class RewriteWorld:
             requests=client.requests,
             store=MemoryObjectStore(),
             plans=MemoryPlanStore(),
-            sleep=lambda _seconds: None,
+            now=slept.read,
+            sleep=slept.sleep,
         )
         return run_rewrites(ctx, rewrites, SparkRewriter(self.spark, self.fence, poll_seconds=0.1))
 
