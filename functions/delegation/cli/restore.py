@@ -236,7 +236,7 @@ def _bucket_of_stack(client: "S3Client") -> str:
     except (BotoCoreError, ClientError) as error:
         raise plan_bucket_unknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
     if len(names) != 1:
-        raise plan_bucket_unknown(f"{len(names)} buckets can have the plans: {', '.join(names) or 'none'}")
+        raise plan_bucket_unknown(f"{len(names)} buckets may be the plan bucket: {', '.join(names) or 'none'}")
     return names[0]
 
 

@@ -86,7 +86,7 @@ def _check(segment: bytes, error: "type[UnsafePath | UnsafeName]") -> None:
         if decoded == segment:
             return
         segment = decoded
-    raise error("an escape of an escape")
+    raise error("too many nested percent-escapes")
 
 
 KEY_HEADER: Final = "Idempotency-Key"

@@ -344,7 +344,7 @@ def _located(catalog: str, item: Mapping[str, Any]) -> LocatedTable:
 
 def _text(item: Mapping[str, Any], name: str) -> str:
     if not isinstance(item[name], str):
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not a text")
     return str(item[name])
 
 

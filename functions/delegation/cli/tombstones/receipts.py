@@ -222,7 +222,7 @@ def _read(head: Mapping[str, Any], lines: Sequence[bytes]) -> CascadeReceipt:
         raise ValueError(f"its form is {head['receipt']}, of a later release")
     number = int(head["tables"])
     if len(lines) < number:
-        raise ValueError(f"it has {len(lines)} of {counted(number, 'table')}")
+        raise ValueError(f"it lists {len(lines)} of {counted(number, 'table')}")
     tables = [CascadeTable.model_validate_json(line) for line in lines[:number]]
     dropped: list[str] = []
     problem: str | None = None

@@ -106,8 +106,8 @@ class CertificateSettings(EnvironmentSettings):
         behind_alb = self.client_certificate_source is CertificateSource.ALB
         if behind_alb != bool(self.client_vpc_endpoints):
             raise ValueError(
-                "DELEGATION_CLIENT_CERTIFICATE_SOURCE=alb and DELEGATION_CLIENT_VPC_ENDPOINTS need each other: the "
-                "headers of a load balancer are believed only from the VPC endpoints that nothing else reaches"
+                "set both DELEGATION_CLIENT_CERTIFICATE_SOURCE=alb and DELEGATION_CLIENT_VPC_ENDPOINTS, or neither: "
+                "headers of a load balancer are accepted only from VPC endpoints that nothing else reaches"
             )
         return self
 

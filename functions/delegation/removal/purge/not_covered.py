@@ -133,5 +133,5 @@ def _kept_rows(plans: PlanStore, index: PlanIndex) -> Iterator[Row]:
         for record in (record for record in records_of(plans, index.plan_id, chunk) if record["kept"] == VERDICT):
             path = str(record["path"])
             if canonical(path) != path or not roots.contains(path):
-                raise PlanTampered(f"{index.plan_id}/{chunk.name}", "it has a path that the plan did not take over")
+                raise PlanTampered(f"{index.plan_id}/{chunk.name}", "it has a path outside the locations of the plan")
             yield path, RANK[record["type"]], int(record["size"])
