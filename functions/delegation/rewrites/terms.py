@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, Self
 
+from delegation.rewrites import predicates
 from delegation.rewrites.task_type import COMPACTION_PREFIX, MANIFESTS_PREFIX
 from delegation.tasks.life.policy import InvalidProperty, duration_property
 from delegation.tasks.options import (
@@ -132,7 +133,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             FILTER,
             _EXPRESSION,
             "a predicate such as `day = DATE '2026-11-01'`, up to 1000 characters",
-            "Only files that may have rows of this predicate are rewritten. Spark SQL reads it.",
+            "Only files that may have rows of this predicate are rewritten. It has columns, literals, operators and the "
+            f"functions {', '.join(predicates.FUNCTIONS)}.",
             Argument("Rewrite only files that may have rows of this predicate.", "PREDICATE"),
         ),
         text_option(
@@ -296,7 +298,7 @@ class CompactionTerms:
             min_input_files=_whole(chosen.get(MIN_INPUT_FILES)) or DEFAULT_MIN_INPUT_FILES,
             delete_file_threshold=_whole(chosen.get(DELETE_FILE_THRESHOLD)),
             concurrent_rewrites=_concurrent(chosen.get(CONCURRENT_REWRITES), limits, accepted=accepted),
-            filter=chosen.get(FILTER),
+            filter=_filter(chosen.get(FILTER)),
             branch=chosen.get(BRANCH, MAIN),
             cold_after=limits.cold_after if cold_after is None else _duration(COLD_AFTER, cold_after),
             min_benefit=float(chosen[MIN_BENEFIT]) if MIN_BENEFIT in chosen else limits.min_benefit,
@@ -332,6 +334,13 @@ class ManifestTerms:
             min_benefit=float(chosen[MIN_BENEFIT]) if MIN_BENEFIT in chosen else limits.min_benefit,
             dry_run=chosen[DRY_RUN] == "true",
         )
+
+
+def _filter(text: str | None) -> str | None:
+    refused = None if text is None else predicates.why_refused(text)
+    if refused is not None:
+        raise InvalidOption(FILTER, f"a predicate of columns, literals and operators; it has {refused}")
+    return text
 
 
 def _columns(text: str | None) -> tuple[str, ...]:

@@ -1,0 +1,41 @@
+"""What a request may state as its filter. Spark SQL reads the text in a process with the service's rights, and evaluates
+calls of Java methods in subqueries while it optimizes, so only columns, literals and operators pass."""
+
+import re
+from typing import Final
+
+_TOKEN: Final = re.compile(
+    r"""\s+
+    | (?P<string>'[^'\\]*'|"[^"\\]*")
+    | (?P<column>`[^`]*`)
+    | (?P<number>[0-9]+(\.[0-9]+)?([Ee][+-]?[0-9]+)?[A-Za-z]{0,2}(?![A-Za-z0-9_]))
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
+    | (?P<open>\()
+    | (?P<operator><=>|<=|>=|<>|!=|==|[=<>+*%!,.)]|-(?!-)|/(?!\*))
+    """,
+    re.VERBOSE,
+)
+_BEFORE_PARENTHESES: Final = frozenset({"and", "between", "in", "like", "not", "or"})
+FUNCTIONS: Final = ("cast", "current_date", "current_timestamp", "date_add", "date_sub", "to_date", "to_timestamp")
+_OF_QUERIES: Final = frozenset({"from", "map", "reduce", "select", "table", "values", "with"})
+_LONGEST_SHOWN: Final = 20
+
+
+def why_refused(text: str) -> str | None:
+    """Return what a predicate has that no filter may have, None for one that Spark may read."""
+    if "${" in text:
+        return "`${`, which Spark replaces"
+    at, before = 0, ""
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            return f"{text[at : at + _LONGEST_SHOWN]!r}"
+        kind, shown = token.lastgroup, token[0]
+        if kind == "word" and shown.lower() in _OF_QUERIES:
+            return f"{shown}, a word of queries; a column of this name has backticks"
+        if kind == "open" and before not in (*_BEFORE_PARENTHESES, *FUNCTIONS, ""):
+            return f"a call of {before}; the functions are {', '.join(FUNCTIONS)}"
+        if kind is not None:
+            before = {"word": shown.lower(), "column": shown, "string": shown}.get(kind, "")
+        at = token.end()
+    return None
