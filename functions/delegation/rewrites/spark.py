@@ -24,11 +24,8 @@ from delegation.rewrites.context import (
     PutOff,
     Rewrite,
     RewriteAttempt,
-    RewriteContext,
-    RewriteResult,
 )
 from delegation.rewrites.errors import RewriteError, engine_failed, rewrite_refused
-from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.terms import MAIN
 from polaris_common.errors import printable
 
@@ -61,6 +58,8 @@ def rewriting_session(**settings: str) -> Iterator[SparkSession]:
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.scheduler.mode": "FAIR",
         "spark.speculation": "false",
+        # `${env:NAME}` in a filter would be replaced, and an error would show it.
+        "spark.sql.variable.substitute": "false",
     }
     builder = SparkSession.builder.appName("delegation-rewrites")
     for name, value in {**fixed, **settings}.items():
@@ -141,13 +140,7 @@ class SparkRewriter:
             return 0  # the thread of the work meets the same error
 
 
-def rewrite_in_session(ctx: RewriteContext, rewrites: Sequence[Rewrite]) -> RewriteResult:
-    """Rewrite a table in a session of its own; see run_rewrites."""
-    with rewriting_session() as session, Fence(_reached_at(session)) as fence:
-        return run_rewrites(ctx, rewrites, SparkRewriter(session, fence))
-
-
-def _reached_at(session: SparkSession) -> str:
+def reached_at(session: SparkSession) -> str:
     """Return where executors reach this process: they renew the table's credentials through the fence."""
     context = session.sparkContext
     is_here = str(context.master).startswith("local")
