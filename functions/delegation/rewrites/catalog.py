@@ -24,7 +24,7 @@ from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier, encoded
 from delegation.polaris.answers import PolarisError, PolarisUnavailable
 from delegation.polaris.requests import CatalogRequests, error_in
-from delegation.rewrites.commits import AdmittedCommit, CommitRules, admitted
+from delegation.rewrites.commits import AdmittedCommit, CommitRules, admitted, is_applied
 from delegation.rewrites.errors import CommitRefused
 from polaris_common.errors import DelegationError
 
@@ -204,12 +204,13 @@ class Gate:
         metadata = document.get("metadata") if isinstance(document, dict) else None
         if not isinstance(metadata, dict):
             return Sent.UNKNOWN, _unknown(f"{why}; nor could the table be read afterwards")
-        if any(one.get("snapshot-id") == commit.snapshot_id for one in metadata.get("snapshots") or ()):
+        applied = is_applied(metadata, commit, self.rules.branch)
+        if applied:
             result = {"metadata-location": document.get("metadata-location"), "metadata": metadata}
             return Sent.APPLIED, FenceAnswer(200, json.dumps(result).encode())
-        if why.status == _CONFLICT:
+        if why.status == _CONFLICT and applied is False:
             return Sent.CONFLICT, _refused(409, "CommitFailedException", str(why))
-        # It may be applied later.
+        # It may be applied later, or an expiry removed what would show it.
         return Sent.UNKNOWN, _unknown(str(why))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from delegation.polaris.model import MARK
 from delegation.rewrites.errors import CommitRefused
+from delegation.rewrites.terms import MAIN
 from polaris_common.errors import printable
 
 TASK_ID: Final = MARK
@@ -31,10 +32,11 @@ class CommitRules:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCommit:
-    """A CommitTableRequest that may be sent (Iceberg REST specification), and the snapshot that it adds."""
+    """A CommitTableRequest that may be sent (Iceberg REST specification), the snapshot that it adds, and its parent."""
 
     document: Mapping[str, Any]
     snapshot_id: int
+    parent_id: int
 
 
 def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
@@ -60,7 +62,7 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
         raise CommitRefused(f"a rewrite's snapshot has the operation {_REPLACE}, not {operation}")
     if moved.get("type") != "branch" or moved.get("ref-name") != rules.branch:
         raise CommitRefused(f"the commit moves {printable(str(moved.get('ref-name')))}, not {printable(rules.branch)}")
-    _check_parent(requirements, snapshot.get("parent-snapshot-id"), rules)
+    parent_id = _parent_in(requirements, snapshot.get("parent-snapshot-id"), rules)
     marked = {**summary, TASK_ID: rules.task_id, ATTEMPT: str(rules.attempt)}
     return AdmittedCommit(
         {
@@ -69,10 +71,11 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
             "updates": [{**added, "snapshot": {**snapshot, "summary": marked}}, moved],
         },
         snapshot_id,
+        parent_id,
     )
 
 
-def _check_parent(requirements: list[dict[str, Any]], parent: Any, rules: CommitRules) -> None:
+def _parent_in(requirements: list[dict[str, Any]], parent: Any, rules: CommitRules) -> int:
     uuids = [str(one.get("uuid")).lower() for one in requirements if one.get("type") == "assert-table-uuid"]
     if uuids != [rules.table_uuid.lower()]:
         raise CommitRefused(f"the commit is not for the table with the UUID {rules.table_uuid}")
@@ -81,8 +84,9 @@ def _check_parent(requirements: list[dict[str, Any]], parent: Any, rules: Commit
         for one in requirements
         if one.get("type") == "assert-ref-snapshot-id" and one.get("ref") == rules.branch
     ]
-    if parent is None or asserted != [parent]:
+    if not isinstance(parent, int) or asserted != [parent]:
         raise CommitRefused(f"the commit does not require that {printable(rules.branch)} is at the snapshot's parent")
+    return parent
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -104,6 +108,21 @@ def _objects(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
 
 def _named(actions: list[str]) -> str:
     return ", ".join(printable(one) for one in actions[:5]) or "no update"
+
+
+def is_applied(metadata: Mapping[str, Any], commit: AdmittedCommit, branch: str) -> bool | None:
+    """Return whether a commit is in a table's metadata, None if that cannot be known: an expiry may have removed its
+    snapshot after others followed it, while the files stay in use."""
+    by_id = {one.get("snapshot-id"): one for one in metadata.get("snapshots") or ()}
+    if commit.snapshot_id in by_id:
+        return True
+    ref = (metadata.get("refs") or {}).get(branch) or {}
+    at = ref.get("snapshot-id", metadata.get("current-snapshot-id") if branch == MAIN else None)
+    while at != commit.parent_id and at in by_id:
+        at = by_id.pop(at).get("parent-snapshot-id")
+        if at == commit.snapshot_id:
+            return True
+    return False if at == commit.parent_id else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,6 +310,26 @@ def test_another_writer_was_first(world: World, stack: Stack) -> None:
     assert world.commit().status_code == 200
 
 
+@pytest.mark.parametrize(("follows", "status"), [(True, 200), (False, 500)])
+def test_a_commit_was_made_and_an_expiry_removed_its_snapshot(world: World, *, follows: bool, status: int) -> None:
+    world.wire.events.append(replaced_by(409))
+    new = [0]
+
+    def expired(request: httpx.Request) -> httpx.Response | None:
+        if not any(one.method == "POST" and "/tables/" in one.url.path for one in world.wire.sent):
+            return None
+        if "/tables/" not in request.url.path:
+            return None
+        head = {"snapshot-id": 99, "parent-snapshot-id": new[0] if follows else 98}
+        refs = {"main": {"type": "branch", "snapshot-id": 99}}
+        return httpx.Response(200, json={"metadata": {"snapshots": [head], "refs": refs}})
+
+    world.wire.after_commit = expired
+    answer = world.commit(lambda one: new.insert(0, one["updates"][1]["snapshot-id"]))
+    assert answer.status_code == status
+    assert became(world) == [Sent.APPLIED if follows else Sent.UNKNOWN]
+
+
 def test_the_principal_may_not_commit(world: World) -> None:
     world.wire.events.append(
         lambda _request, _send: httpx.Response(

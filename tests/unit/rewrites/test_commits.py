@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.polaris.model import read_large
-from delegation.rewrites.commits import ATTEMPT, TASK_ID, CommitRules, admitted, own_commits
+from delegation.rewrites.commits import ATTEMPT, TASK_ID, AdmittedCommit, CommitRules, admitted, is_applied, own_commits
 from delegation.rewrites.errors import CommitRefused
 
 UUID = "7f3b5f0e-54ad-4a0a-9d2a-3f1f6c9ce001"
@@ -135,3 +135,51 @@ def test_the_marks_are_kept_when_large_metadata_is_read() -> None:
     kept = read_large([json.dumps({"metadata": metadata}).encode()])["metadata"]
     assert own_commits(kept, "task-1") == own_commits(metadata, "task-1")
     assert kept["snapshots"][1]["summary"] == {}
+
+
+def history(head: int | None, *snapshots: tuple[int, int | None]) -> dict[str, Any]:
+    refs = {} if head is None else {"main": {"snapshot-id": head, "type": "branch"}}
+    return {
+        "refs": refs,
+        "current-snapshot-id": head,
+        "snapshots": [{"snapshot-id": one, "parent-snapshot-id": parent} for one, parent in snapshots],
+    }
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (history(1, (1, None)), False),
+        (history(2, (1, None), (2, 1)), True),
+        (history(1, (1, None), (2, 1)), True),
+        (history(4, (1, None), (3, 1), (4, 3)), False),
+        (history(4, (3, 1), (4, 3)), False),
+        (history(3, (1, None), (2, 1), (3, 2)), True),
+        (history(3, (3, 2)), True),
+        (history(4, (4, 3)), None),
+        (history(4, (1, None), (4, 3)), None),
+        (history(9, (9, None)), None),
+        (history(8, (8, 9), (9, 8)), None),
+        (history(None), None),
+    ],
+    ids=[
+        "at the parent",
+        "applied",
+        "applied and rolled back",
+        "another was first",
+        "another was first and the parent is expired",
+        "another followed",
+        "another followed and both were expired",
+        "what followed the parent is expired",
+        "what followed the parent is expired alone",
+        "a table of the same name",
+        "a circle",
+        "the branch is gone",
+    ],
+)
+def test_a_commit_is_found_by_the_history_of_its_branch(metadata: dict[str, Any], expected: bool | None) -> None:  # noqa: FBT001
+    assert is_applied(metadata, AdmittedCommit({}, 2, 1), "main") is expected
+
+
+def test_a_branch_that_is_gone_has_not_the_history_of_the_main_one() -> None:
+    assert is_applied(history(1, (1, None)), AdmittedCommit({}, 2, 1), "audit") is None
