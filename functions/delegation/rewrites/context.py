@@ -118,12 +118,18 @@ class RewriteContext:
 
     def check_before_commit(self) -> None:
         """Raise what ends the attempt: errors of `attempt.look` and of the catalog, RewriteError (POLICY_WITHDRAWN)."""
-        if self.permitted is always_permitted:
-            self.attempt.look(moved=True)
-            return
-        reason = self.permitted(self.load_table())
+        if self.permitted is not always_permitted:
+            self.load_permitted()
+        # Last: the catalog may take longer to answer than the lease lasts.
+        self.attempt.look(moved=True)
+
+    def load_permitted(self) -> LoadedTable:
+        """Load the table as `load_table` does; raise RewriteError (POLICY_WITHDRAWN) too."""
+        table = self.load_table()
+        reason = self.permitted(table)
         if reason is not None:
             raise rewrite_withdrawn(reason)
+        return table
 
     def load_table(self) -> LoadedTable:
         """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""

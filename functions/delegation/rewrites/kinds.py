@@ -23,7 +23,7 @@ class Compactions:
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
         """See RewriteKind.plan."""
         terms = CompactionTerms.of(work.properties, self.limits, accepted=True)
-        decision = decide_compaction(ctx, ctx.load_table(), terms)
+        decision = decide_compaction(ctx, ctx.load_permitted(), terms)
         return _plan(() if decision.rewrite is None else (decision.rewrite,), decision.estimate)
 
     def summary(self, result: RewriteResult) -> str:
@@ -45,7 +45,7 @@ class ManifestsRewrites:
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
         """See RewriteKind.plan."""
-        decision = decide_manifests(ctx, ctx.load_table(), ManifestTerms.of(work.properties, self.limits))
+        decision = decide_manifests(ctx, ctx.load_permitted(), ManifestTerms.of(work.properties, self.limits))
         return _plan(decision.rewrites, decision.estimate)
 
     def summary(self, result: RewriteResult) -> str:

@@ -181,6 +181,19 @@ def test_a_policy_is_asked_before_each_commit_and_its_end_refuses_the_next_one()
     assert tables.loads == 2
 
 
+def test_the_lease_is_looked_at_after_the_policy_was_read() -> None:
+    ctx, loaded = context(busy_table())
+    looks = cast("Looks", ctx.attempt)
+    seen: list[int] = []
+
+    def permitted(_table: LoadedTable) -> str | None:
+        seen.append(looks.looks)
+        return None
+
+    replace(ctx, tables=Loads(loaded), permitted=permitted).check_before_commit()
+    assert looks.looks == seen[0] + 1
+
+
 def test_a_callers_rewrite_looks_at_its_lease_alone_before_a_commit() -> None:
     ctx, _ = context(busy_table())
     ctx.check_before_commit()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from delegation.rewrites.behavior import RewriteJob
+from delegation.rewrites.behavior import RewriteBehavior, RewriteJob
 from delegation.rewrites.context import DataFilesRewrite, ManifestsRewrite, RewriteResult
 from delegation.rewrites.kinds import Compactions, ManifestsRewrites
 from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, MANIFESTS_TASK_TYPE
@@ -69,6 +69,15 @@ def test_a_compaction_gives_its_job_what_the_request_asks_for(world: RewritingWo
     assert isinstance(rewrite, DataFilesRewrite)
     assert (rewrite.options["min-input-files"], rewrite.where) == ("2", "id > 3")
     assert task.public()["details"]["estimate"]["files"] == 8
+
+
+@pytest.mark.parametrize("operation", [COMPACTION_TASK_TYPE, MANIFESTS_TASK_TYPE])
+def test_a_policy_that_was_detached_meanwhile_starts_no_job(world: RewritingWorld, operation: str) -> None:
+    for name, behavior in list(world.beside.items()):
+        assert isinstance(behavior, RewriteBehavior)
+        world.deploy(**{name: replace(behavior, permissions=lambda _work: lambda _table: "the policy a is off")})
+    task = ended(world, operation)
+    assert (task.status, task.error_code, world.jobs.started) == (Status.FAILURE, "POLICY_WITHDRAWN", [])
 
 
 def test_a_partition_with_a_new_commit_is_left(world: RewritingWorld) -> None:
