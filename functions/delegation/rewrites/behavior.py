@@ -19,6 +19,7 @@ from delegation.removal.choice import RemovalSettings
 from delegation.removal.task_attempt import error_class
 from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader, always_permitted
 from delegation.rewrites.requests import TableRewrite
+from delegation.rewrites.run import committed_before
 from delegation.rewrites.task_type import FIRST_ATTEMPT, RECEIPT
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import MalformedRecord, RunPostponed
@@ -59,7 +60,8 @@ class RewriteKind(Protocol):
     def work_type(self) -> type[TableRewrite]: ...
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
-        """Return what a request asks for, by the table's manifests as they are now; raise InvalidOption."""
+        """Return what a request asks for, by the table's manifests as they are now; raise InvalidOption, and
+        RewriteError (POLICY_WITHDRAWN)."""
 
     def summary(self, result: RewriteResult) -> str:
         """Return what the task's own commits changed, as one sentence."""
@@ -111,7 +113,7 @@ class RewriteBehavior:
             work, ctx = self._begun(task, hand_over_at)
             plan = self.kind.plan(ctx, work)
             if work.is_dry_run or not plan.rewrites:
-                return runner.succeed(task, plan.summary, {}, {"engine": INLINE, "reported": dict(plan.details)})
+                return self._without_work(task, work, ctx, plan, INLINE)
             if not self.settings.has_spark:
                 raise GuardRefused(
                     f"{plan.summary}; this needs Spark, which the deployment does not have: set "
@@ -134,7 +136,7 @@ class RewriteBehavior:
             asked, ctx = self._begun(held, None)
             plan = self.kind.plan(ctx, asked)
             if asked.is_dry_run or not plan.rewrites:
-                return runner.succeed(held, plan.summary, {}, {"engine": SPARK, "reported": dict(plan.details)})
+                return self._without_work(held, asked, ctx, plan, SPARK)
             return runner.succeed(held, *self._outcome(plan, work(RewriteJob(ctx, plan))))
 
         return runner.run(task, done)
@@ -165,6 +167,15 @@ class RewriteBehavior:
             now=self.monotonic,
             sleep=self.sleep,
         )
+
+    def _without_work(
+        self, task: Task, work: TableRewrite, ctx: RewriteContext, plan: RewritePlan, engine: str
+    ) -> Task:
+        """Record the success of an attempt that rewrites nothing; one before it may have ended after its commits."""
+        before = None if work.is_dry_run else committed_before(ctx)
+        if before is not None:
+            return self._runner.succeed(task, *self._outcome(plan, before))
+        return self._runner.succeed(task, plan.summary, {}, {"engine": engine, "reported": dict(plan.details)})
 
     def _outcome(self, plan: RewritePlan, result: RewriteResult) -> Outcome:
         """Return what a success writes: the figures also as details, which the line of the end shows."""

@@ -42,13 +42,26 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
     for rewrite in rewrites:
         check_runtime(version, rewrite, table.metadata)
     performed = [_in_rounds(ctx, rewrite, engine) for rewrite in rewrites]
-    after = ctx.load_table()
-    own = own_commits(after.metadata, ctx.attempt.task_id, first_attempt=ctx.first_attempt)
+    own = _own(ctx, ctx.load_table())
     result = result_of(ctx, table, own, performed)
     if result.status == "NOTHING" and any(not one.is_conflict for one in result.put_off):
         raise engine_failed(f"no group of files was rewritten: {result.put_off[0].reason}")
     result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
     return _stored(ctx, result) if own else result
+
+
+def committed_before(ctx: RewriteContext) -> RewriteResult | None:
+    """Return what former attempts of the submission committed, None if nothing; an attempt needs it that finds nothing
+    left to do. Raises the errors of the catalog and of the plan store."""
+    if ctx.first_attempt >= ctx.attempt.attempt:
+        return None
+    table = ctx.load_table()
+    own = _own(ctx, table)
+    return _stored(ctx, replace(result_of(ctx, table, own, ()), engine="spark")) if own else None
+
+
+def _own(ctx: RewriteContext, table: LoadedTable) -> list[OwnCommit]:
+    return own_commits(table.metadata, ctx.attempt.task_id, first_attempt=ctx.first_attempt)
 
 
 def result_of(

@@ -1,16 +1,18 @@
 """An attempt at a rewrite: what it decides in this process, how it hands over to Spark, and what its end records."""
 
+import json
 from typing import Any
 
 import pytest
 
 from delegation.removal.errors import EngineFailed
 from delegation.rewrites.behavior import RewriteJob
+from delegation.rewrites.commits import ATTEMPT, TASK_ID
 from delegation.rewrites.context import PutOff, RewriteResult
 from delegation.rewrites.task_type import COMPACTION_PLAN_TASK_TYPE
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
-from tests.kit.lakes.lake import filled
+from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.rewriting import NOTHING, SOMETHING, RewritingWorld
 
 
@@ -102,6 +104,23 @@ def test_after_a_failure_in_spark_another_attempt_decides_inline(world: Rewritin
         "inline",
         "spark",
     ]
+
+
+def test_commits_of_a_job_that_died_after_the_last_one_are_recorded(world: RewritingWorld) -> None:
+    def commits_and_dies(job: RewriteJob) -> RewriteResult:
+        marks = {TASK_ID: job.ctx.attempt.task_id, ATTEMPT: str(job.ctx.attempt.attempt)}
+        world.lake.table("orders").append(rows(9), snapshot_properties=marks)
+        world.kind.plan_now = NOTHING
+        raise EngineFailed("the JVM ended")
+
+    world.rewrite = commits_and_dies
+    task = world.compact()
+    assert (task.status, task.engine, task.details["files_added"]) == (Status.SUCCESS, "spark", 1)
+    receipt = json.loads(world.plans.get(task.details["receipt"]))
+    assert receipt["snapshots"] == task.public()["details"]["snapshot_ids"]
+    assert receipt["attempt"] == 3
+    again = world.compact()
+    assert (again.result_summary, "files_added" in again.details) == (NOTHING.summary, False)
 
 
 def test_a_deployment_without_spark_refuses_what_it_cannot_do(world: RewritingWorld) -> None:
