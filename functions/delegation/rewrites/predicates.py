@@ -1,5 +1,5 @@
-"""What a request may state as its filter. Spark SQL reads the text in a process with the service's rights, and evaluates
-calls of Java methods in subqueries while it optimizes, so only columns, literals and operators pass."""
+"""What a request may state as its filter. Spark SQL reads the text in a process with the service's rights, and
+evaluates calls of Java methods in subqueries while it optimizes. So only columns, literals and operators pass."""
 
 import re
 from typing import Final

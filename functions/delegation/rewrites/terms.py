@@ -133,8 +133,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             FILTER,
             _EXPRESSION,
             "a predicate such as `day = DATE '2026-11-01'`, up to 1000 characters",
-            "Only files that may have rows of this predicate are rewritten. It has columns, literals, operators and the "
-            f"functions {', '.join(predicates.FUNCTIONS)}.",
+            "Only files that may have rows of this predicate are rewritten. It has columns, literals, operators and "
+            f"the functions {', '.join(predicates.FUNCTIONS)}.",
             Argument("Rewrite only files that may have rows of this predicate.", "PREDICATE"),
         ),
         text_option(

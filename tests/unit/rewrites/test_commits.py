@@ -177,7 +177,7 @@ def history(head: int | None, *snapshots: tuple[int, int | None]) -> dict[str, A
         "the branch is gone",
     ],
 )
-def test_a_commit_is_found_by_the_history_of_its_branch(metadata: dict[str, Any], expected: bool | None) -> None:  # noqa: FBT001
+def test_a_commit_is_found_by_the_history_of_its_branch(metadata: dict[str, Any], expected: bool | None) -> None:
     assert is_applied(metadata, AdmittedCommit({}, 2, 1), "main") is expected
 
 
