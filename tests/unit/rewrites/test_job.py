@@ -42,6 +42,6 @@ def test_executors_reach_the_fence_of_a_job_where_they_reach_its_driver(
     monkeypatch.setattr(job, "rewriting_session", session)
     monkeypatch.setattr(job, "run_rewrites", lambda _ctx, _rewrites, engine: engine)
     work = RewriteJob(cast("Any", None), RewritePlan(rewrites=(), summary=""))
-    engine = job.rewrite_in_session(work, None)
+    engine: Any = job.rewrite_in_session(work, None)
     assert isinstance(engine, SparkRewriter)
     assert engine.fence.server_address[0] == host
