@@ -20,13 +20,13 @@ from delegation.rewrites.terms import (
     ManifestLimits,
     ManifestTerms,
 )
-from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.model import Task
 from delegation.tasks.options import RequestSources
 from delegation.wire.requests import ReceivedBody
 from delegation.wire.tables import IdentityParameters
 
 _POLICY: Final = "policy"
+_METADATA_LOCATION: Final = "metadata-location"
 
 
 class CompactionParameters(IdentityParameters):
@@ -62,20 +62,26 @@ class TableRewrite(TableWork):
         return super().of_the_work() | ({} if self.policy is None else {"the policy": self.policy})
 
     def to_payload(self) -> str:
-        """Return `task_payload` as JSON text (Delegation Service proposal, Persistence)."""
+        """Return `task_payload` as JSON text (Delegation Service proposal, Persistence).
+
+        The metadata location is not where a purge has it. A Spark job of a former release takes every task for a purge,
+        and may get this one while functions are replaced; it fails, and deletes nothing.
+        """
         document = self.document(self.task_type)
+        parameters = document["operation_parameters"]
+        parameters["metadata"][_METADATA_LOCATION] = parameters.pop("metadata_location")
         if self.policy is not None:
-            document["operation_parameters"][_POLICY] = self.policy
+            parameters[_POLICY] = self.policy
         return json.dumps(document, sort_keys=True)
 
     @classmethod
-    def of(cls, task: Task) -> Self:
-        """Read a stored task's parameters; raise MalformedPayload if its payload is not that of a rewrite."""
-        rewrite = super().of(task)
-        try:
-            policy = json.loads(task.task_payload)["operation_parameters"].get(_POLICY)
-        except (ValueError, KeyError, TypeError) as error:
-            raise MalformedPayload(task.task_id, type(error).__name__) from None
+    def of_stored(cls, task_payload: str) -> Self:
+        """Parse a stored `task_payload`; raises ValueError, KeyError or TypeError when it is malformed."""
+        document = json.loads(task_payload)
+        parameters = document["operation_parameters"]
+        parameters["metadata_location"] = parameters["metadata"][_METADATA_LOCATION]
+        rewrite = super().of_stored(json.dumps(document))
+        policy = parameters.get(_POLICY)
         return rewrite if policy is None else rewrite.model_copy(update={"policy": str(policy)})
 
     def resumes(self, _task: Task) -> bool:

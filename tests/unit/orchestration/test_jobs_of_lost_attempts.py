@@ -264,7 +264,7 @@ def test_start_job_cancels_a_job_that_it_started_after_the_loss(site: LostJob) -
     """The step was paused between reading the task and starting the job, and its attempt was found lost meanwhile."""
     begin = site.jobs.start
 
-    def starts_late(name: str, arguments: list[str], _folders: object) -> str:
+    def starts_late(name: str, arguments: list[str], _folders: object, **_settings: object) -> str:
         site.clock.advance(2 * HOUR)
         site.sweep()
         return begin(name, arguments)

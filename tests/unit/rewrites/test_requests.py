@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.details import table_labels
-from delegation.rewrites.requests import TableCompaction, TableManifestsRewrite
+from delegation.removal.details import table_labels, table_place
+from delegation.removal.purge.requests import TablePurge
+from delegation.rewrites.requests import TableCompaction, TableManifestsRewrite, TableRewrite
 from delegation.rewrites.task_type import (
     COMPACTION_PLAN_TASK_TYPE,
     COMPACTION_TASK_TYPE,
@@ -14,6 +15,7 @@ from delegation.rewrites.task_type import (
     MANIFESTS_PLAN_TASK_TYPE,
     MANIFESTS_TASK_TYPE,
 )
+from delegation.tasks.errors import MalformedPayload
 from delegation.tasks.life.lanes import Lane
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wiring.types import TYPES, policies_of
@@ -116,3 +118,21 @@ def test_what_a_policy_asks_for_is_in_the_background_and_another_work(world: Wor
     assert by_policy.of_the_work() != asked.of_the_work()
     stored = world.accepted(world.request(MANIFESTS_TASK_TYPE, "customers")).evolve(task_payload=payload)
     assert TableManifestsRewrite.of(stored).policy == "cat.gov.tidy"
+
+
+@pytest.mark.parametrize("dry_run", ["false", "true"])
+@pytest.mark.parametrize(
+    ("operation", "work"), [(COMPACTION_TASK_TYPE, TableCompaction), (MANIFESTS_TASK_TYPE, TableManifestsRewrite)]
+)
+def test_no_release_reads_a_rewrite_as_a_purge(
+    world: World, operation: str, work: type[TableRewrite], dry_run: str
+) -> None:
+    """A Spark job of the last release takes every task for a purge: while functions are replaced it may get this one,
+    and would delete the files of a table in use."""
+    task = world.accepted(world.request(operation, "orders", **{"dry-run": dry_run}))
+    with pytest.raises(MalformedPayload):
+        TablePurge.of(task)
+    read = work.of(task)
+    assert read.table.metadata_location == world.tables.load_table(read.identifier).metadata_location
+    assert table_place(task.task_payload) == (read.table.table_uuid.lower(), read.table.location)
+    assert read.to_payload() == task.task_payload

@@ -193,7 +193,7 @@ REFUSED: list[tuple[str, Any, str, str]] = [
     (PARAMETERS, ABSENT, "", "is required"),
     (PARAMETERS, None, "", "must be an object"),
     (f"{COMMON}/operation_type", ABSENT, "", "is required"),
-    (f"{COMMON}/operation_type", "TABLE_COMPACTION", "", "must be one of SYNCHRONOUS_TABLE_PURGE, TABLE_PURGE, "),
+    (f"{COMMON}/operation_type", "TABLE_SORT", "", "must be one of SYNCHRONOUS_TABLE_PURGE, TABLE_PURGE, "),
     (f"{COMMON}/operation_type", "table_purge", "", "must be one of"),
     (f"{COMMON}/operation_type", ["TABLE_PURGE"], "", "must be one of"),
     (f"{COMMON}/realm_identifier", ABSENT, "", "is required"),
