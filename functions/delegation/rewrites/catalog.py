@@ -120,7 +120,7 @@ class Gate:
                     with self._sends():
                         return self._commit(table, body)
         except PolarisUnavailable as error:
-            # Not 503, after which Iceberg would ask again for minutes what was asked again already.
+            # Not 503, after which Iceberg would send a commit again, too.
             return _refused(500, "ServiceFailureException", str(error))
         except PolarisError as error:
             self._stop(error)

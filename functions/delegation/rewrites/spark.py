@@ -48,6 +48,9 @@ _WRONG: Final = frozenset(
 )
 """Before an action begins: what a request names does not fit the table."""
 _LONGEST_REASON: Final = 300
+_LOAD_RETRIES: Final = "2"
+"""Iceberg 1.12 repeats a load after a 500, by default for 31 s, and an attempt that ends waits for that. The fence's
+own client repeats it too."""
 T = TypeVar("T")
 
 
@@ -163,7 +166,12 @@ def _perform(session: SparkSession, gate: Gate, uri: str, rewrite: Rewrite, atte
     catalog = jvm.org.apache.iceberg.rest.RESTCatalog()
     catalog.setConf(session.sparkContext._jsc.hadoopConfiguration())
     # The server vends the rest with the table's metadata.
-    properties = {"uri": uri, "warehouse": gate.identifier.catalog, "rest-metrics-reporting-enabled": "false"}
+    properties = {
+        "uri": uri,
+        "warehouse": gate.identifier.catalog,
+        "rest-metrics-reporting-enabled": "false",
+        "rest.client.max-retries": _LOAD_RETRIES,
+    }
     catalog.initialize(gate.identifier.catalog, properties)
     try:
         names = jvm.org.apache.iceberg.catalog.Namespace.of(_array(session, gate.identifier.namespace))
