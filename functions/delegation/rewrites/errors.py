@@ -17,9 +17,11 @@ class CommitRefused(RewriteError):
     code = "REWRITE_COMMIT_REFUSED"
 
 
-def engine_failed(reason: str, *, retryable: bool = True) -> RewriteError:
-    """Return the error: Spark failed for a reason that is not in the table; the next attempt rewrites what is left."""
-    return RewriteError(reason, code="ENGINE_FAILED", retryable=retryable)
+class RewriteEngineFailed(RewriteError):
+    """Spark failed for a reason that is not in the table; the next attempt rewrites what is left."""
+
+    code = "ENGINE_FAILED"
+    retryable = True
 
 
 def rewrite_refused(reason: str) -> RewriteError:

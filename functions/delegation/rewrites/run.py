@@ -13,7 +13,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.rewrites.catalog import Gate
 from delegation.rewrites.commits import CommitRules, OwnCommit, own_commits
 from delegation.rewrites.context import Performed, PutOff, Rewrite, RewriteContext, RewriteEngine, RewriteResult
-from delegation.rewrites.errors import engine_failed
+from delegation.rewrites.errors import RewriteEngineFailed
 from delegation.rewrites.runtimes import check_runtime
 from polaris_common.backoff import exponential
 
@@ -45,7 +45,7 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
     own = _own(ctx, ctx.load_table())
     result = result_of(ctx, table, own, performed)
     if result.status == "NOTHING" and any(not one.is_conflict for one in result.put_off):
-        raise engine_failed(f"no group of files was rewritten: {result.put_off[0].reason}")
+        raise RewriteEngineFailed(f"no group of files was rewritten: {result.put_off[0].reason}")
     result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
     return _stored(ctx, result) if own else result
 

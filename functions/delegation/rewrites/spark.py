@@ -25,7 +25,7 @@ from delegation.rewrites.context import (
     Rewrite,
     RewriteAttempt,
 )
-from delegation.rewrites.errors import RewriteError, engine_failed, rewrite_refused
+from delegation.rewrites.errors import RewriteEngineFailed, RewriteError, rewrite_refused
 from delegation.rewrites.terms import MAIN
 from polaris_common.errors import printable
 
@@ -88,7 +88,7 @@ class SparkRewriter:
         try:
             return str(jvm_of(self.session).org.apache.iceberg.IcebergBuild.version())
         except (Py4JError, TypeError) as error:
-            raise engine_failed("Spark has no Iceberg runtime", retryable=False) from error
+            raise RewriteEngineFailed("Spark has no Iceberg runtime", retryable=False) from error
 
     def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
         """See RewriteEngine.perform."""
@@ -328,4 +328,4 @@ def _refusal(error: Exception) -> RewriteError | None:
 
 
 def _engine_error(error: Exception) -> RewriteError:
-    return engine_failed(f"the Spark job failed or its JVM ended ({_kind(error)}); see the driver's log")
+    return RewriteEngineFailed(f"the Spark job failed or its JVM ended ({_kind(error)}); see the driver's log")

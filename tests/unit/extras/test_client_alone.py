@@ -120,7 +120,7 @@ API_COMMANDS = (
         "polaris",
         "policy",
     ),
-    *("orphans", "references", "resume", "submit", "tasks", "tombstones", "ui"),
+    *("compact", "orphans", "references", "resume", "rewrite-manifests", "submit", "tasks", "tombstones", "ui"),
 )
 PERSISTENCE = """
 from delegation.cli.main import build

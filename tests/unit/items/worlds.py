@@ -495,7 +495,7 @@ def a_kind_of_upkeep_whose_policies_cannot_be_read(failing: Failing) -> Served:
     both = BothKinds(here)
     expiry, sweeps = here.making(policies=both, limits=BOTH), here.sweeps(policies=both, limits=BOTH)
     with (
-        patch.object(OrphanSweeps, "look", lambda *_: (_ for _ in ()).throw(failing())),
+        patch.object(OrphanSweeps, "evaluate", lambda *_: (_ for _ in ()).throw(failing())),
         suppress(Exception),  # it is raised at the end
     ):
         run_kinds((sweeps, expiry), "lake")

@@ -50,7 +50,7 @@ FILTERS: Final[Mapping[str, Any]] = {
         typer.Option(
             "--type",
             show_default=False,
-            help="Only tasks of this type, or purge, drop, expire or scan; may be repeated.",
+            help="Only this task type, or purge, drop, expire, scan, compact or rewrite-manifests; may be repeated.",
         ),
     ],
     "table": Annotated[

@@ -166,7 +166,7 @@ PAYLOADS: list[tuple[dict[str, Any], bool, bool]] = [
     (changed(loaded(), "operation_parameters/metadata/table-uuid", "x"), False, False),
     (changed(loaded(), "operation_parameters/storage-credentials", None), True, True),
     (changed(loaded(), "operation_parameters/properties", {"a": 1}), False, False),
-    (changed(loaded(), "common_payload/operation_type", "TABLE_COMPACTION"), False, False),
+    (changed(loaded(), "common_payload/operation_type", "TABLE_FORMAT_CONVERSION"), False, False),
     (changed(loaded(), "common_payload/request_timestamp_utc", None), True, True),
     (changed(loaded(), "common_payload/request_timestamp_utc", "2025-06-11T16:21:00"), False, False),
     (changed(loaded(), "common_payload/realm_identifier", ABSENT), False, False),

@@ -69,7 +69,7 @@ def test_a_tagged_file_that_a_table_takes_loses_the_tag_at_the_next_look(
     if more.get("quarantine", True):
         assert world.lifecycle() == planted - {TAKEN}
     assert not world.missing()
-    assert "took the tag from 1 file that tables need again" in success(result, None)[0]
+    assert "the tag from 1 file that tables need again" in success(result, None)[0]
     # Once it is done there is nothing to say.
     assert released(world.sweep(table, **more)) == []
 
@@ -335,7 +335,7 @@ def test_without_the_role_a_needed_file_with_the_tag_fails_the_look_loudly() -> 
     table.append(paths=[TAKEN])
     world.head = PlanHead()
     ctx = replace(world.context(table, dry_run=True, quarantine=False, task_id="lost"), tags=no_role)
-    with pytest.raises(OperatorRoleRequired, match=r"take the tag .*e\.parquet, which is needed now"):
+    with pytest.raises(OperatorRoleRequired, match=r"remove the quarantine tag .*e\.parquet, which is needed now"):
         remove_orphan_files(ctx)
 
 
