@@ -12,8 +12,8 @@ from tests.kit.worlds.expiring import ExpiringWorld
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.edge.test_road import Road, travelled
 
-MOST_OF_EXPIRY, MOST_CLIMBS_OF_EXPIRY = 87, 43
-MOST_OF_PURGE, MOST_CLIMBS_OF_PURGE = 79, 41
+MOST_OF_EXPIRY, MOST_CLIMBS_OF_EXPIRY = 89, 45
+MOST_OF_PURGE, MOST_CLIMBS_OF_PURGE = 81, 41
 
 
 def climbs(road: Road) -> set[str]:

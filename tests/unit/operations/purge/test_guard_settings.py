@@ -162,7 +162,7 @@ def test_a_clones_plan_is_refused_although_the_uuid_is_the_same(bench: PurgedTab
 def test_every_refusal_of_a_guard_is_in_the_documentation() -> None:
     pages = [
         *(f"architecture/{name}" for name in ("guards", "purging", "references")),
-        *("expiry", "expiry-reference", "orphans", "orphans-reference"),
+        *("compaction", "expiry", "expiry-reference", "orphans", "orphans-reference"),
     ]
     page = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in pages)
     direct = GuardRefused.__subclasses__()

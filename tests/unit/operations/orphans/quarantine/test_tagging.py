@@ -130,7 +130,7 @@ def test_without_a_role_for_the_bucket_nothing_is_listed() -> None:
     table = world.table()
     world.orphan("s3://lake/wh/t/data/a.parquet")
     world.lake.pass_days(4)
-    with pytest.raises(OperatorRoleRequired, match=r"lake.*delegation\.orphan-files\.roles, as lake=ARN") as refused:
+    with pytest.raises(OperatorRoleRequired, match=r"lake.*delegation\.orphan-files\.roles to lake=ARN") as refused:
         world.sweep(table, quarantine=True)
     assert refused.value.bucket == "lake"
     assert "list" not in world.store.faults.names
