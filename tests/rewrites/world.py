@@ -203,5 +203,9 @@ def rewrite_world(version: str = ICEBERG) -> Iterator[RewriteWorld]:
         with spark_session("local[2]", environment=None, **spark_settings(stack, version)) as session, Fence() as fence:
             session.sparkContext.setLogLevel("ERROR")
             yield RewriteWorld(stack, session, fence)
+        # The stores of all stacks of a process are one: the next test creates the bucket.
+        for key in objects(stack):
+            stack.admin.delete_object(Bucket=BUCKET, Key=key)
+        stack.admin.delete_bucket(Bucket=BUCKET)
     finally:
         stack.stop()

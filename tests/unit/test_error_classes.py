@@ -13,6 +13,7 @@ PUBLISHED = "functions/delegation/client/"
 KEPT = {
     "CatalogNotReached": "caught as its other base, NothingDone",
     "ChildFailed": "exported to authors of behaviors",
+    "RewriteEngineFailed": "caught as its base RewriteError; it is the one that is retried",
     "CredentialsDoNotCover": "its family has count and sample, and others of it are caught",
     "FilesAtAnotherTable": "its family has count and sample, and others of it are caught",
     "StoredSettingsError": "no DelegationError: pydantic takes a ValueError for a setting that is not valid",
