@@ -181,6 +181,27 @@ def engine_of(task: Task, settings: RemovalSettings) -> str:
     return SPARK if settings.has_spark and (details.next_engine == SPARK or unable) else INLINE
 
 
+def prepared_engine(task: Task, settings: RemovalSettings) -> str:
+    """Return `engine_of` a task; an attempt begins inline with a record that cannot be read, and ends with that."""
+    try:
+        return engine_of(task, settings)
+    except MalformedRecord:
+        return INLINE
+
+
+def continue_with(engine: str | None, tasks: TaskService, task: Task, first: Mapping[str, Any] | None = None) -> Task:
+    """Record the engine of the attempt after this one, None if that is open; raise LeaseLost.
+
+    `first` are details that are recorded unless the task has them.
+    """
+
+    def decide(current: Task, _now: datetime) -> Task:
+        recorded = {name: current.details.get(name, value) for name, value in (first or {}).items()}
+        return held_by(current, task.attempt_count).with_details({"next_engine": engine, **recorded})
+
+    return tasks.holding(task).writes.change(task.task_id, decide)
+
+
 def spark_above(task: Task, settings: RemovalSettings) -> int | None:
     """Return with how many files left an inline attempt hands them over; None: it deletes all; raise MalformedRecord.
 
@@ -290,10 +311,7 @@ class UpkeepBehavior(TableBehavior[Ctx, Result]):
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
         """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
-        try:
-            return engine_of(task, self.settings)
-        except MalformedRecord:  # the attempt ends with it
-            return INLINE
+        return prepared_engine(task, self.settings)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: do the work in this process and record the outcome, of a hand-over to Spark too."""
@@ -307,7 +325,7 @@ class UpkeepBehavior(TableBehavior[Ctx, Result]):
                 return runner.succeed(task, *self.outcome(task, ctx))
             except HandedToSpark:
                 # Before the attempt ends: one that is lost in between is continued with Spark, too.
-                self._continues_with(SPARK, task)
+                continue_with(SPARK, self.tasks, task)
                 raise
 
         return runner.run(task, done)
@@ -317,14 +335,6 @@ class UpkeepBehavior(TableBehavior[Ctx, Result]):
 
         What follows a failure is chosen again: an inline attempt waits for the references, and hands over again.
         """
-        held = self._continues_with(None, task)
+        held = continue_with(None, self.tasks, task)
         ctx = replace(self.context(held), awaits_references=True)
         return self.runner.succeed(held, *self.outcome(held, ctx, work))
-
-    def _continues_with(self, engine: str | None, task: Task) -> Task:
-        """Record the engine of the attempt after this one, None if that is open; raise LeaseLost."""
-
-        def decide(current: Task, _now: datetime) -> Task:
-            return held_by(current, task.attempt_count).with_details({"next_engine": engine})
-
-        return self.tasks.holding(task).writes.change(task.task_id, decide)

@@ -14,7 +14,14 @@ from delegation.errors import GuardRefused, RunHandedOver, RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
-from delegation.removal.behaviors import Outcome, check_killed, engine_of, refuse_purged
+from delegation.removal.behaviors import (
+    Outcome,
+    check_killed,
+    continue_with,
+    engine_of,
+    prepared_engine,
+    refuse_purged,
+)
 from delegation.removal.choice import RemovalSettings
 from delegation.removal.task_attempt import error_class
 from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader, always_permitted
@@ -22,9 +29,8 @@ from delegation.rewrites.requests import TableRewrite
 from delegation.rewrites.run import committed_before
 from delegation.rewrites.task_type import FIRST_ATTEMPT, RECEIPT
 from delegation.storage.base import ObjectStore, PlanStore
-from delegation.tasks.errors import MalformedRecord, RunPostponed
+from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.transitions import held_by
 from delegation.tasks.work.attempt_context import AttemptContext, AttemptEnding, AttemptRunner, ending_of
 from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
@@ -97,10 +103,7 @@ class RewriteBehavior:
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
         """See TaskBehavior.prepare: inline, unless the attempt before found something to rewrite."""
-        try:
-            return engine_of(task, self.settings)
-        except MalformedRecord:  # the attempt ends with it
-            return INLINE
+        return prepared_engine(task, self.settings)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: decide in this process; record a dry run's outcome, or hand over to Spark."""
@@ -121,7 +124,7 @@ class RewriteBehavior:
                     code="NO_SPARK",
                 )
             # Before the attempt ends: one that is lost in between is continued with Spark, too.
-            self._continues_with(SPARK, task)
+            self._continue_with(SPARK, task)
             raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt rewrites them with Spark")
 
         return runner.run(task, done)
@@ -132,7 +135,7 @@ class RewriteBehavior:
         task = runner.begin_job(task_id, attempt)
 
         def done() -> Task:
-            held = self._continues_with(None, task)
+            held = self._continue_with(None, task)
             asked, ctx = self._begun(held, None)
             plan = self.kind.plan(ctx, asked)
             if asked.is_dry_run or not plan.rewrites:
@@ -140,6 +143,10 @@ class RewriteBehavior:
             return runner.succeed(held, *self._outcome(plan, work(RewriteJob(ctx, plan))))
 
         return runner.run(task, done)
+
+    def _continue_with(self, engine: str | None, task: Task) -> Task:
+        """Record the engine of the attempt after this one, and the submission's first attempt that may commit."""
+        return continue_with(engine, self.tasks, task, {FIRST_ATTEMPT: task.attempt_count})
 
     @property
     def _runner(self) -> AttemptRunner:
@@ -179,42 +186,21 @@ class RewriteBehavior:
 
     def _outcome(self, plan: RewritePlan, result: RewriteResult) -> Outcome:
         """Return what a success writes: the figures also as details, which the line of the end shows."""
-        put_off = sum(one.groups for one in result.put_off)
-        figures: dict[str, Any] = {
-            "files_rewritten": result.files_rewritten,
-            "files_added": result.files_added,
-            "bytes_rewritten": result.bytes_rewritten,
-            "bytes_added": result.bytes_added,
-            "deletes_folded": result.deletes_folded,
-            "manifests_before": result.manifests_before,
-            "manifests_after": result.manifests_after,
-            "groups_done": result.groups_done,
-            "groups_put_off": put_off,
-        }
+        put_off = sum(left.groups for left in result.put_off)
         reported = {
             "estimate": dict(plan.details),
-            **figures,
+            **result.figures,
+            "groups_put_off": put_off,
             "snapshot_ids": [str(snapshot_id) for snapshot_id in result.snapshot_ids],
-            "put_off": [
-                {"groups": one.groups, "reason": one.reason, "is_conflict": one.is_conflict} for one in result.put_off
-            ],
+            "put_off": result.put_off_documents,
             "iceberg_version": result.iceberg_version,
             "seconds": round(result.seconds, 1),
         }
         summary = self.kind.summary(result)
         if put_off:
             summary += f"; {counted(put_off, 'group')} put off, which the next run takes"
-        return summary, {**figures, RECEIPT: result.receipt}, {"engine": SPARK, "reported": reported}
-
-    def _continues_with(self, engine: str | None, task: Task) -> Task:
-        """Record the engine of the attempt after this one, None if that is open, and the first attempt since the
-        submission that may commit; raise LeaseLost."""
-
-        def decide(current: Task, _now: datetime) -> Task:
-            first = current.details.get(FIRST_ATTEMPT, task.attempt_count)
-            return held_by(current, task.attempt_count).with_details({"next_engine": engine, FIRST_ATTEMPT: first})
-
-        return self.tasks.holding(task).writes.change(task.task_id, decide)
+        details = {**result.figures, "groups_put_off": put_off, RECEIPT: result.receipt}
+        return summary, details, {"engine": SPARK, "reported": reported}
 
 
 def _ending(_task: Task, error: Exception | RunStopped) -> AttemptEnding:

@@ -216,7 +216,7 @@ class Gate:
 
 def _decoded(path: str) -> list[str]:
     """Return the segments of a path; Iceberg's client writes a blank as `+`."""
-    return [unquote_plus(one) for one in path.split("/")]
+    return [unquote_plus(segment) for segment in path.split("/")]
 
 
 def _passed(response: httpx.Response) -> FenceAnswer:
@@ -258,7 +258,7 @@ class Fence(ThreadingHTTPServer):
     def answer(self, method: str, target: str, body: bytes) -> FenceAnswer:
         secret, _, path = target.removeprefix("/").partition("/")
         with self._lock:
-            known = [gate for one, gate in self._gates.items() if compare_digest(one.encode(), secret.encode())]
+            known = [gate for address, gate in self._gates.items() if compare_digest(address.encode(), secret.encode())]
         return known[0].answer(method, path, body) if known else _forbidden("no attempt has this address")
 
 

@@ -176,7 +176,7 @@ class PartitionsChoice:
 
     @property
     def work(self) -> Work:
-        return sum((one.work for one in self.chosen), Work())
+        return sum((partition.work for partition in self.chosen), Work())
 
 
 def work_of(files: PartitionFiles, thresholds: Thresholds, *, partitions: int = 1) -> Work:
@@ -205,11 +205,11 @@ def choose(
 ) -> PartitionsChoice:
     """Return what is rewritten. `cost` returns the money for a partition's work, `has_filter` whether an expression
     selects exactly one. A partition with a commit at or after `cold_before_ms` is left to its writers."""
-    found = list(partitions)
+    listed = list(partitions)
     left: dict[Left, int] = {}
     chosen: list[ChosenPartition] = []
-    for files in found:
-        work = work_of(files, thresholds, partitions=len(found))
+    for files in listed:
+        work = work_of(files, thresholds, partitions=len(listed))
         if not work.groups:
             continue
         why = _why_left(files, work, cold_before_ms, cost(work) * min_benefit)
@@ -219,11 +219,11 @@ def choose(
             chosen.append(ChosenPartition(files.partition, work, has_former=files.former > 0))
     # Without a filter the planner would also rewrite what is left here.
     if left or len(chosen) > most:
-        unselected = [one for one in chosen if one.has_former or not has_filter(one.partition)]
+        unselected = [choice for choice in chosen if choice.has_former or not has_filter(choice.partition)]
         if unselected:
             left[Left.NO_FILTER] = len(unselected)
-            chosen = [one for one in chosen if not one.has_former and has_filter(one.partition)]
-    chosen.sort(key=lambda one: -one.work.gain / max(cost(one.work), _LEAST_COST))
+            chosen = [choice for choice in chosen if not choice.has_former and has_filter(choice.partition)]
+    chosen.sort(key=lambda choice: -choice.work.gain / max(cost(choice.work), _LEAST_COST))
     if len(chosen) > most:
         left[Left.NEXT_RUN] = len(chosen) - most
         chosen = chosen[:most]

@@ -47,10 +47,10 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
     """
     document = _object(body)
     requirements, updates = _objects(document, "requirements"), _objects(document, "updates")
-    actions = [str(one.get("action")) for one in updates]
+    actions = [str(update.get("action")) for update in updates]
     if sorted(actions) != ["add-snapshot", "set-snapshot-ref"]:
         raise CommitRefused(f"a rewrite only adds a snapshot and moves its branch; this commit has {_named(actions)}")
-    added, moved = sorted(updates, key=lambda one: str(one["action"]))
+    added, moved = sorted(updates, key=lambda update: str(update["action"]))
     snapshot = added.get("snapshot")
     if not isinstance(snapshot, dict) or not isinstance(summary := snapshot.get("summary"), dict):
         raise CommitRefused("the commit adds a snapshot without a summary")
@@ -76,13 +76,17 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
 
 
 def _parent_in(requirements: list[dict[str, Any]], parent: Any, rules: CommitRules) -> int:
-    uuids = [str(one.get("uuid")).lower() for one in requirements if one.get("type") == "assert-table-uuid"]
+    uuids = [
+        str(requirement.get("uuid")).lower()
+        for requirement in requirements
+        if requirement.get("type") == "assert-table-uuid"
+    ]
     if uuids != [rules.table_uuid.lower()]:
         raise CommitRefused(f"the commit is not for the table with the UUID {rules.table_uuid}")
     asserted = [
-        one.get("snapshot-id")
-        for one in requirements
-        if one.get("type") == "assert-ref-snapshot-id" and one.get("ref") == rules.branch
+        requirement.get("snapshot-id")
+        for requirement in requirements
+        if requirement.get("type") == "assert-ref-snapshot-id" and requirement.get("ref") == rules.branch
     ]
     if not isinstance(parent, int) or asserted != [parent]:
         raise CommitRefused(f"the commit does not require that {printable(rules.branch)} is at the snapshot's parent")
@@ -100,20 +104,20 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _objects(document: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    found = document.get(name)
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    objects = document.get(name)
+    if not isinstance(objects, list) or not all(isinstance(item, dict) for item in objects):
         raise CommitRefused(f"{name} of the commit is not a list of objects")
-    return found
+    return objects
 
 
 def _named(actions: list[str]) -> str:
-    return ", ".join(printable(one) for one in actions[:5]) or "no update"
+    return ", ".join(printable(action) for action in actions[:5]) or "no update"
 
 
 def is_applied(metadata: Mapping[str, Any], commit: AdmittedCommit, branch: str) -> bool | None:
     """Return whether a commit is in a table's metadata, None if that cannot be known: an expiry may have removed its
     snapshot after others followed it, while the files stay in use."""
-    by_id = {one.get("snapshot-id"): one for one in metadata.get("snapshots") or ()}
+    by_id = {snapshot.get("snapshot-id"): snapshot for snapshot in metadata.get("snapshots") or ()}
     if commit.snapshot_id in by_id:
         return True
     ref = (metadata.get("refs") or {}).get(branch) or {}

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -204,3 +204,21 @@ class RewriteResult:
     receipt: str | None = None
     seconds: float = 0.0
     engine: Engine = "inline"
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """The counts, as the task's details and the receipt have them."""
+        return {
+            "files_rewritten": self.files_rewritten,
+            "files_added": self.files_added,
+            "bytes_rewritten": self.bytes_rewritten,
+            "bytes_added": self.bytes_added,
+            "deletes_folded": self.deletes_folded,
+            "manifests_before": self.manifests_before,
+            "manifests_after": self.manifests_after,
+            "groups_done": self.groups_done,
+        }
+
+    @property
+    def put_off_documents(self) -> list[dict[str, Any]]:
+        return [asdict(put_off) for put_off in self.put_off]

@@ -63,7 +63,7 @@ def decide_compaction(ctx: RewriteContext, table: LoadedTable, terms: Compaction
     estimated = estimate(choice, files, held=held)
     if not choice.chosen or estimated.gain_per_cost < terms.min_benefit:
         return Compaction(files, choice, estimated, None)
-    partitions = None if choice.is_whole else filters.of_partitions(one.partition for one in choice.chosen)
+    partitions = None if choice.is_whole else filters.of_partitions(chosen.partition for chosen in choice.chosen)
     return Compaction(files, choice, estimated, _rewrite(terms, partitions))
 
 
@@ -112,7 +112,7 @@ def has_sort_order(document: Mapping[str, Any]) -> bool:
     """Return whether the table's default sort order has any field."""
     current = document.get("default-sort-order-id", 0)
     orders = document.get("sort-orders") or ()
-    return any(one.get("order-id") == current and one.get("fields") for one in orders)
+    return any(order.get("order-id") == current and order.get("fields") for order in orders)
 
 
 def held_for(properties: Mapping[str, str]) -> timedelta:

@@ -176,9 +176,9 @@ def _storage(size: int, held: timedelta, listed: Prices) -> float:
 
 def _money(uses: Sequence[Use], listed: Prices) -> dict[str, Any]:
     return {
-        "vcpu_hours": sum(one.vcpu_seconds for one in uses) / _HOUR,
-        "requests": sum(one.reads + one.writes for one in uses),
-        "cost": sum(one.cost for one in uses),
+        "vcpu_hours": sum(use.vcpu_seconds for use in uses) / _HOUR,
+        "requests": sum(use.reads + use.writes for use in uses),
+        "cost": sum(use.cost for use in uses),
         "currency": listed.currency,
         "prices_as_of": listed.as_of,
         "prices_region": listed.region,

@@ -97,7 +97,7 @@ def head_of(document: Mapping[str, Any], branch: str = MAIN) -> Mapping[str, Any
     head = ref.get("snapshot-id") if ref.get("type", "branch") == "branch" else None
     if head is None and branch == MAIN:
         head = document.get("current-snapshot-id")
-    return next((one for one in document.get("snapshots") or () if one.get("snapshot-id") == head), None)
+    return next((snapshot for snapshot in document.get("snapshots") or () if snapshot.get("snapshot-id") == head), None)
 
 
 def read_files(
@@ -112,7 +112,9 @@ def read_files(
     """Read a branch's files; `document` is the table metadata of `metadata`, `limit` the most bytes of one manifest.
     Raises the errors of the store and of manifests."""
     head = head_of(document, branch)
-    snapshot = next((one for one in metadata.snapshots if head and one.snapshot_id == head["snapshot-id"]), None)
+    snapshot = next(
+        (snapshot for snapshot in metadata.snapshots if head and snapshot.snapshot_id == head["snapshot-id"]), None
+    )
     if snapshot is None or head is None:
         return TableFiles(None)
     reading = _Reading(document, thresholds, head.get("sequence-number") or 0, fetcher, limit)
@@ -128,11 +130,11 @@ class _Reading:
         self._thresholds = thresholds
         self._limit = limit
         self._spec = document.get("default-spec-id", 0)
-        self._fields = tuple(one.field_id for one in PartitionFilter.of(document).fields)
+        self._fields = tuple(field.field_id for field in PartitionFilter.of(document).fields)
         self._times = {
-            one["snapshot-id"]: one.get("timestamp-ms") or 0
-            for one in document.get("snapshots") or ()
-            if (one.get("summary") or {}).get("operation") != _REPLACE
+            snapshot["snapshot-id"]: snapshot.get("timestamp-ms") or 0
+            for snapshot in document.get("snapshots") or ()
+            if (snapshot.get("summary") or {}).get("operation") != _REPLACE
         }
         self._deletes = _Deletes()
         self._partitions: dict[Partition, PartitionFiles] = {}
@@ -155,13 +157,13 @@ class _Reading:
 
     def _states(self, manifests: Mapping[str, ManifestFile]) -> list[ManifestState]:
         """Return the manifests by spec and content, with the partitions that each has."""
-        found: list[ManifestState] = []
+        states: list[ManifestState] = []
         by_kind: defaultdict[tuple[int, bool], list[str]] = defaultdict(list)
-        for path, one in manifests.items():
-            by_kind[self._specs[path], one.content == 1].append(path)
+        for path, manifest in manifests.items():
+            by_kind[self._specs[path], manifest.content == 1].append(path)
         for (spec, is_of_deletes), paths in sorted(by_kind.items()):
             partitions = set[PartitionValues]().union(*(self._places[path] for path in paths))
-            found.append(
+            states.append(
                 ManifestState(
                     spec,
                     is_of_deletes,
@@ -172,7 +174,7 @@ class _Reading:
                     sum(manifests[path].entries is None for path in paths),
                 )
             )
-        return found
+        return states
 
     def _manifests(self, snapshot: Snapshot) -> dict[str, ManifestFile]:
         if snapshot.manifest_list is None:
@@ -181,12 +183,12 @@ class _Reading:
             path = CANONICAL.one(snapshot.manifest_list)
             ((_, content),) = self._fetcher.fetch([(path, self._limit)])
             listed = list(read_manifest_list(content_of(path, content), path))
-        return {CANONICAL.one(one.manifest_path): one for one in listed}
+        return {CANONICAL.one(manifest.manifest_path): manifest for manifest in listed}
 
     def _entries(
         self, manifests: Mapping[str, ManifestFile], *, deletes: bool
     ) -> Iterator[tuple[ManifestFile, FileEntry]]:
-        wanted = [(path, self._limit) for path, one in manifests.items() if (one.content == 1) is deletes]
+        wanted = [(path, self._limit) for path, manifest in manifests.items() if (manifest.content == 1) is deletes]
         for path, content in self._fetcher.fetch(wanted):
             data, manifest = content_of(path, content), manifests[path]
             mismatch = mismatch_of(manifest, data, path)
@@ -210,14 +212,14 @@ class _Reading:
         """Return the partition with which the planner groups a file, with the time of its commit noted."""
         is_current = manifest.partition_spec_id == self._spec
         values = dict(entry.partition) if is_current else {}
-        key = Partition(self._spec, tuple((one, values.get(one)) for one in self._fields))
-        found = self._partitions.get(key)
-        if found is None:
-            found = self._partitions[key] = PartitionFiles(key)
+        key = Partition(self._spec, tuple((field_id, values.get(field_id)) for field_id in self._fields))
+        files = self._partitions.get(key)
+        if files is None:
+            files = self._partitions[key] = PartitionFiles(key)
         written = self._times.get(manifest.added_snapshot_id if entry.snapshot_id is None else entry.snapshot_id)
-        if written is not None and (found.newest_ms is None or written > found.newest_ms):
-            found.newest_ms = written
-        return found
+        if written is not None and (files.newest_ms is None or written > files.newest_ms):
+            files.newest_ms = written
+        return files
 
     def _sequence_of(self, manifest: ManifestFile, entry: FileEntry) -> int:
         return entry.sequence_number if entry.sequence_number is not None else manifest.sequence_number or 0

@@ -44,19 +44,19 @@ class PartitionFilter:
         """Read the current spec and schema of table metadata, of any version."""
         columns: dict[int, tuple[str | None, str | None]] = dict(_columns(_schema(document).get("fields") or ()))
         fields = []
-        for number, one in enumerate(current_spec(document)):
-            column, kind = columns.get(one.get("source-id", -1), (None, None))
-            fields.append(PartitionField(one.get("field-id", 1000 + number), str(one.get("transform")), column, kind))
+        for number, part in enumerate(current_spec(document)):
+            column, kind = columns.get(part.get("source-id", -1), (None, None))
+            fields.append(PartitionField(part.get("field-id", 1000 + number), str(part.get("transform")), column, kind))
         return cls(tuple(fields))
 
     def of_partition(self, partition: Partition) -> Any | None:
         """Return the expression of one partition; None if there is none that selects it alone."""
         values = dict(partition.values)
         parts = []
-        for one in self.fields:
-            if one.kind == "void":
+        for field in self.fields:
+            if field.kind == "void":
                 continue
-            predicate = _predicate(one, values.get(one.field_id))
+            predicate = _predicate(field, values.get(field.field_id))
             if predicate is None:
                 return None
             parts.append(predicate)
@@ -64,7 +64,7 @@ class PartitionFilter:
 
     def of_partitions(self, partitions: Iterable[Partition]) -> Any | None:
         """Return the expression of all of these partitions, None if one of them has none."""
-        parts = [self.of_partition(one) for one in partitions]
+        parts = [self.of_partition(partition) for partition in partitions]
         return None if not parts or None in parts else _joined("or", parts)
 
     def has(self, partition: Partition) -> bool:
@@ -77,19 +77,19 @@ def current_spec(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     if specs is None:
         return list(document.get("partition-spec") or ())
     current = document.get("default-spec-id", 0)
-    return list(next((one.get("fields") or () for one in specs if one.get("spec-id") == current), ()))
+    return list(next((spec.get("fields") or () for spec in specs if spec.get("spec-id") == current), ()))
 
 
 def _schema(document: Mapping[str, Any]) -> Mapping[str, Any]:
     current = document.get("current-schema-id")
     schemas = document.get("schemas") or ()
-    return next((one for one in schemas if one.get("schema-id") == current), document.get("schema") or {})
+    return next((schema for schema in schemas if schema.get("schema-id") == current), document.get("schema") or {})
 
 
 def _columns(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> Iterable[tuple[int, tuple[str, str | None]]]:
-    for one in fields:
-        name, kind = f"{prefix}{one.get('name')}", one.get("type")
-        yield one["id"], (name, kind if isinstance(kind, str) else None)
+    for field in fields:
+        name, kind = f"{prefix}{field.get('name')}", field.get("type")
+        yield field["id"], (name, kind if isinstance(kind, str) else None)
         if isinstance(kind, Mapping) and kind.get("type") == "struct":
             yield from _columns(kind.get("fields") or (), f"{name}.")
 

@@ -114,7 +114,7 @@ def choose_manifests(
             left[spec] = ManifestsLeft.BENEFIT
         else:
             chosen[spec] = work
-    return ManifestsChoice(dict(sorted(chosen.items(), key=lambda one: -one[1].gain)), left)
+    return ManifestsChoice(dict(sorted(chosen.items(), key=lambda spec: -spec[1].gain)), left)
 
 
 def _is_worse(work: ManifestWork) -> bool:

@@ -26,7 +26,7 @@ _SLICE: Final = 1.0
 
 def wait_after(rounds: int, put_off: Sequence[PutOff]) -> float | None:
     """Return the seconds until an action is called again, None if the rest is left to the next run. Pure."""
-    if rounds >= ROUNDS or not any(one.is_conflict for one in put_off):
+    if rounds >= ROUNDS or not any(left.is_conflict for left in put_off):
         return None
     return exponential(rounds, _FIRST_WAIT, _LONGEST_WAIT)
 
@@ -44,7 +44,7 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
     performed = [_in_rounds(ctx, rewrite, engine) for rewrite in rewrites]
     own = _own(ctx, ctx.load_table())
     result = result_of(ctx, table, own, performed)
-    if result.status == "NOTHING" and any(not one.is_conflict for one in result.put_off):
+    if result.status == "NOTHING" and any(not left.is_conflict for left in result.put_off):
         raise RewriteEngineFailed(f"no group of files was rewritten: {result.put_off[0].reason}")
     result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
     return _stored(ctx, result) if own else result
@@ -70,14 +70,14 @@ def result_of(
     """Return what the task's commits came to, by their summaries (Iceberg, SnapshotSummary)."""
 
     def total(name: str) -> int:
-        return sum(one[name] for one in own)
+        return sum(commit[name] for commit in own)
 
     return RewriteResult(
         status="REWRITTEN" if own else "NOTHING",
         identifier=ctx.identifier,
         table_uuid=ctx.table_uuid.lower(),
         metadata_location=before.metadata_location,
-        snapshot_ids=tuple(one.snapshot_id for one in own),
+        snapshot_ids=tuple(commit.snapshot_id for commit in own),
         files_rewritten=total("deleted-data-files"),
         files_added=total("added-data-files"),
         bytes_rewritten=total("removed-files-size"),
@@ -85,8 +85,8 @@ def result_of(
         deletes_folded=total("removed-delete-files"),
         manifests_before=total("manifests-replaced"),
         manifests_after=total("manifests-created"),
-        groups_done=sum(one.groups_done for one in performed),
-        put_off=tuple(put_off for one in performed for put_off in one.put_off),
+        groups_done=sum(action.groups_done for action in performed),
+        put_off=tuple(put_off for action in performed for put_off in action.put_off),
     )
 
 
@@ -94,12 +94,12 @@ def _in_rounds(ctx: RewriteContext, rewrite: Rewrite, engine: RewriteEngine) -> 
     """Call an action until no group conflicts with another writer; Iceberg plans each time by the table as it is."""
     groups, groups_done, rounds = 0, 0, 0
     while True:
-        found = _once(ctx, rewrite, engine)
+        performed = _once(ctx, rewrite, engine)
         rounds += 1
-        groups, groups_done = max(groups, groups_done + found.groups), groups_done + found.groups_done
-        wait = wait_after(rounds, found.put_off)
+        groups, groups_done = max(groups, groups_done + performed.groups), groups_done + performed.groups_done
+        wait = wait_after(rounds, performed.put_off)
         if wait is None:
-            return Performed(groups=groups, groups_done=groups_done, put_off=found.put_off)
+            return Performed(groups=groups, groups_done=groups_done, put_off=performed.put_off)
         _wait(ctx, wait)
 
 
@@ -129,18 +129,9 @@ def _stored(ctx: RewriteContext, result: RewriteResult) -> RewriteResult:
         "table_uuid": result.table_uuid,
         "ended_at": ctx.clock().isoformat(),
         "metadata_location_before": result.metadata_location,
-        "snapshots": [str(one) for one in result.snapshot_ids],
-        "files_rewritten": result.files_rewritten,
-        "files_added": result.files_added,
-        "bytes_rewritten": result.bytes_rewritten,
-        "bytes_added": result.bytes_added,
-        "deletes_folded": result.deletes_folded,
-        "manifests_before": result.manifests_before,
-        "manifests_after": result.manifests_after,
-        "groups_done": result.groups_done,
-        "put_off": [
-            {"groups": one.groups, "reason": one.reason, "is_conflict": one.is_conflict} for one in result.put_off
-        ],
+        "snapshots": [str(snapshot_id) for snapshot_id in result.snapshot_ids],
+        **result.figures,
+        "put_off": result.put_off_documents,
         "iceberg_version": result.iceberg_version,
         "seconds": round(result.seconds, 3),
         "request": dict(ctx.request),

@@ -37,7 +37,7 @@ class RuntimeFault:
         """Return whether a runtime has the fault."""
         if version >= self.sound[-1]:
             return False
-        return not any(version[:2] == one[:2] and version >= one for one in self.sound)
+        return not any(version[:2] == release[:2] and version >= release for release in self.sound)
 
 
 def _manifests_of_v3(rewrite: Rewrite, metadata: Mapping[str, Any]) -> bool:
@@ -74,8 +74,8 @@ def check_runtime(version: str, rewrite: Rewrite, metadata: Mapping[str, Any]) -
 
 def version_of(text: str) -> Version | None:
     """Return the numbers of a version such as `1.10.1-amzn-0`, None for a text that has none."""
-    found = _NUMBERS.match(text)
-    return None if found is None else (int(found[1]), int(found[2]), int(found[3] or 0))
+    numbers = _NUMBERS.match(text)
+    return None if numbers is None else (int(numbers[1]), int(numbers[2]), int(numbers[3] or 0))
 
 
 def _format(metadata: Mapping[str, Any]) -> int:

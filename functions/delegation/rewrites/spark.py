@@ -135,10 +135,10 @@ class SparkRewriter:
         """Return how many Spark tasks of the tag's jobs have completed."""
         tracker = self.session.sparkContext._jsc.sc().statusTracker()
         try:
-            found = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
-            stages = [stage for job in found if job.isDefined() for stage in job.get().stageIds()]
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
+            stages = [stage for job in jobs if job.isDefined() for stage in job.get().stageIds()]
             infos = [tracker.getStageInfo(stage) for stage in stages]
-            return sum(one.get().numCompletedTasks() for one in infos if one.isDefined())
+            return sum(stage.get().numCompletedTasks() for stage in infos if stage.isDefined())
         except (Py4JError, OSError):
             return 0  # the thread of the work meets the same error
 
@@ -215,7 +215,7 @@ def _put_off(gate: Gate, uncommitted: int, failed: int) -> Iterator[PutOff]:
     if failed > 0:
         yield PutOff(groups=failed, reason="their files could not be written; see the driver's log", is_conflict=False)
     if uncommitted > 0:
-        unknown = sum(one.became is Sent.UNKNOWN for one in gate.commits)
+        unknown = sum(commit.became is Sent.UNKNOWN for commit in gate.commits)
         reason = "the catalog did not answer their commit" if unknown else "another writer changed their files first"
         yield PutOff(groups=uncommitted, reason=reason, is_conflict=not unknown)
 
@@ -299,8 +299,8 @@ def _strategy(session: SparkSession, action: Any, table: Any, rewrite: DataFiles
     jvm = jvm_of(session)
     order = jvm.org.apache.iceberg.SortOrder.builderFor(table.schema())
     # Iceberg's extension of the session is its parser.
-    for one in session._jsparkSession.sessionState().sqlParser().parseSortOrder(rewrite.sort_order):
-        order = order.sortBy(one.term(), one.direction(), one.nullOrder())
+    for key in session._jsparkSession.sessionState().sqlParser().parseSortOrder(rewrite.sort_order):
+        order = order.sortBy(key.term(), key.direction(), key.nullOrder())
     return action.sort(order.build())
 
 

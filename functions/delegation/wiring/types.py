@@ -107,7 +107,7 @@ TYPES: Final = TaskTypes(
         _MAINTENANCE.run_by("delegation.wiring.maintenance:behaviors"),
     ]
 )
-"""A type without `run_by` is run by the behavior of the one above it."""
+"""A type without `run_by` is run by a behavior that another type names."""
 
 _NOT_OF_TASKS: Final = (
     "delegation.drop.",

@@ -1,11 +1,14 @@
 """Each planted fault breaks the safeguard that it names, wherever that has moved."""
 
 from collections.abc import Iterator
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from delegation.removal import neighbours
+from delegation.removal.neighbourhood import Neighbour
+from delegation.storage.base import BatchResult
 from delegation.storage.s3 import S3ObjectStore
 from tests.chaos.plants import PLANTS
 
@@ -16,13 +19,23 @@ def _restored() -> Iterator[None]:
     patch.stopall()
 
 
-def test_a_purge_that_is_blind_to_clones_finds_no_neighbour_near() -> None:
-    before = neighbours.is_near
+def test_a_purge_that_is_blind_to_clones_takes_no_table_for_near() -> None:
+    certain: Any = Neighbour(table=None, store=None, certain=True)  # type: ignore[arg-type]
+    nowhere: Any = None
+    assert neighbours.is_near(nowhere, certain)
     PLANTS["blind-to-clones"]()
-    assert neighbours.is_near is not before
+    assert not neighbours.is_near(nowhere, certain)
 
 
-def test_a_success_too_early_replaces_the_deletes_of_the_store() -> None:
-    before = S3ObjectStore.delete
+def test_a_success_too_early_reports_a_data_file_that_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted: list[str] = []
+
+    def delete(_store: Any, _bucket: str, keys: list[str]) -> BatchResult:
+        deleted.extend(keys)
+        return BatchResult(tuple(keys))
+
+    monkeypatch.setattr(S3ObjectStore, "delete", delete)
     PLANTS["success-too-early"]()
-    assert S3ObjectStore.delete is not before
+    result = S3ObjectStore.delete(None, "lake", ["a.parquet", "b.parquet", "c.avro"])  # type: ignore[arg-type]
+    assert deleted == ["a.parquet", "c.avro"]
+    assert set(result.deleted) == {"a.parquet", "b.parquet", "c.avro"}

@@ -116,7 +116,7 @@ def _type_of(name: str) -> str:
     """Return the type of the tasks that a command of this name submits, otherwise the name."""
     from delegation.wiring.types import OPERATIONS  # noqa: PLC0415 - `--help` needs no task type
 
-    return next((one.work.name for one in OPERATIONS if one.command == name), name)
+    return next((operation.work.name for operation in OPERATIONS if operation.command == name), name)
 
 
 def parse_since(text: str, now: datetime) -> datetime:
