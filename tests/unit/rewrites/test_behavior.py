@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from delegation.removal.behaviors import prepared_engine
+from delegation.removal.choice import RemovalSettings
 from delegation.removal.errors import EngineFailed
 from delegation.rewrites.behavior import RewriteJob
 from delegation.rewrites.commits import ATTEMPT, TASK_ID
@@ -61,11 +63,30 @@ def test_a_job_rewrites_and_its_task_ends_with_the_figures(world: RewritingWorld
     assert task.result_summary == "rewrote 20 files; 1 group put off, which the next run takes"
     shown = task.public()
     assert (shown["files_rewritten"], shown["groups_put_off"]) == (20, 1)
+    figures = {
+        "files_rewritten": 20,
+        "files_added": 2,
+        "bytes_rewritten": 2_000,
+        "bytes_added": 1_900,
+        "deletes_folded": 3,
+        "manifests_before": 0,
+        "manifests_after": 0,
+        "groups_done": 2,
+        "groups_put_off": 1,
+    }
+    assert shown["details"].items() >= figures.items()
     assert shown["details"]["snapshot_ids"] == ["7", "9223372036854775807"]
     assert shown["details"]["put_off"] == [{"groups": 1, "reason": "changed", "is_conflict": True}]
     assert shown["details"]["estimate"] == {"files": 20, "files_after": 2}
     assert TYPES.of(task).receipt_key(task) == f"{task.task_id}/receipt.json"
     assert task.unexcused_attempts == 1
+
+
+def test_an_attempt_begins_inline_whose_record_cannot_be_read(world: RewritingWorld) -> None:
+    task = world.compact()
+    settings = RemovalSettings(has_spark=True)
+    assert prepared_engine(task.with_details({"next_engine": "spark"}), settings) == "spark"
+    assert prepared_engine(task.with_details({"next_engine": 5}), settings) == "inline"
 
 
 def test_the_job_decides_again_by_the_table_as_it_is_then(world: RewritingWorld) -> None:
