@@ -15,8 +15,10 @@ from tests.chaos.plants import PLANTS
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
+    real = neighbours.is_near, S3ObjectStore.delete
     yield
     patch.stopall()
+    assert (neighbours.is_near, S3ObjectStore.delete) == real
 
 
 def test_a_purge_that_is_blind_to_clones_takes_no_table_for_near() -> None:
@@ -27,14 +29,14 @@ def test_a_purge_that_is_blind_to_clones_takes_no_table_for_near() -> None:
     assert not neighbours.is_near(nowhere, certain)
 
 
-def test_a_success_too_early_reports_a_data_file_that_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_success_too_early_reports_a_data_file_that_is_not_deleted() -> None:
     deleted: list[str] = []
 
     def delete(_store: Any, _bucket: str, keys: list[str]) -> BatchResult:
         deleted.extend(keys)
         return BatchResult(tuple(keys))
 
-    monkeypatch.setattr(S3ObjectStore, "delete", delete)
+    patch.object(S3ObjectStore, "delete", delete).start()
     PLANTS["success-too-early"]()
     result = S3ObjectStore.delete(None, "lake", ["a.parquet", "b.parquet", "c.avro"])  # type: ignore[arg-type]
     assert deleted == ["a.parquet", "c.avro"]
