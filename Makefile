@@ -128,7 +128,7 @@ bench: need-java $(STAMP) ## Run the benchmarks and print their figures; BENCH=s
 bench-check: $(STAMP) ## Run the short benchmarks and compare them with their last record; fails beyond the tolerance (five minutes)
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records check $(ARGS)
 
-bench-record: $(STAMP) ## Run the short benchmarks, add their figures to bench/results.json and redraw docs/performance.md
+bench-record: $(STAMP) ## Run the short benchmarks, add their figures to bench/results.json and redraw docs/performance.svg
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.bench.records add $(ARGS)
 
 crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its calls and run it again; OPERATION=expiry or orphans, with ARGS=5 for every fifth point; prints totals as they go
@@ -234,7 +234,7 @@ gateway-clients: need-java $(STAMP) ## Run pyiceberg, Iceberg's Java client and 
 alarms-drill: need-java need-node $(STAMP) ## Trip five alarms on a local stack by real faults and follow the commands of their pages (three minutes); prints a table
 	@PYTHONPATH=functions:. $(BIN)/python -W ignore -m tests.alarms
 
-template-diffs: need-node $(STAMP) ## Say of every change between two choices of settings what deploy-check refuses, and write the table into docs/deployment.md (ten minutes)
+template-diffs: need-node $(STAMP) ## Say of every change between two choices of settings what deploy-check refuses, and record the table (ten minutes)
 	@PYTHONPATH=functions:. $(BIN)/python -W ignore -m tests.infra.deploying.table 2> /dev/null
 
 upgrade-both-ways: need-java $(STAMP) ## Upgrade and go back with tasks in flight, each release by its own code, on one DynamoDB Local (five minutes); prints a table

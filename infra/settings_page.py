@@ -23,8 +23,13 @@ synth` checks all settings.
 _TITLES: Final = {
     "deployment": "Deployment (context of cdk.json)",
     "properties": "Properties of the service (`delegation:properties`)",
-    "variables": "Variables of the processes that no setting is",
 }
+_VARIABLES: Final = """
+## Variables
+
+The deployment sets the variables of its processes. `delegation config show` lists them;
+[workers](workers.md#variables) has those of a worker.
+"""
 
 
 def default_text(value: Any) -> str | None:
@@ -56,14 +61,11 @@ def page(document: dict[str, Any]) -> str:
     """Return the page of a service.json."""
     parts = [_INTRODUCTION]
     for group, title in _TITLES.items():
-        has_default = group != "variables"
-        parts.append(f"\n## {title}\n\n| setting | {'default | ' if has_default else ''}meaning |")
-        parts.append("|---|---|---|" if has_default else "|---|---|")
+        parts.append(f"\n## {title}\n\n| setting | default | meaning |\n|---|---|---|")
         for name, each in document[group].items():
             full = f"{service.PREFIX}{name}" if group == "deployment" else name
-            default = f"{_code(each['default'])} | " if has_default else ""
-            parts.append(f"| `{full}` | {default}{each['meaning']} |")
-    return "\n".join([parts[0].rstrip("\n"), *parts[1:]]) + "\n"
+            parts.append(f"| `{full}` | {_code(each['default'])} | {each['meaning']} |")
+    return "\n".join([parts[0].rstrip("\n"), *parts[1:]]) + "\n" + _VARIABLES
 
 
 def _code(default: str | None) -> str:

@@ -51,7 +51,7 @@ GENERATORS: Final = (
     Generator("infra.command_page", ("docs/command.md",)),
     Generator("infra.operations.metrics_page", ("docs/metrics.md",)),
     Generator("infra.costs_page", ("docs/costs.md",)),
-    Generator("tests.bench.records.page", ("docs/performance.md", "docs/performance.svg")),
+    Generator("tests.bench.records.page", ("docs/performance.svg",)),
     Generator("tests.golden.record", ("tests/golden/recorded/**",), compared_by="tests/golden"),
     Generator("tests.counts", ("tests/counts/recorded.json",), ("--record",), compared_by="tests/counts"),
     Generator(
@@ -103,7 +103,7 @@ GENERATORS: Final = (
     ),
     Generator(
         "tests.infra.deploying.table",
-        ("docs/deployment.md",),
+        ("tests/infra/deploying/changes.txt",),
         when=When.ALL,
         needs="Node, ten minutes",
         compared_by="tests/infra/deploying",

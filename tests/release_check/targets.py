@@ -92,7 +92,7 @@ NOT_LONG: Final[Mapping[str, str]] = {
     "regenerate": "writes; each generated file has a test that compares it",
     "fixtures": "writes; tests read what it wrote",
     "recorded-calls": "writes; tests compare the roles with the record",
-    "template-diffs": "writes; tests/infra/deploying compares the page",
+    "template-diffs": "writes; tests/infra/deploying compares the record",
     "bench-record": "writes what bench-check compares with",
     "release-check": "runs this list",
 }

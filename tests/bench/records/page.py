@@ -1,4 +1,4 @@
-"""The history in docs/performance.md: a table of the last records, and docs/performance.svg with all of them."""
+"""docs/performance.svg, the history of the records that docs/performance.md shows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,28 +8,8 @@ from xml.sax.saxutils import escape
 from tests.bench.records.results import Record, load
 from tests.paths import ROOT
 
-PAGE: Final = ROOT / "docs" / "performance.md"
 PLOT: Final = ROOT / "docs" / "performance.svg"
-BEGIN: Final = "<!-- history: written by make bench-record -->"
-END: Final = "<!-- end of history -->"
-_SHOWN: Final = 8
 _WIDTH, _ROW, _LEFT, _RIGHT = 760, 44, 210, 60
-
-
-def table(records: Sequence[Record]) -> str:
-    """Return the ratios of the last records, one column each, in Markdown."""
-    shown = records[-_SHOWN:]
-    names = list(dict.fromkeys(name for record in shown for name in record["figures"]))
-    yardsticks = {name: one["yardstick"] for record in shown for name, one in record["figures"].items()}
-    lines = [
-        "| Benchmark | Yardstick | " + " | ".join(f"`{record['commit']}`" for record in shown) + " |",
-        "|---|---|" + "--:|" * len(shown),
-    ]
-    for name in names:
-        ratios = [record["figures"].get(name, {}).get("ratio") for record in shown]
-        cells = " | ".join("" if ratio is None else f"{ratio:.3f}" for ratio in ratios)
-        lines.append(f"| {name} | {yardsticks[name]} | {cells} |")
-    return "\n".join(lines)
 
 
 def plot(records: Sequence[Record]) -> str:
@@ -60,21 +40,13 @@ def plot(records: Sequence[Record]) -> str:
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def redrawn(text: str, records: Sequence[Record]) -> str:
-    """Return a page with its history replaced."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table(records)}\n\n{END}{after}"
-
-
 def files() -> dict[Path, str]:
-    """Return the page and the plot as they are made from the records."""
-    records = load()
-    return {PAGE: redrawn(PAGE.read_text(encoding="utf-8"), records), PLOT: plot(records)}
+    """Return the plot as it is made from the records."""
+    return {PLOT: plot(load())}
 
 
 def draw() -> None:
-    """Write the page and the plot."""
+    """Write the plot."""
     for path, text in files().items():
         path.write_text(text, encoding="utf-8")
 

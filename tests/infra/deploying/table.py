@@ -1,19 +1,19 @@
 """What `delegation deploy-check` says of every change between two choices of settings, as a table.
 
-`python -m tests.infra.deploying.table` synthesises all of them (ten minutes) and writes it into docs/deployment.md.
+`python -m tests.infra.deploying.table` synthesises all of them (ten minutes) and writes it into changes.txt beside this
+module. Rows are deployed settings, columns the next ones; a dot is allowed.
 """
 
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from delegation.cli.deployment.deploying import Risk, dangers_of
 from tests.infra.deploying.templates import FORMER, FORMER_APPLICATION, SETTINGS, imports_in, skeleton, synthesized
-from tests.paths import DOCS
 
-PAGE: Final = DOCS / "deployment.md"
-BEGIN, END = "<!-- template diffs -->\n", "<!-- end of template diffs -->\n"
+RECORD: Final = Path(__file__).with_name("changes.txt")
 LETTERS: Final[Mapping[Risk, str]] = {
     Risk.REPLACED: "D",
     Risk.REMOVED: "R",
@@ -52,17 +52,6 @@ def table(choices: Skeletons, former: Skeletons) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def section(text: str) -> str:
-    """Return the part of the page with the table."""
-    return f"{BEGIN}```text\n{text}```\n{END}"
-
-
-def with_section(page: str, text: str) -> str:
-    """Return the page with this table."""
-    before, _, rest = page.partition(BEGIN)
-    return before + section(text) + rest.partition(END)[2]
-
-
 def recorded() -> Skeletons:
     """The skeletons of the last release."""
     found: Skeletons = json.loads(FORMER.read_text(encoding="utf-8"))
@@ -75,7 +64,7 @@ def main() -> None:
         choices[name] = {stack: skeleton(template) for stack, template in synthesized(name).items()}
     text = table(choices, recorded())
     sys.stdout.write(text)
-    PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+    RECORD.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
