@@ -26,7 +26,7 @@ from delegation.storage.s3_errors import code_of
 from delegation.storage.sessions import s3_client
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.asked import PolicyPermissions
+from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.clients import aws
 from delegation.wiring.operations import purge_settings, shared_access, vended_table

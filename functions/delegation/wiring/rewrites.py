@@ -6,7 +6,7 @@ from delegation.rewrites.kinds import Compactions, ManifestsRewrites
 from delegation.rewrites.terms import CompactionLimits, ManifestLimits
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.asked import PolicyPermissions
+from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.wiring.operations import purge_settings, shared_access, vended_table
 from delegation.wiring.policies import deployed_policies

@@ -32,9 +32,9 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.asked import PolicyPermissions
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.passes import catalog_upkeep
+from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType

@@ -14,7 +14,8 @@ from delegation.rewrites.terms import CompactionLimits
 from delegation.upkeep.execution.asked import expiry_of
 from delegation.upkeep.rules.limits import DAY_MS, FOREVER_MS, MOST, UpkeepLimits
 from delegation.upkeep.rules.model import STOPPING, PolicyType, RuleStatus, UpkeepRule
-from delegation.upkeep.rules.resolve import KEEP, ORPHAN_AGE, REF_AGE, SETTINGS, SNAPSHOT_AGE, RuleSetting, resolve
+from delegation.upkeep.rules.resolve import resolve
+from delegation.upkeep.rules.settings import KEEP, ORPHAN_AGE, REF_AGE, SETTINGS, SNAPSHOT_AGE, RuleSetting
 from tests.unit.upkeep.policies import TABLE, policy
 
 NUMBERS = st.one_of(

@@ -1,14 +1,12 @@
-"""What the policies of a catalog ask for, an expiry also in Iceberg's terms, and what one permits at a moment: that is
-read again before each effect."""
+"""What the policies of a catalog ask for, an expiry also in Iceberg's terms."""
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final, Generic, Protocol, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
     NoSuchNamespace,
@@ -19,17 +17,12 @@ from delegation.polaris.answers import (
 )
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
-from delegation.removal.errors import NeighbourChanged
-from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST, TableExpiry
-from delegation.removal.expiry.retention import Permission, Retention, Withdrawn, stricter
-from delegation.removal.orphans.context import always_permitted
+from delegation.removal.expiry.requests import MAX_REF_AGE, MAX_SNAPSHOT_AGE, RETAIN_LAST
+from delegation.removal.expiry.retention import Retention
 from delegation.removal.orphans.options import location_of
 from delegation.removal.orphans.place import LEAST_AGE
-from delegation.removal.orphans.requests import FILE_AGE, LOCATION, LOCATIONS, MISMATCH, TableOrphans
+from delegation.removal.orphans.requests import FILE_AGE, LOCATION, LOCATIONS, MISMATCH
 from delegation.removal.orphans.task_type import POLICY, PREFIX
-from delegation.removal.requests import TableWork
-from delegation.rewrites.context import always_permitted as rewrite_permitted
-from delegation.rewrites.requests import TableCompaction, TableRewrite
 from delegation.rewrites.terms import (
     COLD_AFTER,
     CONCURRENT_REWRITES,
@@ -41,12 +34,10 @@ from delegation.rewrites.terms import (
 )
 from delegation.rewrites.terms import SPEC_ID as OF_SPEC
 from delegation.tasks.options import DRY_RUN, InvalidOption
-from delegation.timestamps import parse_duration
 from delegation.upkeep.health.model import OwnPolicies, OwnPolicy
 from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import (
-    STOPPING,
     OriginKind,
     PolicyInvalid,
     PolicyType,
@@ -55,7 +46,8 @@ from delegation.upkeep.rules.model import (
     UpkeepRule,
     content_of,
 )
-from delegation.upkeep.rules.resolve import (
+from delegation.upkeep.rules.resolve import resolve
+from delegation.upkeep.rules.settings import (
     COMPACTION_STRATEGY,
     KEEP,
     ORPHAN_AGE,
@@ -64,7 +56,6 @@ from delegation.upkeep.rules.resolve import (
     SNAPSHOT_AGE,
     SPEC_ID,
     TARGET_SIZE,
-    resolve,
 )
 
 _LONGEST_OPTION: Final = 10**15 - 1
@@ -178,6 +169,10 @@ class TableRule(Generic[A]):
     reason: str = ""
 
 
+RuleOf = Callable[[TableIdentifier, Sequence[ApplicablePolicy], Mapping[str, str], UpkeepLimits], TableRule[Any]]
+"""Returns a table's rule of one type, by what applies to the table, its properties and the operator's limits."""
+
+
 def rule_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> TableRule[AskedExpiryRule]:
@@ -186,15 +181,15 @@ def rule_of(
     rule = expiry_of(resolved, limits)
     if rule is None:
         return TableRule(resolved)
-    (own,) = (each for each in applicable if each.policy.type == EXPIRY.value)
-    policy = policy_name(table.catalog, own.namespace, own.policy.name)
+    policy = _policy_of(EXPIRY, table, applicable)
     version = hashlib.sha256(f"{policy} {rule!r}".encode()).hexdigest()[:32]
     return TableRule(resolved, AskedExpiryRule(rule, policy, version))
 
 
-def policy_name(catalog: str, namespace: Sequence[str], name: str) -> str:
-    """Return the dotted name by which budgets and tasks know a policy."""
-    return ".".join((catalog, *namespace, name))[:_LONGEST_NAME]
+def _policy_of(type_: PolicyType, table: TableIdentifier, applicable: Sequence[ApplicablePolicy]) -> str:
+    """Return the dotted name by which budgets and tasks know the policy of a type that applies to a table."""
+    (own,) = (each for each in applicable if each.policy.type == type_.value)
+    return ".".join((table.catalog, *own.namespace, own.policy.name))[:_LONGEST_NAME]
 
 
 class CatalogPolicies:
@@ -290,7 +285,7 @@ def effective(content: str) -> str:
 
 REMOVAL: Final = PolicyType.ORPHAN_FILE_REMOVAL
 _LOCATIONS: Final = "locations"
-_MODE: Final = "prefix_mismatch_mode"
+MODE: Final = "prefix_mismatch_mode"
 _LONGEST: Final = timedelta(days=10_000)
 
 
@@ -330,14 +325,13 @@ def removal_of(
         return TableRule(resolved, reason=f"it names an invalid location: {error}")
     if not all(location.startswith(limits.orphan_locations) for location in locations):
         return TableRule(resolved, reason=f"it names locations that {PREFIX}{LOCATIONS} does not allow")
-    (own,) = (each for each in applicable if each.policy.type == REMOVAL.value)
-    age = max(_age_in(resolved), LEAST_AGE)
+    age = max(age_in(resolved), LEAST_AGE)
     dry_run = resolved.status is RuleStatus.DRY_RUN
-    name = policy_name(table.catalog, own.namespace, own.policy.name)
-    return TableRule(resolved, AskedRemoval(name, age, resolved.values[_MODE].value, dry_run, locations))
+    name = _policy_of(REMOVAL, table, applicable)
+    return TableRule(resolved, AskedRemoval(name, age, resolved.values[MODE].value, dry_run, locations))
 
 
-def _age_in(rule: UpkeepRule) -> timedelta:
+def age_in(rule: UpkeepRule) -> timedelta:
     return timedelta(milliseconds=min(rule.values[ORPHAN_AGE].value, _LONGEST // timedelta(milliseconds=1)))
 
 
@@ -354,18 +348,6 @@ class AskedRewrite:
     def properties(self) -> Mapping[str, str]:
         """The properties of a request."""
         return {**self.options, **({DRY_RUN: "true"} if self.dry_run else {})}
-
-
-_REWRITE_OPTIONS: Final = (
-    STRATEGY,
-    TARGET_FILE_SIZE,
-    MIN_INPUT_FILES,
-    DELETE_FILE_THRESHOLD,
-    CONCURRENT_REWRITES,
-    COLD_AFTER,
-    MIN_BENEFIT,
-    OF_SPEC,
-)
 
 
 def compaction_of(
@@ -407,8 +389,7 @@ def manifests_of(
 def _rewrite_of(
     table: TableIdentifier, rule: UpkeepRule, applicable: Sequence[ApplicablePolicy], options: Mapping[str, str]
 ) -> TableRule[AskedRewrite]:
-    (own,) = (each for each in applicable if each.policy.type == rule.type.value)
-    name = policy_name(table.catalog, own.namespace, own.policy.name)
+    name = _policy_of(rule.type, table, applicable)
     benefit = float(rule.values[MIN_BENEFIT].value)
     return TableRule(rule, AskedRewrite(name, options, benefit, rule.status is RuleStatus.DRY_RUN))
 
@@ -420,107 +401,3 @@ def _seconds(milliseconds: int) -> str:
 
 def _decimal(number: float) -> str:
     return f"{number:.6f}".rstrip("0").rstrip(".")
-
-
-def _why_withdrawn(
-    rule: TableRule[AskedExpiryRule] | TableRule[AskedRemoval] | TableRule[AskedRewrite],
-    policy: str | None,
-    work: TableWork,
-) -> str | None:
-    """Return why the policy that asked for work no longer does, None if it still does."""
-    if rule.asked is None:
-        return f"the policy {policy} no longer requires this ({rule.reason or rule.shown.reason or 'it is off'})"
-    if rule.asked.policy != policy:
-        return f"the policy {rule.asked.policy} applies now instead of {policy}"
-    if rule.asked.dry_run and not work.is_dry_run:
-        return "the operator now allows only plans"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyPermissions:
-    """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
-
-    policies: PolicySource
-    limits: UpkeepLimits
-
-    def of_expiry(
-        self, expiry: TableExpiry, asked: Retention, asked_at: datetime
-    ) -> Callable[[LoadedTable], Permission]:
-        """Return a function of a loaded table: how much of what was requested at `asked_at` its policy permits."""
-        asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
-
-        def permitted(table: LoadedTable) -> Permission:
-            applicable = self.policies.applicable(PolicyTarget.of(expiry.identifier), EXPIRY.value)
-            rule = rule_of(expiry.identifier, applicable, table.properties, self.limits)
-            reason = _why_withdrawn(rule, expiry.policy, expiry)
-            if rule.asked is None or reason is not None:
-                return Withdrawn(reason or "")
-            return stricter(asked, rule.asked.rule.retention(asked_ms))
-
-        return permitted
-
-    def of_removal(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
-        """Return a function of a loaded table: why a removal must stop, always None for a caller's own."""
-        policy = orphans.properties.get(POLICY)
-        if policy is None:
-            return always_permitted
-
-        def permitted(table: LoadedTable) -> str | None:
-            applicable = self.policies.applicable(PolicyTarget.of(orphans.identifier), REMOVAL.value)
-            rule = removal_of(orphans.identifier, applicable, table.properties, self.limits)
-            reason = _why_withdrawn(rule, policy, orphans)
-            if rule.asked is None or reason is not None:
-                return reason
-            if rule.asked.age > parse_duration(orphans.properties[FILE_AGE]):
-                return f"the policy {policy} now requires older files"
-            if rule.asked.mode == "error" and orphans.properties.get(MISMATCH) != "error":
-                return f"the policy {policy} now requires another {_MODE}"
-            if orphans.properties.get(LOCATION) not in (rule.asked.locations or (None,)):
-                return f"the policy {policy} now requires another location"
-            return None
-
-        return permitted
-
-    def of_rewrite(self, rewrite: TableRewrite) -> Callable[[LoadedTable], str | None]:
-        """Return a function of a loaded table: why a rewrite must commit nothing more, always None for a caller's
-        own. A policy that asks for other options since then starts another run."""
-        policy = rewrite.policy
-        if policy is None:
-            return rewrite_permitted
-        is_compaction = isinstance(rewrite, TableCompaction)
-        type_ = PolicyType.DATA_COMPACTION if is_compaction else PolicyType.METADATA_COMPACTION
-        rule_of_type = compaction_of if is_compaction else manifests_of
-
-        def permitted(table: LoadedTable) -> str | None:
-            applicable = self.policies.applicable(PolicyTarget.of(rewrite.identifier), type_.value)
-            rule = rule_of_type(rewrite.identifier, applicable, table.properties, self.limits)
-            reason = _why_withdrawn(rule, policy, rewrite)
-            if rule.asked is None or reason is not None:
-                return reason
-            asked, now_asked = rewrite.of_the_work(), rule.asked.options
-            for name in _REWRITE_OPTIONS:
-                if asked.get(name) != now_asked.get(name):
-                    return f"the policy {policy} now requires another {name}"
-            return None
-
-        return permitted
-
-    def age_of(self, table: LoadedTable) -> timedelta:
-        """Return the least age of orphan files by a table's policy, executed or not; zero without one. Raises
-        GuardRefused (AGE_INVALID) for an unreadable policy, NeighbourChanged for a table that is gone."""
-        try:
-            applicable = self.policies.applicable(PolicyTarget.of(table.identifier), REMOVAL.value)
-        except PoliciesNotSupported:
-            return timedelta(0)
-        except (NoSuchTable, NoSuchNamespace) as error:
-            raise NeighbourChanged(str(table.identifier), "the table") from error
-        rule = resolve(table.identifier, applicable, table.properties, self.limits)[REMOVAL]
-        unread = next((finding for finding in rule.findings if finding.code in STOPPING), None)
-        if unread is not None:
-            raise GuardRefused(
-                f"the policy of {table.identifier} has no valid age for orphan files ({unread.subject}: "
-                f"{unread.text}); correct or detach the policy",
-                code="AGE_INVALID",
-            )
-        return _age_in(rule) if rule.values else timedelta(0)

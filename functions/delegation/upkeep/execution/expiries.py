@@ -12,7 +12,6 @@ from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import POLICY_WITHDRAWN, expired
@@ -21,8 +20,16 @@ from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
 from delegation.upkeep.errors import TooManyManifests, UpkeepError
-from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, ExpiryRule, TableRule, rule_of
-from delegation.upkeep.execution.kinds import KeptTables, KindEvaluation, PolicyKind, in_turn
+from delegation.upkeep.execution.asked import (
+    EXPIRY,
+    AskedExpiryRule,
+    CatalogPolicies,
+    ExpiryRule,
+    RuleOf,
+    TableRule,
+    rule_of,
+)
+from delegation.upkeep.execution.kinds import KeptTables, KindEvaluation, PolicyKind, in_turn, outcome_of, run_after
 from delegation.upkeep.health.model import (
     REVIEW_EVERY,
     FreedBytes,
@@ -179,17 +186,10 @@ def ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> Table
     """Return the health after a run whose task has ended."""
     succeeded = task.status is Status.SUCCESS
     used, codes, snapshots = _details(task)
-    outcome = (task.error_code or str(task.status)) if not succeeded else str(task.status)
+    outcome = outcome_of(task)
     if succeeded and POLICY_WITHDRAWN in codes:
         outcome = STOPPED
-    after = replace(
-        run,
-        ended=max(task.last_status_change_ts, run.began),
-        outcome=outcome,
-        used=used,
-        failures=0 if succeeded else run.failures + 1,
-    )
-    noted = health.with_run(after, snapshots=snapshots)
+    noted = health.with_run(run_after(run, task, outcome, used, failed=not succeeded), snapshots=snapshots)
     if outcome == STOPPED:
         # What asks for it now is computed anew.
         return replace(noted, rule="", expirable=None)
@@ -214,46 +214,20 @@ MOST_LOADS: Final = 100
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 
 
-@dataclass(frozen=True)
-class PolicyExpiries(PolicyKind):
-    """Expires the tables of a catalog by its policies. Tables that changed are asked for their own policies first, then
-    others in turn."""
-
-    loads: int = MOST_LOADS
-
-    task_type: ClassVar[str] = TASK_TYPE
-    policy_type: ClassVar[PolicyType] = EXPIRY
-    work: ClassVar[type[TableWork]] = TableExpiry
-    rules: ClassVar[str] = "upkeep.rules"
-    unread: ClassVar[str] = "upkeep.policies"
-
-    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        longest = longest_waiting(tables)
-        if choice is None and longest is not None and longest.since is not None:
-            self.waited(max(self.clock() - longest.since, timedelta(0)), longest.identifier)
-        elif choice is None:
-            self.waited(timedelta(0), None)
-
-    def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
-        return health if task is None else ended(health, run, task, self.clock())
-
-    def new_evaluation(self, tables: KeptTables) -> "ExpiryEvaluation":
-        return ExpiryEvaluation(self, tables)
-
-
 class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
     """What one pass has read of the policies of expiry."""
 
-    def __init__(self, kind: PolicyExpiries, tables: KeptTables) -> None:
+    def __init__(self, kind: "PolicyExpiries", tables: KeptTables) -> None:
         super().__init__(kind, tables)
         self._policies = CatalogPolicies(kind.applicable)
         self._loads_left = kind.loads
         self._to_read = self._own_to_read()
 
-    @property
-    def needs(self) -> Sequence[UpkeepNeed]:
-        needs = (need_of(self._tables[name], asked) for name, asked in self._asked.items())
-        return [need for need in needs if need is not None]
+    def need(self, health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
+        return need_of(health, asked)
+
+    def is_due(self, health: TableHealth) -> bool:  # noqa: ARG002 - a stored rule costs no request
+        return True
 
     def to_read(self) -> Sequence[TableIdentifier]:
         return self._tables.names
@@ -272,7 +246,7 @@ class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
         if health.identifier in self._to_read:
             health = replace(health, own=self._own(health, self._kind.clock()))
         applicable = self._policies.applying(health.identifier, health.own)
-        return health, rule_of(health.identifier, applicable, health.properties, self._kind.limits)
+        return health, self.rule(health.identifier, applicable, health.properties)
 
     def _own(self, health: TableHealth, now: datetime) -> OwnPolicies:
         own, before = self._policies.own(health.identifier, now), health.own
@@ -302,11 +276,8 @@ class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
         self._computed += 1
         return with_need(health, document, state, asked, now)
 
-    def rule_now(self, table: LoadedTable, applicable: Sequence[ApplicablePolicy]) -> TableRule[AskedExpiryRule]:
-        rule = rule_of(table.identifier, applicable, table.properties, self._kind.limits)
-        if rule.asked is not None:
-            check_table(parse_metadata(table.metadata_location, table.metadata), table_uuid=table.table_uuid)
-        return rule
+    def check(self, table: LoadedTable, asked: AskedExpiryRule) -> None:  # noqa: ARG002
+        check_table(parse_metadata(table.metadata_location, table.metadata), table_uuid=table.table_uuid)
 
     def turned_off(self, health: TableHealth, need: UpkeepNeed) -> TableHealth:  # noqa: ARG002
         return without_rule(health)
@@ -320,3 +291,29 @@ class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
             policy=asked.policy,
         )
         return to_submit(expiry, self._kind.tasks.reads.find(expiry.task_id))
+
+
+@dataclass(frozen=True)
+class PolicyExpiries(PolicyKind):
+    """Expires the tables of a catalog by its policies. Tables that changed are asked for their own policies first, then
+    others in turn."""
+
+    loads: int = MOST_LOADS
+
+    task_type: ClassVar[str] = TASK_TYPE
+    policy_type: ClassVar[PolicyType] = EXPIRY
+    work: ClassVar[type[TableWork]] = TableExpiry
+    rules: ClassVar[str] = "upkeep.rules"
+    unread: ClassVar[str] = "upkeep.policies"
+    rule_of: ClassVar[RuleOf] = staticmethod(rule_of)
+    evaluation: ClassVar[type[KindEvaluation[Any]]] = ExpiryEvaluation
+
+    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
+        longest = longest_waiting(tables)
+        if choice is None and longest is not None and longest.since is not None:
+            self.waited(max(self.clock() - longest.since, timedelta(0)), longest.identifier)
+        elif choice is None:
+            self.waited(timedelta(0), None)
+
+    def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
+        return health if task is None else ended(health, run, task, self.clock())

@@ -18,16 +18,16 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
 from delegation.removal.behaviors import purge_under_way
 from delegation.removal.requests import TableWork
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.upkeep.errors import HealthChanged, UpkeepError
-from delegation.upkeep.execution.asked import ListedTables, PolicySource, TableRule
+from delegation.upkeep.execution.asked import ListedTables, PolicySource, RuleOf, TableRule
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import FindingCode, PolicyType
-from delegation.upkeep.schedule import NOTHING, Choice, UpkeepNeed
+from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed
 from polaris_common.errors import DelegationError, ErrorScope
 
 A = TypeVar("A")
@@ -153,18 +153,23 @@ class PolicyKind(ABC):
     rules: ClassVar[str]
     unread: ClassVar[str]
     """Names in a health of tables whose rule fails, and of those whose policies cannot be read."""
+    rule_of: ClassVar[RuleOf]
+    evaluation: ClassVar["type[KindEvaluation[Any]]"]
 
-    @abstractmethod
-    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        """Count the longest wait, before the catalog is read, and again with the first choice."""
+    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:  # noqa: ARG002
+        """Count the longest wait, before the catalog is read, and again with the first choice: only then is known what
+        tables need by most kinds of policies."""
+        waiting = self.waiting_in(choice)
+        longest = min(waiting, key=lambda need: (need.since, str(need.table)), default=None)
+        if longest is not None:
+            self.waited(self.clock() - longest.since, longest.table)
+
+    def waiting_in(self, choice: Choice | None) -> Sequence[UpkeepNeed]:
+        return () if choice is None else [need for need, _ in choice.waiting if need.task_type == self.task_type]
 
     @abstractmethod
     def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
         """Return the health after a run whose task has ended; one whose plan waited may wait no longer."""
-
-    @abstractmethod
-    def new_evaluation(self, tables: KeptTables) -> "KindEvaluation[Any]":
-        """Return what reads the policies in one pass."""
 
     def applicable(self, target: PolicyTarget) -> list[ApplicablePolicy]:
         self.pace()
@@ -189,7 +194,7 @@ class PolicyKind(ABC):
 
     def evaluate(self, tables: KeptTables) -> "KindEvaluation[Any]":
         """Read the policies, compute what tables need, and store it."""
-        evaluation = self.new_evaluation(tables)
+        evaluation = self.evaluation(self, tables)
         for reading in each_item(
             evaluation.to_read(),
             evaluation.read,
@@ -229,20 +234,48 @@ class KindEvaluation(ABC, Generic[A]):
         self._why_unread: str | None = None
 
     @property
-    @abstractmethod
-    def needs(self) -> Sequence[UpkeepNeed]: ...
+    def needs(self) -> Sequence[UpkeepNeed]:
+        needs = (self.need(self._tables[name], asked) for name, asked in self._asked.items())
+        return [need for need in needs if need is not None]
 
     @abstractmethod
+    def need(self, health: TableHealth, asked: A) -> UpkeepNeed | None:
+        """Return what a table needs by its rule, None if nothing."""
+
     def to_read(self) -> Sequence[TableIdentifier]:
-        """Return the tables whose rule is wanted, also those that are set aside."""
+        """Return the tables whose rule is wanted, also those that are set aside: all that are due, within a few
+        passes."""
+        kind, now = self._kind, self._kind.clock()
+        due = {health.identifier for health in self._tables if self.is_due(health)}
+        aside = {name for name in due if self._tables.is_aside(name, kind.rules, now)}
+        return [*in_turn(sorted(due - aside, key=str), kind.most_asked, now, kind.settings.interval), *aside]
 
     @abstractmethod
+    def is_due(self, health: TableHealth) -> bool:
+        """Return whether the table's rule is wanted, by the time of its last run."""
+
+    def rule(
+        self, table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str]
+    ) -> TableRule[A]:
+        """Return a table's rule within the operator's limits."""
+        return type(self._kind).rule_of(table, applicable, properties, self._kind.limits)
+
     def ruled(self, health: TableHealth) -> tuple[TableHealth, TableRule[A] | None]:
-        """Return the health with what was read, and the table's rule; None if it is not wanted now."""
+        """Return the health with what was read, and the table's rule; None if it is not wanted now. The table's own
+        properties are read when it is loaded."""
+        applicable = self._kind.applicable(PolicyTarget.of(health.identifier))
+        return health, self.rule(health.identifier, applicable, {})
 
-    @abstractmethod
     def rule_now(self, table: LoadedTable, applicable: Sequence[ApplicablePolicy]) -> TableRule[A]:
         """Return the rule of a loaded table. Raises what refuses the table for such a run."""
+        rule = self.rule(table.identifier, applicable, table.properties)
+        if rule.asked is not None:
+            self.check(table, rule.asked)
+        return rule
+
+    @abstractmethod
+    def check(self, table: LoadedTable, asked: A) -> None:
+        """Raise what refuses a loaded table for such a run."""
 
     @abstractmethod
     def wanted(self, table: LoadedTable, asked: A, need: UpkeepNeed) -> TableWork | None:
@@ -347,6 +380,17 @@ def ended_at_once(health: TableHealth, need: UpkeepNeed, outcome: str, now: date
 
 OFF: Final = "OFF"
 """The outcome of a run that the table's own properties turn off."""
+
+
+def outcome_of(task: Task) -> str:
+    """Return how a task ended: SUCCESS, or its error."""
+    return str(task.status) if task.status is Status.SUCCESS else task.error_code or str(task.status)
+
+
+def run_after(run: LastRun, task: Task, outcome: str, used: Amount, *, failed: bool, waiting: str = "") -> LastRun:
+    """Return a run whose task has ended."""
+    ended, failures = max(task.last_status_change_ts, run.began), run.failures + 1 if failed else 0
+    return replace(run, ended=ended, outcome=outcome, used=used, failures=failures, waiting=waiting)
 
 
 def in_turn(items: Sequence[T], most: int, now: datetime, interval: timedelta) -> Sequence[T]:

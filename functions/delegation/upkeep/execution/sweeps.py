@@ -2,16 +2,13 @@
 reads, so that one pass reads few and all are read in time."""
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from delegation.iceberg.metadata import parse_metadata
-from delegation.identifiers import TableIdentifier
 from delegation.items import each_item
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.policies import ApplicablePolicy, PolicyTarget
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.place import check_allowed, place_of
 from delegation.removal.orphans.requests import TableOrphans
@@ -19,9 +16,9 @@ from delegation.removal.orphans.task_type import TASK_TYPE
 from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedRecord
 from delegation.tasks.life.model import Status, Task
-from delegation.upkeep.execution.asked import REMOVAL, AskedRemoval, TableRule, removal_of
+from delegation.upkeep.execution.asked import REMOVAL, AskedRemoval, RuleOf, TableRule, removal_of
 from delegation.upkeep.execution.expiries import pause_after
-from delegation.upkeep.execution.kinds import KeptTables, KindEvaluation, PolicyKind, in_turn
+from delegation.upkeep.execution.kinds import KeptTables, KindEvaluation, PolicyKind, outcome_of, run_after
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.rules.model import PolicyType
 from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed
@@ -36,54 +33,10 @@ _RUN: Final = Amount(micros=600)
 _GIB: Final = 1024**3
 
 
-@dataclass(frozen=True)
-class OrphanSweeps(PolicyKind):
-    """Removes the orphan files of the tables of a catalog by its policies."""
-
-    task_type: ClassVar[str] = TASK_TYPE
-    policy_type: ClassVar[PolicyType] = REMOVAL
-    work: ClassVar[type[TableWork]] = TableOrphans
-    rules: ClassVar[str] = "orphans.rules"
-    unread: ClassVar[str] = "orphans.policies"
-
-    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        """Count the longest wait, which is known once a table's policy was read."""
-        waiting = () if choice is None else [need for need, _ in choice.waiting if need.task_type == TASK_TYPE]
-        longest = min(waiting, key=lambda need: (need.since, str(need.table)), default=None)
-        if longest is not None:
-            self.waited(self.clock() - longest.since, longest.table)
-
-        def note(need: UpkeepNeed) -> None:
-            health = tables[need.table]
-            if health.sweep_since is None and TASK_TYPE not in health.runs:
-                tables.put(replace(health, sweep_since=self.clock()))
-
-        deque(each_item(waiting, note, name="upkeep.waits", clock=self.clock, shown=lambda need: str(need.table)), 0)
-
-    def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
-        if run.ended is None and task is not None:
-            return health.with_run(_ended(run, task))
-        waits = "" if task is None else _plan_of(_waiting(task))
-        return replace(health, runs={**health.runs, TASK_TYPE: replace(run, waiting=waits)})
-
-    def new_evaluation(self, tables: KeptTables) -> "RemovalEvaluation":
-        return RemovalEvaluation(self, tables)
-
-
 class RemovalEvaluation(KindEvaluation[AskedRemoval]):
     """What one pass has read of the policies of orphan files."""
 
-    @property
-    def needs(self) -> Sequence[UpkeepNeed]:
-        return [self._need(self._tables[name], asked) for name, asked in self._asked.items()]
-
-    def to_read(self) -> Sequence[TableIdentifier]:
-        kind, now = self._kind, self._kind.clock()
-        due = {health.identifier for health in self._tables if self._is_due(health)}
-        aside = {identifier for identifier in due if self._tables.is_aside(identifier, kind.rules, now)}
-        return [*in_turn(sorted(due - aside, key=str), kind.most_asked, now, kind.settings.interval), *aside]
-
-    def _is_due(self, health: TableHealth) -> bool:
+    def is_due(self, health: TableHealth) -> bool:
         """Return whether a table's last run is a week old; after a failure the pause may be shorter. It must also be
         another day of the budget (`schedule.py`)."""
         run = health.runs.get(TASK_TYPE)
@@ -99,11 +52,9 @@ class RemovalEvaluation(KindEvaluation[AskedRemoval]):
         waiting = None if task is None else _waiting(task)
         if waiting is not None and not waiting.is_approved(kind.clock()):
             return health, None
-        applicable = kind.applicable(PolicyTarget.of(health.identifier))
-        # The table's own properties are read when it is loaded.
-        return health, removal_of(health.identifier, applicable, {}, kind.limits)
+        return super().ruled(health)
 
-    def _need(self, health: TableHealth, asked: AskedRemoval) -> UpkeepNeed:
+    def need(self, health: TableHealth, asked: AskedRemoval) -> UpkeepNeed:
         run, now, aside = health.runs.get(TASK_TYPE), self._kind.clock(), health.asides.get(TASK_TYPE)
         since = health.sweep_since or now if run is None else min(run.began + EVERY, now)
         score, before = 1 + health.bytes // _GIB, None if aside is None else aside.next_try
@@ -112,14 +63,11 @@ class RemovalEvaluation(KindEvaluation[AskedRemoval]):
     def reserved(self, health: TableHealth, task_id: str, need: UpkeepNeed) -> TableHealth:
         return replace(super().reserved(health, task_id, need), sweep_since=None)
 
-    def rule_now(self, table: LoadedTable, applicable: Sequence[ApplicablePolicy]) -> TableRule[AskedRemoval]:
-        rule = removal_of(table.identifier, applicable, table.properties, self._kind.limits)
-        if rule.asked is not None:
-            metadata = parse_metadata(table.metadata_location, table.metadata)
-            check_allowed(metadata)
-            if not rule.asked.locations:
-                place_of(metadata)
-        return rule
+    def check(self, table: LoadedTable, asked: AskedRemoval) -> None:
+        metadata = parse_metadata(table.metadata_location, table.metadata)
+        check_allowed(metadata)
+        if not asked.locations:
+            place_of(metadata)
 
     def wanted(self, table: LoadedTable, asked: AskedRemoval, need: UpkeepNeed) -> TableWork | None:
         kind, name, now = self._kind, need.table, self._kind.clock()
@@ -138,6 +86,41 @@ class RemovalEvaluation(KindEvaluation[AskedRemoval]):
         return None if stored is not None and wanted.obstacle(stored) is not None else wanted
 
 
+@dataclass(frozen=True)
+class OrphanSweeps(PolicyKind):
+    """Removes the orphan files of the tables of a catalog by its policies."""
+
+    task_type: ClassVar[str] = TASK_TYPE
+    policy_type: ClassVar[PolicyType] = REMOVAL
+    work: ClassVar[type[TableWork]] = TableOrphans
+    rules: ClassVar[str] = "orphans.rules"
+    unread: ClassVar[str] = "orphans.policies"
+    rule_of: ClassVar[RuleOf] = staticmethod(removal_of)
+    evaluation: ClassVar[type[KindEvaluation[Any]]] = RemovalEvaluation
+
+    def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
+        """Count the longest wait, and note since when a table waits that was never swept."""
+        super().count_wait(tables, choice)
+
+        def note(need: UpkeepNeed) -> None:
+            health = tables[need.table]
+            if health.sweep_since is None and TASK_TYPE not in health.runs:
+                tables.put(replace(health, sweep_since=self.clock()))
+
+        deque(
+            each_item(
+                self.waiting_in(choice), note, name="upkeep.waits", clock=self.clock, shown=lambda need: str(need.table)
+            ),
+            0,
+        )
+
+    def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
+        if run.ended is None and task is not None:
+            return health.with_run(_ended(run, task))
+        waits = "" if task is None else _plan_of(_waiting(task))
+        return replace(health, runs={**health.runs, TASK_TYPE: replace(run, waiting=waits)})
+
+
 def _waiting(task: Task) -> OrphanDetails | None:
     """Return the details of a task that ended with a plan waiting for approval, None for any other."""
     try:
@@ -153,20 +136,13 @@ def _plan_of(waiting: OrphanDetails | None) -> str:
 
 def _ended(run: LastRun, task: Task) -> LastRun:
     succeeded, waits = task.status is Status.SUCCESS, _plan_of(_waiting(task))
-    outcome = WAITING if waits else str(task.status)
     try:
         details = OrphanDetails.of(task)
         used = Amount(details.files_deleted, details.bytes_deleted)
     except MalformedRecord:
         used = NOTHING
-    return replace(
-        run,
-        ended=max(task.last_status_change_ts, run.began),
-        outcome=outcome if succeeded else task.error_code or str(task.status),
-        used=used,
-        waiting=waits,
-        failures=0 if succeeded else run.failures + 1,
-    )
+    outcome = WAITING if waits and succeeded else outcome_of(task)
+    return run_after(run, task, outcome, used, failed=not succeeded, waiting=waits)
 
 
 def _found_waiting(health: TableHealth, task: Task, policy: str, plan: str, now: datetime) -> TableHealth:

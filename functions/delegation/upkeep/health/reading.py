@@ -42,7 +42,7 @@ from delegation.upkeep.health.model import (
     review_at,
 )
 from delegation.upkeep.rules.model import PolicyType
-from delegation.upkeep.rules.resolve import SETTINGS
+from delegation.upkeep.rules.settings import SETTINGS
 
 
 def freed_bytes(

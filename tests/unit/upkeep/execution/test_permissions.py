@@ -6,7 +6,8 @@ import pytest
 
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.retention import Permission, Retention, Withdrawn
-from delegation.upkeep.execution.asked import PolicyPermissions, effective
+from delegation.upkeep.execution.asked import effective
+from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits
 from delegation.wire.requests import TableState
 from tests.unit.upkeep.execution.catalogs import ALLOWED, EXPIRY, NOW, WEEK, MemoryPolicies, UpkeepWorld, named

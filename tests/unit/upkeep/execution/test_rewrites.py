@@ -25,9 +25,10 @@ from delegation.storage.memory import Killed
 from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.declared import named as named_kind
 from delegation.tasks.life.model import Task
-from delegation.upkeep.execution.asked import PolicyPermissions, compaction_of
+from delegation.upkeep.execution.asked import compaction_of
 from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.execution.passes import run_kinds
+from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.execution.rewrites import (
     PolicyCompactions,
     PolicyManifestsRewrites,

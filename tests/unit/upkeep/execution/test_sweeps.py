@@ -18,9 +18,10 @@ from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, POLICY, TASK_TY
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Caller, Task
 from delegation.tasks.life.policy import Lease
-from delegation.upkeep.execution.asked import REMOVAL, PolicyPermissions
+from delegation.upkeep.execution.asked import REMOVAL
 from delegation.upkeep.execution.kinds import KeptTables
 from delegation.upkeep.execution.passes import run_kinds
+from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.execution.sweeps import OrphanSweeps
 from delegation.upkeep.health.model import LastRun
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
