@@ -22,7 +22,7 @@ from delegation.metrics import (
 )
 from delegation.orchestration.sweep import COUNTED, Swept, ages, maintenance_age, sweep, unfinished
 from delegation.tasks.life.transitions import DISPATCH_FAILED
-from delegation.tasks.stores.admission import any_waits
+from delegation.tasks.stores.admission import queued
 from delegation.tasks.work.maintenance import ensure_submitted, maintenance_head
 from delegation.tasks.work.worker import LeftAlone
 from delegation.timestamps import utc_now
@@ -78,7 +78,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
 
 def _measured(deployed: DeployedTasks) -> dict[Metric, float]:
     now = utc_now()
-    return ages(deployed.store.queued(now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now)
+    return ages(queued(deployed.store, now, each=COUNTED), unfinished(deployed.tasks.reads, now, threads=_THREADS), now)
 
 
 def _maintenance_age(deployed: DeployedTasks) -> Mapping[Metric, float]:
@@ -95,7 +95,7 @@ def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
 
 def _wake(deployed: DeployedTasks) -> None:
     """Have the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
-    if any_waits(deployed.store, utc_now()):
+    if next(queued(deployed.store, utc_now(), each=1), None) is not None:
         deployed.tasks.messages.wake()
 
 

@@ -42,7 +42,7 @@ def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence
         return [outcome.result for outcome in outcomes if outcome.result is not None and not outcome.result.is_terminal]
 
 
-def ages(waiting: Sequence[Queued], tasks: Iterable[Task], now: datetime) -> dict[Metric, float]:
+def ages(waiting: Iterable[Queued], tasks: Iterable[Task], now: datetime) -> dict[Metric, float]:
     """Return count and ages of tasks that wait for a place, and the ages of those of `tasks`. Recurring tasks have no
     end, and a task that is to run later is not late."""
     tasks = [task for task in tasks if not task.is_recurring]

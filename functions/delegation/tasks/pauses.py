@@ -119,10 +119,8 @@ def pauses_item(record: PauseRecord) -> dict[str, Any]:
     return {"format": FORMAT, "revision": record.revision, "pauses": pauses}
 
 
-def pauses_of(item: Mapping[str, Any] | None) -> PauseRecord:
-    """Return a stored record, an empty one for None; raises MalformedRecord for one of a newer release."""
-    if item is None:
-        return PauseRecord()
+def pauses_of(item: Mapping[str, Any]) -> PauseRecord:
+    """Return a stored record; raises MalformedRecord for one of a newer release."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"the record of pauses: format: {item.get('format')!r} is not {FORMAT}")
     try:

@@ -472,7 +472,6 @@ OPERATIONS: dict[str, Callable[[Harness], Act]] = {
     "TaskStore.parents": of(running, lambda harness, task_id: harness.store.parents(task_id)),
     "TaskStore.disown, one child": disown,
     "TaskStore.forget, two rows": of(running, lambda harness, task_id: harness.store.forget(task_id, 3)),
-    "AdmissionStore.queued, of one lane": of(in_a_lane, lambda harness, _task_id: harness.store.queued(NOW, each=9)),
     "AdmissionStore.queued_in, one lane": of(
         in_a_lane, lambda harness, _task_id: harness.store.queued_in(NOW, each=9, lanes=1, span=EVERY_LANE)
     ),

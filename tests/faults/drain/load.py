@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from delegation.tasks.life.model import Status, Task
+from delegation.tasks.stores.admission import queued
 from delegation.tasks.stores.base import TaskStore
 from tests.faults.drain.site import DispatchedTasks, nothing
 from tests.faults.drain.work import TASK_TYPE, seconds_of
@@ -90,7 +91,7 @@ class Shares:
     def look(self) -> None:
         running = self._site.store.running()
         self.most = max(self.most, len(running))
-        waiting = {one.lane for one in self._site.store.queued(self._site.clock(), each=1)}
+        waiting = {one.lane for one in queued(self._site.store, self._site.clock(), each=1)}
         tenants = {lane.tenant for lane in waiting}
         for tenant in tenants if len(tenants) > 1 else ():
             self._note("tenant", tenant, [one.lane.tenant for one in running])

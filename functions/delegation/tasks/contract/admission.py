@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from delegation.tasks.contract.support import (
@@ -31,12 +32,16 @@ from delegation.tasks.errors import RevisionConflict, StaleTask
 from delegation.tasks.life import transitions as t
 from delegation.tasks.life.lanes import Lane, Queued, Running, Traits
 from delegation.tasks.life.model import AdoptedChildren, Task
-from delegation.tasks.stores.admission import EVERY_LANE, LaneRange, Recent, Register
+from delegation.tasks.stores.admission import EVERY_LANE, LaneRange, Recent, Register, queued
 from delegation.tasks.stores.base import MOST_AT_ONCE, Adopt, Advance, Child, Create, Revise, TaskChange, TaskStore
 
 LANE = Lane.of("EXAMPLE", Traits("sales", "lake"))
 OTHER = Lane.of("EXAMPLE", Traits("sa/les", "läke 2"))
 URGENT = Lane.of("EXAMPLE", Traits("sales", "lake", priority=9))
+
+
+def _queued(store: Any, now: datetime, *, each: int) -> tuple[Queued, ...]:
+    return tuple(queued(store, now, each=each))
 
 
 def waits(lane: Lane = LANE, after: Any = 0 * SECOND) -> Task:
@@ -58,14 +63,14 @@ def queued_has_the_longest_waiting_of_each_lane(store: Any) -> None:
     theirs = [store.apply(Create(waits(OTHER, n * SECOND))) for n in range(2)]
     urgent = store.apply(Create(waits(URGENT, HOUR)))
     store.apply(Create(submitted()))
-    assert set(store.queued(NOW + MINUTE, each=3)) == {
+    assert set(_queued(store, NOW + MINUTE, each=3)) == {
         *(Queued(task.task_id, LANE, NOW + n * SECOND) for n, task in enumerate(ours[:3])),
         *(Queued(task.task_id, OTHER, NOW + n * SECOND) for n, task in enumerate(theirs)),
     }
     everything = {task.task_id for task in (*ours, *theirs, urgent)}
-    assert {queued.task_id for queued in store.queued(FAR, each=100)} == everything
-    assert len(store.queued(FAR, each=1)) == 3
-    assert len(store.queued(NOW, each=100)) == 2
+    assert {waiting.task_id for waiting in _queued(store, FAR, each=100)} == everything
+    assert len(_queued(store, FAR, each=1)) == 3
+    assert len(_queued(store, NOW, each=100)) == 2
 
 
 def lanes_are_read_from_one_to_the_next(store: Any) -> None:
@@ -81,11 +86,11 @@ def lanes_are_read_from_one_to_the_next(store: Any) -> None:
         page = store.queued_in(NOW + MINUTE, each=2, lanes=2, span=LaneRange(after, EVERY_LANE.until))
         waiting += page.queued
         after, pages = page.after, pages + 1
-    assert Counter(waiting) == Counter(store.queued(NOW + MINUTE, each=2))
+    assert Counter(waiting) == Counter(_queued(store, NOW + MINUTE, each=2))
     assert len(waiting) == 18
-    assert [queued.lane.priority for queued in waiting] == sorted((2, 1, 0) * 6, reverse=True)
+    assert [task.lane.priority for task in waiting] == sorted((2, 1, 0) * 6, reverse=True)
     urgent = store.queued_in(FAR, each=9, lanes=99, span=LaneRange(until="8/"))
-    assert {queued.lane.priority for queued in urgent.queued} == {2, 5}
+    assert {task.lane.priority for task in urgent.queued} == {2, 5}
     assert urgent.after is None
 
 
@@ -96,14 +101,14 @@ def a_task_is_queued_then_running_then_neither(store: Any) -> None:
     for step in (admitted, acquired, started, retried):
         after = step(head)
         head = store.apply(Revise(head, after) if step is admitted else Advance(head, after))
-        seen.append((store.queued(FAR, each=9), store.running()))
+        seen.append((_queued(store, FAR, each=9), store.running()))
     task_id = head.task_id
     starting, held = (((), (Running(task_id, LANE, is_held=is_held),)) for is_held in (False, True))
     assert seen == [starting, held, held, ((Queued(task_id, LANE, NOW + MINUTE),), ())]
     head = store.apply(Revise(head, admitted(head)))
     head = store.apply(Advance(head, acquired(head)))
     head = store.apply(Advance(head, failed(head)))
-    assert (store.queued(FAR, each=9), store.running()) == ((), ())
+    assert (_queued(store, FAR, each=9), store.running()) == ((), ())
 
 
 def an_ended_attempt_frees_its_place_in_one_write(store: Any) -> None:
@@ -119,7 +124,7 @@ def an_ended_attempt_frees_its_place_in_one_write(store: Any) -> None:
 def a_task_without_a_lane_is_not_counted(store: Any) -> None:
     head = store.apply(Create(submitted()))
     store.apply(Advance(head, acquired(head)))
-    assert (store.queued(FAR, each=9), store.running()) == ((), ())
+    assert (_queued(store, FAR, each=9), store.running()) == ((), ())
 
 
 def the_register_moves_from_its_revision_only(store: Any) -> None:

@@ -62,13 +62,10 @@ class AdmissionStore(Protocol):
     """The tasks in lanes, derived from their heads: the write that ends an attempt also frees its place. All methods
     raise StoreUnavailable, `write_register` OutcomeUnknown too."""
 
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """Return the tasks that wait since `now` or longer: of every lane at most the `each` that wait longest. They
-        may have been admitted since. It reads all lanes, maybe thousands."""
-
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
-        """Return what `queued` does for the first lanes of a span, `lanes` or more if there are. The number of reads is
-        bounded, so there may be fewer lanes, at least one."""
+        """Return the tasks that wait since `now` or longer, which may have been admitted since: of each lane at most
+        the `each` that wait longest, for the first lanes of a span, `lanes` or more if there are. The number of reads
+        is bounded, so there may be fewer lanes, at least one."""
 
     def running(self) -> Sequence[Running]:
         """Return the admitted tasks; a change of the last seconds may be missing."""
@@ -80,15 +77,13 @@ class AdmissionStore(Protocol):
         """Store a register if the stored one has the revision before it; return whether it was stored."""
 
 
-def any_waits(store: AdmissionStore, now: datetime) -> bool:
-    """Return whether a task waits for its admission whose time has come; raises StoreUnavailable."""
+def queued(store: AdmissionStore, now: datetime, *, each: int) -> Iterator[Queued]:
+    """Yield what `queued_in` does for all lanes, maybe thousands; raises StoreUnavailable."""
     after: str | None = EVERY_LANE.after
     while after is not None:
-        page = store.queued_in(now, each=1, lanes=_PAGE, span=LaneRange(after, EVERY_LANE.until))
-        if page.queued:
-            return True
+        page = store.queued_in(now, each=each, lanes=_PAGE, span=LaneRange(after, EVERY_LANE.until))
+        yield from page.queued
         after = page.after
-    return False
 
 
 def place_of(task: Task) -> tuple[str, str] | None:
@@ -128,10 +123,8 @@ def register_item(register: Register) -> dict[str, Any]:
     return {"format": FORMAT, "revision": register.revision, "recent": recent, **after}
 
 
-def register_of(item: Mapping[str, Any] | None) -> Register:
-    """Return a stored register, an empty one for None; raises MalformedRecord."""
-    if item is None:
-        return Register()
+def register_of(item: Mapping[str, Any]) -> Register:
+    """Return a stored register; raises MalformedRecord."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"the register of admissions: format: {item.get('format')!r} is not {FORMAT}")
     recent = (Recent(task_id, Lane.parse(lane), datetime.fromisoformat(at)) for task_id, lane, at in item["recent"])
@@ -147,7 +140,7 @@ ReadPage = Callable[[LaneRange, int, Any], tuple[Sequence[Entry], Any]]
 class LaneReader:
     """Reads the lanes of one shard: every lane of a page is used, and what a lane has beyond `each` is skipped."""
 
-    def __init__(self, read: ReadPage, *, each: int, lanes: int | None) -> None:
+    def __init__(self, read: ReadPage, *, each: int, lanes: int) -> None:
         self._read = read
         self._each = each
         self._lanes = lanes
@@ -170,7 +163,7 @@ class LaneReader:
             last = next(reversed(self._counts))
             is_read = self._counts[last] >= self._each
             complete = len(self._counts) - (not is_read)
-            if self._lanes is not None and (complete >= self._lanes or queries >= _QUERIES):
+            if complete >= self._lanes or queries >= _QUERIES:
                 return self._ended(last, is_read=is_read or complete == 0)
             limit = min(2 * limit, _PAGE) if len(self._counts) > before + 1 else self._each + 1
             if is_read:

@@ -22,11 +22,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.stored_items import Items
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life.lanes import Queued, Running
+from delegation.tasks.life.lanes import Running
 from delegation.tasks.life.model import FORMAT, HEAD, Task, label_key
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
-    EVERY_LANE,
     RUNNING,
     Entry,
     LaneRange,
@@ -97,15 +96,9 @@ class DynamoDbTaskReads:
             entries = pool.map(shard, codec.due_buckets() if shards is None else shards)
         return sorted(chain.from_iterable(entries), key=lambda entry: (entry.due_at, entry.task_id))[:limit]
 
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        """Return waiting tasks: Queries for each lane that has more, of four shards in parallel."""
-        return self._lanes(now, EVERY_LANE, each, None).queued
-
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
-        """Return waiting tasks: usually one Query for each of the four shards."""
-        return self._lanes(now, span, each, lanes)
+        """Return waiting tasks: usually one Query for each of the four shards, in parallel."""
 
-    def _lanes(self, now: datetime, span: LaneRange, each: int, lanes: int | None) -> LanesPage:
         def read(bucket: str) -> LaneReader:
             return LaneReader(partial(self._waiting, bucket), each=each, lanes=lanes).run(span)
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Final
 
 from delegation.tasks.errors import MalformedRecord, TaskExists
-from delegation.tasks.life.lanes import Queued, Running
+from delegation.tasks.life.lanes import Running
 from delegation.tasks.life.model import FORMAT, Task
 from delegation.tasks.life.notifications import Notification, NotificationState, Receiver
 from delegation.tasks.stores import codec
@@ -20,7 +20,6 @@ from delegation.tasks.stores.admission import (
     Register,
     page_of,
     place_of,
-    queued_entry,
     running_entry,
 )
 from delegation.tasks.stores.base import (
@@ -225,11 +224,6 @@ class MemoryTaskStore:
         if shards is not None:
             entries = [entry for entry in entries if codec.due_bucket(entry.task_id) in shards]
         return sorted(entries, key=lambda entry: (entry.due_at, entry.task_id))[:limit]
-
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        with self.call("queued"):
-            first = [queued_entry(task_id, key) for lane in self._queued.values() for key, task_id in lane[:each]]
-        return tuple(queued for queued in first if queued.since <= now)
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         with self.call("queued"):

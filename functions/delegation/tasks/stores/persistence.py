@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable, TaskExists
-from delegation.tasks.life.lanes import Queued, Running
+from delegation.tasks.life.lanes import Running
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.admission import (
@@ -21,10 +21,8 @@ from delegation.tasks.stores.admission import (
     LaneRange,
     LanesPage,
     Register,
-    first_of_each,
     lane_of,
     page_of,
-    queued_entry,
     register_item,
     register_of,
     running_entry,
@@ -74,6 +72,7 @@ from delegation.tasks.stores.persistence_entities import (
 from delegation.tasks.stores.persistence_records import (
     STORED_NOTIFICATION,
     STORED_PAUSES,
+    StoredItems,
     committed,
     translated,
     write_notifications,
@@ -136,6 +135,7 @@ class PersistenceTaskStore:
             create_tasks(store)
         self.catalog_store = store
         self.committer = entity_committer(store, REFERENCE, policy=policy, **settings)
+        self._registers = StoredItems(self, StoredTask, register_item, register_of)
 
     def apply(self, change: TaskChange) -> Task:
         after = change.after
@@ -199,10 +199,6 @@ class PersistenceTaskStore:
     def disown(self, task_id: str, up_to_attempt: int) -> int:
         return committed(self.committer, lambda entities: disown_children(entities, task_id, up_to_attempt), task_id)
 
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        waiting = (queued_entry(task_id, place) for place, task_id in self._places(QUEUED))
-        return tuple(first_of_each((queued for queued in waiting if queued.since <= now), each))
-
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
         of_lane: dict[str, list[Entry]] = {}
         for entry in sorted(self._places(QUEUED)):
@@ -218,20 +214,10 @@ class PersistenceTaskStore:
         return [(place, task_id) for _, place, task_id in keys]
 
     def register(self) -> Register:
-        with translated():
-            ref = self.index().get(REGISTER)
-            stored = self.catalog_store.fetch(ref, StoredTask) if ref else None
-        return register_of(stored.value.item if stored else None)
+        return self._registers.get(REGISTER) or Register()
 
     def write_register(self, register: Register) -> bool:
-        def write(entities: EntityChanges) -> bool:
-            stored = entities.fetch(REGISTER, StoredTask)
-            if register_of(stored.value.item if stored else None).revision != register.revision - 1:
-                return False
-            entities.put(REGISTER, StoredTask(item=register_item(register)))
-            return True
-
-        return committed(self.committer, write, "admissions")
+        return self._registers.replace(REGISTER, register, register.revision - 1 or None)
 
     def remove(self, task: Task) -> bool:
         require_terminal(task)

@@ -22,14 +22,8 @@ from typing import Any, Final
 
 from delegation.tasks.life.model import Task, label_key
 from delegation.tasks.stores import codec
-from delegation.tasks.stores.admission import (
-    place_of,
-)
-from delegation.tasks.stores.base import (
-    Child,
-    Received,
-    Unreadable,
-)
+from delegation.tasks.stores.admission import place_of
+from delegation.tasks.stores.base import Child, Received, Unreadable
 from delegation.timestamps import isoformat
 from polaris_persistence.commits.entities import EntityChanges, missing
 from polaris_persistence.index.keys import IndexKey
@@ -80,10 +74,14 @@ PARENTS: Final = "parent"
 REGISTER: Final = IndexKey.of("admissions")
 
 
-class StoredTask(PersistedModel):
-    """A head or a row in its stored format (`codec`)."""
+class StoredItem(PersistedModel):
+    """A value in its stored format, as an item of the task table has it."""
 
     item: dict[str, Any]
+
+
+class StoredTask(StoredItem):
+    """A head or a row (`codec`)."""
 
 
 class StoredChild(PersistedModel):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,6 +22,7 @@ from delegation.tasks.stores.notifications import (
     receiver_item,
     receiver_of,
 )
+from delegation.tasks.stores.persistence_entities import StoredItem
 from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from delegation.timestamps import isoformat
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from delegation.tasks.stores.persistence import PersistenceTaskStore
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 @contextmanager
@@ -80,11 +82,45 @@ def committed(committer: Committer[EntityHead], change: Callable[[EntityChanges]
         return committer.commit(attempted, operation=operation).result
 
 
+class StoredItems(Generic[T]):
+    """Values of one type among the tasks' entities, as `Items` has those of a DynamoDB table; `model` is their own."""
+
+    def __init__(
+        self,
+        tasks: "PersistenceTaskStore",
+        model: type[StoredItem],
+        encode: Callable[[T], dict[str, Any]],
+        decode: Callable[[Any], T],
+    ) -> None:
+        self._tasks = tasks
+        self._model = model
+        self._encode = encode
+        self._decode = decode
+
+    def get(self, key: IndexKey) -> T | None:
+        with translated():
+            ref = self._tasks.index().get(key)
+            stored = self._tasks.catalog_store.fetch(ref, self._model) if ref else None
+        return self._decode(stored.value.item) if stored else None
+
+    def replace(self, key: IndexKey, value: T, before: int | None) -> bool:
+        """Put a value if the stored one has the revision `before`, or for None if none is stored; return whether."""
+
+        def change(entities: EntityChanges) -> bool:
+            stored = entities.fetch(key, self._model)
+            present: Any = self._decode(stored.value.item) if stored else None
+            if (present.revision if present else None) != before:
+                return False
+            entities.put(key, self._model(item=self._encode(value)))
+            return True
+
+        return committed(self._tasks.committer, change, key.elements()[-1])
+
+
 _KEY: Final = IndexKey.of("pauses")
 
 
-class StoredPauses(PersistedModel):
-    item: dict[str, Any]
+class StoredPauses(StoredItem): ...
 
 
 STORED_PAUSES: Final = ObjectType("delegation-pauses", StoredPauses)
@@ -92,33 +128,20 @@ STORED_PAUSES: Final = ObjectType("delegation-pauses", StoredPauses)
 
 class PersistencePauseStore:
     def __init__(self, tasks: "PersistenceTaskStore") -> None:
-        self._store = tasks.catalog_store
-        self._committer = tasks.committer
-        self._index = tasks.index
+        self._items = StoredItems(tasks, StoredPauses, pauses_item, pauses_of)
 
     def read(self) -> PauseRecord:
-        with translated():
-            ref = self._index().get(_KEY)
-            stored = self._store.fetch(ref, StoredPauses) if ref else None
-        return pauses_of(stored.value.item if stored else None)
+        return self._items.get(_KEY) or PauseRecord()
 
     def write(self, record: PauseRecord) -> bool:
-        def change(entities: EntityChanges) -> bool:
-            stored = entities.fetch(_KEY, StoredPauses)
-            if pauses_of(stored.value.item if stored else None).revision != record.revision - 1:
-                return False
-            entities.put(_KEY, StoredPauses(item=pauses_item(record)))
-            return True
-
-        return committed(self._committer, change, "pauses")
+        return self._items.replace(_KEY, record, record.revision - 1 or None)
 
 
 _NAME: Final = "notification"
 _RECEIVER: Final = "notification-receiver"
 
 
-class StoredNotification(PersistedModel):
-    item: dict[str, Any]
+class StoredNotification(StoredItem): ...
 
 
 STORED_NOTIFICATION: Final = ObjectType("delegation-task-notification", StoredNotification)
@@ -139,12 +162,11 @@ class PersistenceNotificationStore:
         self._store = tasks.catalog_store
         self._committer = tasks.committer
         self._index = tasks.index
+        self._owed = StoredItems(tasks, StoredNotification, notification_item, notification_of)
+        self._receivers = StoredItems(tasks, StoredNotification, receiver_item, receiver_of)
 
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
-        with translated():
-            ref = self._index().get(_key(task_id, notification_id))
-            stored = self._store.fetch(ref, StoredNotification) if ref else None
-        return notification_of(stored.value.item) if stored else None
+        return self._owed.get(_key(task_id, notification_id))
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
         return self._found(IndexKey.of(_NAME, task_id))
@@ -169,23 +191,11 @@ class PersistenceNotificationStore:
         return list(readable_receivers(_stored_items(loaded)))
 
     def receiver(self, channel: str) -> Receiver | None:
-        with translated():
-            ref = self._index().get(IndexKey.of(_RECEIVER, channel))
-            stored = self._store.fetch(ref, StoredNotification) if ref else None
-        return receiver_of(stored.value.item) if stored else None
+        return self._receivers.get(IndexKey.of(_RECEIVER, channel))
 
     def revise_receiver(self, before: Receiver | None, after: Receiver) -> bool:
         key = IndexKey.of(_RECEIVER, after.channel)
-
-        def change(entities: EntityChanges) -> bool:
-            stored = entities.fetch(key, StoredNotification)
-            present = receiver_of(stored.value.item) if stored else None
-            if (present.revision if present else None) != (before.revision if before else None):
-                return False
-            entities.put(key, StoredNotification(item=receiver_item(after)))
-            return True
-
-        return committed(self._committer, change, after.channel)
+        return self._receivers.replace(key, after, before.revision if before else None)
 
     def _replace(self, before: Notification, after: Notification | None, *, any_revision: bool) -> bool:
         key = _key(before.task_id, before.notification_id)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from delegation.tasks.life.lanes import Lane, Queued, Running, Traits
+from delegation.tasks.life.lanes import Lane, Running, Traits
 from delegation.tasks.life.model import Task
 from delegation.tasks.stores.admission import LaneRange, LanesPage, Register
 from delegation.tasks.stores.base import TaskChange
@@ -12,8 +12,9 @@ from delegation.tasks.stores.memory import MemoryTaskStore
 
 
 class QueuedIgnoresLanes(MemoryTaskStore):
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        return sorted(super().queued(now, each=each), key=lambda one: one.since)[:each]
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
+        page = super().queued_in(now, each=each, lanes=lanes, span=span)
+        return replace(page, queued=tuple(sorted(page.queued, key=lambda one: one.since)[:each]))
 
 
 class SkipsALaneBetweenPages(MemoryTaskStore):
@@ -27,8 +28,8 @@ class SkipsALaneBetweenPages(MemoryTaskStore):
 
 
 class QueuedTooEarly(MemoryTaskStore):
-    def queued(self, now: datetime, *, each: int) -> Sequence[Queued]:
-        return super().queued(datetime.max.replace(tzinfo=now.tzinfo), each=each)
+    def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
+        return super().queued_in(datetime.max.replace(tzinfo=now.tzinfo), each=each, lanes=lanes, span=span)
 
 
 class EndedStaysRunning(MemoryTaskStore):
