@@ -214,8 +214,8 @@ CHILDREN: Final = (
     Mutant(
         "a parent awaits the children of its former submissions",
         f"{TASKS}work/reads.py",
-        "self.adopted_by(parent.task_id) if child.attempt > since",
-        "self.adopted_by(parent.task_id) if child.attempt > 0",
+        "self.store.children(parent.task_id) if child.attempt > since",
+        "self.store.children(parent.task_id) if child.attempt > 0",
         (f"{FAMILIES}::test_a_retried_parent_does_not_await_what_it_did_not_adopt",),
     ),
     Mutant(

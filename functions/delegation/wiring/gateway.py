@@ -73,10 +73,6 @@ class CatalogTokenSettings(EnvironmentSettings):
         return self
 
 
-class GatewayKeySettings(IdempotencySettings):
-    """The table of idempotency records, and how keys are treated (`polaris.idempotency.*`)."""
-
-
 _USER_AGENT: Final = "polaris-delegation-gateway"
 
 
@@ -102,7 +98,7 @@ def mutations_held_for(seconds: float) -> Mutations:
     """Return what performs mutations at most once, each of which may take `seconds`. A write takes at most 3 s, and as
     long again to be read back without an answer: one is made before the mutation and one after it, within the answer's
     time. botocore would check each call's arguments and compose a User-Agent, a third of its cost."""
-    settings = GatewayKeySettings.read()
+    settings = IdempotencySettings.read()
     quick = client_config(connect_timeout=0.5, read_timeout=1, parameter_validation=False, user_agent=_USER_AGENT)
     client = aws("dynamodb", quick)
     table = DynamoDbReservationStore(ReservationTable(client, tries=2), settings.idempotency_table)
@@ -120,7 +116,7 @@ def keyed_mutations(
     environment: GatewayEnvironment, forwarder: Forwarder, catalogs: KnownCatalogs
 ) -> CatalogMutations | None:
     """Return what honours keys, None if the settings switch them off."""
-    lifetime = GatewayKeySettings.read().keys().advertised
+    lifetime = IdempotencySettings.read().keys().advertised
     if lifetime is None:
         return None
     return CatalogMutations(

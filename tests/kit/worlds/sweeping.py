@@ -142,5 +142,5 @@ class SparkRemovals(SweepingWorld):
 
     def only_task(self) -> Task:
         """Return the removal."""
-        [found] = [one for one in self.tasks.reads.heads().tasks if one.task_type == TASK_TYPE]
+        [found] = [one for one in self.tasks.reads.store.heads().tasks if one.task_type == TASK_TYPE]
         return found

@@ -7,21 +7,21 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import typer
 
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError, task_stays, task_unknown
 from delegation.cli.tasks.filters import TaskFilter
-from delegation.cli.tasks.source import ENDED_ADVICE, RETRY_ADVICE, ApiTasks, TaskPage, UnreadableRecord
+from delegation.cli.tasks.source import ENDED_ADVICE, RETRY_ADVICE, ApiTasks, TaskPage
 from delegation.client.client import DelegationClient
 from delegation.tasks.errors import TaskNotFound
 from delegation.tasks.life.model import Caller, Status, Task
 from delegation.tasks.life.policy import Policies, RetryPolicy
 from delegation.tasks.life.transitions import CANCELLED
 from delegation.tasks.pauses import PauseControl, PauseMode, PauseRecord, PauseScope
-from delegation.tasks.stores.admission import AdmissionStore, QueuePlace, waiting_of
+from delegation.tasks.stores.admission import QueuePlace, waiting_of
 from delegation.tasks.stores.base import TaskStore, Unreadable
 from delegation.tasks.work.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.plugins import load
@@ -31,6 +31,9 @@ from delegation.wire.operators import PauseList, PauseRequest, ResumeRequest
 from delegation.wire.tasks import TaskRecord
 from delegation.wiring.settings import SWEEPS, BehaviorSettings, LimitSettings
 from delegation.wiring.types import TYPES
+
+if TYPE_CHECKING:
+    from delegation.wiring.tasks import StoredTasks
 
 _PAGE = 100
 
@@ -50,15 +53,11 @@ def _task_of(store: TaskStore, task_id: str) -> Task:
         raise task_unknown(task_id) from error
 
 
-class DirectStore(TaskStore, AdmissionStore, Protocol):
-    """What the commands read and write."""
-
-
 @dataclass(frozen=True, slots=True)
 class DirectTasks:
     """The tasks of a task table; `operator` returns who changes one, `added` are DELEGATION_BEHAVIORS."""
 
-    store: "DirectStore"
+    store: "StoredTasks"
     operator: Callable[[], str]
     added: tuple[str, ...] = ()
 
@@ -174,13 +173,13 @@ def collect(
 ) -> TaskPage:
     """Return up to `limit` of the wanted tasks; an unreadable record may be a wanted one, so it is always listed."""
     tasks: list[TaskRecord] = []
-    unreadable: list[UnreadableRecord] = []
+    unreadable: list[Unreadable] = []
     names = frozenset(TYPES) if known is None else known
     while True:
         page = store.heads(cursor=cursor, limit=_PAGE)
         for entry in page.entries:
             if isinstance(entry, Unreadable):
-                unreadable.append(UnreadableRecord(entry.task_id, entry.reason))
+                unreadable.append(entry)
             elif wanted.matches(record := TaskRecord.of(entry.public())):
                 tasks.append(record)
             if len(tasks) + len(unreadable) == limit:

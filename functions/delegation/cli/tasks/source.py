@@ -1,7 +1,7 @@
 """Where the commands get tasks from, the service or the task table; changes of several; the columns of a list."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -13,9 +13,10 @@ from delegation.cli.tasks.filters import EVERY, TaskFilter
 from delegation.client.client import DelegationClient
 from delegation.client.errors import Conflict, NotFound
 from delegation.tasks.stores.admission import QueuePlace
+from delegation.tasks.stores.base import Unreadable
 from delegation.timestamps import isoformat
 from delegation.wire.responses import Receipt
-from delegation.wire.tasks import TaskRecord
+from delegation.wire.tasks import TaskRecord, UnreadableTask
 from polaris_common.errors import DelegationError
 
 T = TypeVar("T")
@@ -32,12 +33,6 @@ def executed_elsewhere(task: TaskRecord, receipt: Receipt) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadableRecord:
-    task_id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class TaskPage:
     """Some of the wanted tasks; `cursor` continues the list, `known` is None if the service knows the task types."""
 
@@ -45,7 +40,7 @@ class TaskPage:
     more: bool = False
     cursor: str | None = None
     known: frozenset[str] | None = None
-    unreadable: Sequence[UnreadableRecord] = field(default=())
+    unreadable: Sequence[Unreadable | UnreadableTask] = ()
 
     def is_known(self, task: TaskRecord) -> bool:
         """Return whether this release has the task's behavior; if not, the task belongs to a newer deployment."""
@@ -66,7 +61,7 @@ class ApiTasks:
         statuses = None if wanted.statuses == EVERY else sorted(wanted.statuses)
         (task_type,) = wanted.task_types if len(wanted.task_types) == 1 else (None,)
         tasks: list[TaskRecord] = []
-        unreadable: list[UnreadableRecord] = []
+        unreadable: list[UnreadableTask] = []
         while True:
             page = self.client.list_page(
                 token=cursor,
@@ -79,7 +74,7 @@ class ApiTasks:
             )
             # The service takes one type, so several are filtered here.
             tasks += [task for task in page.tasks if not wanted.task_types or task.task_type in wanted.task_types]
-            unreadable += [UnreadableRecord(record.task_id, record.reason) for record in page.unreadable]
+            unreadable += page.unreadable
             cursor = page.next_page_token
             if cursor is None or len(tasks) + len(unreadable) >= limit:
                 return TaskPage(tasks, cursor is not None, cursor, unreadable=unreadable)

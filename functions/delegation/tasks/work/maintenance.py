@@ -150,7 +150,7 @@ def _maintain_tasks(tasks: TaskService, run: AttemptContext, task_types: Collect
 
     cursor: str | None = None
     while True:
-        page = tasks.reads.heads(cursor=cursor, limit=_PAGE)
+        page = tasks.reads.store.heads(cursor=cursor, limit=_PAGE)
         for outcome in each_item(
             page.entries,
             maintained,

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from delegation.tasks.errors import MalformedRecord, TaskNotFound, waits_for_itself
 from delegation.tasks.life.declared import FORGIVEN
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskHeads, TaskStore, Unreadable
+from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage, TaskStore, Unreadable
 from polaris_common.errors import DelegationError
 
 MOST_RESULT: Final = 65_536
@@ -123,25 +123,13 @@ class TaskReads:
         """Return due tasks, the oldest first, of these shards of the index or of all."""
         return self.store.due(now, limit=limit, shards=shards)
 
-    def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """Return a page of all tasks, in no particular order."""
-        return self.store.heads(cursor=cursor, limit=limit)
-
-    def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
-        """Return a page of tasks, the newest received first."""
-        return self.store.received(which, before=before, limit=limit)
-
-    def adopted_by(self, task_id: str) -> tuple[Child, ...]:
-        """Return all children that attempts of a task adopted, those of earlier submissions too."""
-        return tuple(self.store.children(task_id))
-
     def children_of(self, parent: Task) -> tuple[Child, ...]:
         """Return the children of a task's present submission; those that an older release listed have attempt 0."""
         if not parent.family.children:
             return ()
         listed = tuple(Child(child_id, 0, "", "") for child_id in parent.listed_children)
         since = parent.family.attempts_before or 0
-        return (*listed, *(child for child in self.adopted_by(parent.task_id) if child.attempt > since))
+        return (*listed, *(child for child in self.store.children(parent.task_id) if child.attempt > since))
 
     def children(self, task_id: str) -> tuple[str, ...]:
         """Return the ids of a task's children; a task that is submitted again begins without any."""
@@ -253,7 +241,8 @@ def page_of(tasks: TaskReads, selection: Selection, *, before: str | None, size:
     selected: list[tuple[str, Task | Unreadable]] = []
     is_filtered = bool(selection.statuses) or selection.task_type is not None
     for _ in range(MOST_READS):
-        page = tasks.received(selection.which, before=before, limit=AT_ONCE if is_filtered else size - len(selected))
+        limit = AT_ONCE if is_filtered else size - len(selected)
+        page = tasks.store.received(selection.which, before=before, limit=limit)
         selected += [entry for entry in page.entries if selection.has(entry[1])]
         before = page.cursor
         if len(selected) > size or (len(selected) == size and before is not None):

@@ -14,7 +14,7 @@ from tests.kit.worlds.service import World
 
 
 def found(world: World, **labels: str) -> list[str]:
-    page = world.tasks.reads.received(Received(world.clock(), **labels))
+    page = world.tasks.reads.store.received(Received(world.clock(), **labels))
     return [task.task_id for _, task in page.entries]
 
 

@@ -44,14 +44,14 @@ def test_an_attempt_that_no_longer_holds_the_parent_adopts_nothing(
     with pytest.raises(LeaseLost):
         harness.service.leases.adopt(task_id, 1, a_child(), nameless=nameless)
     assert harness.service.reads.get(task_id) == standing
-    assert harness.service.reads.adopted_by(task_id) == ()
+    assert harness.service.reads.store.children(task_id) == ()
 
 
 def test_a_task_does_not_adopt_itself(harness: RacedService) -> None:
     task_id = harness.running()
     with pytest.raises(DelegationError, check=coded("WAITS_FOR_ITSELF"), match=task_id):
         harness.service.leases.adopt(task_id, 1, submitted(task_id))
-    assert harness.service.reads.adopted_by(task_id) == ()
+    assert harness.service.reads.store.children(task_id) == ()
 
 
 @pytest.mark.parametrize("nameless", [False, True])
@@ -59,11 +59,11 @@ def test_an_attempt_that_loses_the_parent_while_it_writes_adopts_nothing(harness
     """Also where the head need not change: the write checks that the head is still of the version that was read."""
     task_id = harness.running()
     harness.service.leases.adopt(task_id, 1, a_child())
-    before = harness.service.reads.adopted_by(task_id)
+    before = harness.service.reads.store.children(task_id)
     harness.race(lambda: harness.rival.leases.end_attempt(task_id, 1, TRANSIENT))
     with pytest.raises(LeaseLost):
         harness.service.leases.adopt(task_id, 1, a_child(), nameless=nameless)
-    assert harness.service.reads.adopted_by(task_id) == before
+    assert harness.service.reads.store.children(task_id) == before
 
 
 def test_a_heartbeat_meanwhile_does_not_keep_a_child_from_being_adopted(harness: RacedService) -> None:
@@ -71,7 +71,7 @@ def test_a_heartbeat_meanwhile_does_not_keep_a_child_from_being_adopted(harness:
     for nameless in (False, True):
         harness.race(lambda: harness.rival.leases.note(task_id, 1, details={"files_deleted": 1}))
         child = harness.service.leases.adopt(task_id, 1, a_child(), nameless=nameless)
-        assert child.task_id in {one.task_id for one in harness.service.reads.adopted_by(task_id)}
+        assert child.task_id in {one.task_id for one in harness.service.reads.store.children(task_id)}
     assert harness.service.reads.get(task_id).details == {"files_deleted": 1}
 
 
@@ -99,4 +99,4 @@ def test_the_ordinals_of_nameless_children_begin_anew_with_each_attempt(harness:
     reassigned(harness, task_id)
     again = [harness.service.leases.adopt(task_id, 2, a_child(), nameless=True).task_id for _ in range(3)]
     assert again == first
-    assert {one.attempt for one in harness.service.reads.adopted_by(task_id)} == {2}
+    assert {one.attempt for one in harness.service.reads.store.children(task_id)} == {2}
