@@ -286,9 +286,5 @@ class _Row(Generic[T]):
         self._has_answered &= self._in_a_row is None or self.length < self._in_a_row
         self._settle()
         if self._overdue:
-            count_set_aside(self._name, [shown(one) for one in self._overdue])
-
-
-def count_set_aside(name: str, items: list[str]) -> None:
-    """Print the metric of items that a loop has set aside for longer than ALARM_AFTER."""
-    MetricLines.of_environment().put({ITEMS_SET_ASIDE: len(items)}, loop=name, items=items[:20])
+            names = [shown(item) for item in self._overdue]
+            MetricLines.of_environment().put({ITEMS_SET_ASIDE: len(names)}, loop=self._name, items=names[:20])

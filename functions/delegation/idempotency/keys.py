@@ -44,7 +44,9 @@ def exact_integers(value: Any, *, rule: int = RULE) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if -_EXACT <= value <= _EXACT else _big(value, rule)
+        if -_EXACT <= value <= _EXACT:
+            return value
+        return str(value) if rule == 1 else {_INTEGER: str(value)}
     if isinstance(value, Mapping):
         if rule > 1 and value.keys() == {_INTEGER}:
             raise NotCanonicalizable(
@@ -109,10 +111,6 @@ def payload_hashes(document: Mapping[str, Any]) -> Callable[[int], str]:
 
     under(RULE)
     return under
-
-
-def _big(value: int, rule: int) -> str | dict[str, str]:
-    return str(value) if rule == 1 else {_INTEGER: str(value)}
 
 
 class State(StrEnum):

@@ -30,7 +30,6 @@ from delegation.polaris.model import (
     GenericTable,
     LoadedTable,
     entities_path,
-    entity_path,
     name_in,
     with_uuid,
 )
@@ -167,7 +166,7 @@ class PolarisClient:
 
     def _other(self, method: str, kind: str, identifier: TableIdentifier) -> httpx.Response:
         namespace = self.requests.catalog(identifier.catalog).namespace_path(identifier.namespace)
-        response = self.requests.send(method, entity_path(kind, namespace, identifier.name), {}, {})
+        response = self.requests.send(method, f"{entities_path(kind, namespace)}/{encoded(identifier.name)}", {}, {})
         if response.is_success:
             return response
         error = error_in(response)

@@ -14,7 +14,7 @@ from json.decoder import WHITESPACE  # type: ignore[attr-defined] # not in types
 from sys import intern
 from typing import Any, Final
 
-from delegation.identifiers import TableIdentifier, encoded, stand_in_uuid
+from delegation.identifiers import TableIdentifier, stand_in_uuid
 from delegation.storage.credentials import S3Credential, S3Settings
 
 _LONGEST_UUID: Final = 100
@@ -102,11 +102,6 @@ NO_SUCH_ENDPOINT: Final = frozenset({400, 404, 405, 406, 501})
 def entities_path(kind: str, namespace_path: str) -> str:
     """Return the path of a namespace's views or generic tables."""
     return f"{namespace_path}/views" if kind == VIEW else f"polaris/{namespace_path}/generic-tables"
-
-
-def entity_path(kind: str, namespace_path: str, name: str) -> str:
-    """Return the path of a view or a generic table."""
-    return f"{entities_path(kind, namespace_path)}/{encoded(name)}"
 
 
 def name_in(entry: Any) -> str | None:

@@ -5,7 +5,7 @@ next one.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -144,14 +144,12 @@ class OwnCommit:
 
 def own_commits(metadata: Mapping[str, Any], task_id: str, *, first_attempt: int = 1) -> list[OwnCommit]:
     """Return the commits of a task in a table's metadata, from an attempt on, in the order in which they were made."""
-    return list(_own(metadata, task_id, first_attempt))
-
-
-def _own(metadata: Mapping[str, Any], task_id: str, first_attempt: int) -> Iterator[OwnCommit]:
+    own = []
     for snapshot in metadata.get("snapshots") or ():
         summary = snapshot.get("summary") or {}
         if summary.get(TASK_ID) != task_id or not (attempt := str(summary.get(ATTEMPT))).isdecimal():
             continue
         if int(attempt) >= first_attempt:
             metrics = {name: int(text) for name, text in summary.items() if isinstance(text, str) and text.isdecimal()}
-            yield OwnCommit(int(snapshot["snapshot-id"]), int(attempt), metrics)
+            own.append(OwnCommit(int(snapshot["snapshot-id"]), int(attempt), metrics))
+    return own

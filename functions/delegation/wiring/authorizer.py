@@ -121,9 +121,5 @@ def _issuers(settings: AuthorizerSettings) -> tuple[TrustedIssuer, ...]:
 def _keys(settings: AuthorizerSettings, url: str | None, static: Sequence[str | None]) -> KeySource:
     """Return the keys that an issuer publishes, otherwise those of its settings."""
     if url is not None:
-        return _jwks(settings, url)
+        return JwksKeys(url, get=https_get(settings.jwks_timeout_seconds), clock=now)
     return StaticKeys(tuple(public_key(text) for text in static if text is not None))
-
-
-def _jwks(settings: AuthorizerSettings, url: str) -> KeySource:
-    return JwksKeys(url, get=https_get(settings.jwks_timeout_seconds), clock=now)

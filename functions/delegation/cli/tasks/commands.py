@@ -42,7 +42,7 @@ def list_command(
     wanted = filters.filter_of(call.filters, filters.OPEN if only_open else filters.EVERY)
     page = call.tasks().found(wanted, limit=limit, cursor=cursor)
     call.output.tasks(
-        page.sorted_by(lambda tasks: filters.in_order(tasks, sort)), since=wanted.since, columns=wanted_columns
+        replace(page, tasks=filters.in_order(page.tasks, sort)), since=wanted.since, columns=wanted_columns
     )
 
 

@@ -11,7 +11,6 @@ from rich.text import Text
 from delegation.cli.screens import (
     GAP,
     STYLES,
-    Cell,
     LabelledLines,
     Rows,
     WrappedText,
@@ -77,22 +76,18 @@ def task_list(page: TaskPage, width: int) -> RenderableType:
     names = ("task", "status", "changed", "attempt", "files", "table", "note")
     table = Rows(*names, right={"attempt", "files"}, otherwise=narrow)
     for view in page.tasks:
-        table.add(*_wide_row(view, time_format, known=page.is_known(view)))
+        table.add(
+            view.task_id,
+            status_text(view.status),
+            _moment(view.last_status_change_ts, time_format),
+            str(view.attempt_count),
+            files_of(view),
+            _subject(view, known=page.is_known(view)),
+            _note(view),
+        )
     for record in page.unreadable:
         table.add(Text(record.task_id, "dim"), "unreadable", "", "", "", "", Text(record.reason, "yellow"))
     return table
-
-
-def _wide_row(view: TaskRecord, time_format: str, *, known: bool) -> list[Cell]:
-    return [
-        view.task_id,
-        status_text(view.status),
-        _moment(view.last_status_change_ts, time_format),
-        str(view.attempt_count),
-        files_of(view),
-        _subject(view, known=known),
-        _note(view),
-    ]
 
 
 def _narrow_lines(page: TaskPage, width: int, time_format: str) -> Iterator[RenderableType]:

@@ -1,7 +1,7 @@
 """Where the commands get tasks from, the service or the task table; changes of several; the columns of a list."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -45,9 +45,6 @@ class TaskPage:
     def is_known(self, task: TaskRecord) -> bool:
         """Return whether this release has the task's behavior; if not, the task belongs to a newer deployment."""
         return self.known is None or task.task_type in self.known
-
-    def sorted_by(self, order: Callable[[Sequence[TaskRecord]], Sequence[TaskRecord]]) -> "TaskPage":
-        return replace(self, tasks=order(self.tasks))
 
 
 @dataclass(frozen=True, slots=True)

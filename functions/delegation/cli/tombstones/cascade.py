@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, Final
 
 from delegation.cli.tombstones.drop import Dropped, DropRefused
-from delegation.cli.tombstones.receipts import CascadeReceipt, CascadeTable, ReceiptFile
+from delegation.cli.tombstones.receipts import PENDING, CascadeReceipt, CascadeTable, ReceiptFile
 from delegation.identifiers import TableIdentifier
 from delegation.items import each_item, reason_of
 from delegation.polaris.answers import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable
@@ -200,7 +200,7 @@ class Cascade:
 
     def _purged(self, receipt: CascadeReceipt, table: CascadeTable) -> CascadeTable:
         """Drop a table; a refused key stays refused, so the next has another. A resumed run may meet an earlier one."""
-        tries = 2 if self.is_resumed and table.is_untried else 1
+        tries = 2 if self.is_resumed and table.outcome == PENDING else 1
         for _ in range(tries):
             try:
                 identifier, key = table.identifier(receipt.catalog), table.key(receipt.idempotency_key)

@@ -55,10 +55,6 @@ class CascadeTable(BaseModel):
     kind: str = "table"
     refusals: int = 0
 
-    @property
-    def is_untried(self) -> bool:
-        return self.outcome == PENDING
-
     def key(self, of_cascade: str) -> str:
         return f"{of_cascade}.{self.table_uuid}" + (f".{self.refusals}" if self.refusals else "")
 
