@@ -5,11 +5,11 @@ import asyncio
 import inspect
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from copy import copy
 from datetime import datetime
 from functools import wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, overload
 
 import httpx
 
@@ -31,7 +31,7 @@ from delegation.client.conversations import (
 )
 from delegation.client.errors import TokenUnavailable
 from delegation.client.operations import Operations
-from delegation.client.settings import ClientSettings, asyncio_client, blocking_client
+from delegation.client.settings import ClientSettings, ClientTls, asyncio_client, blocking_client
 from delegation.polaris.answers import PolarisError
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource, TokenSource
 from delegation.polaris.transport import Transport
@@ -40,6 +40,7 @@ from delegation.timestamps import utc_now
 P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
+H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 
 class Answered(Generic[P, T]):
@@ -126,12 +127,42 @@ def new_key() -> str:
     return str(uuid.uuid4())
 
 
-class _ServiceClient(Methods):
+class _ServiceClient(Methods, Generic[H]):
     """What both clients have in common."""
 
-    operations: Operations
-    _token: TokenSource
-    _owned: tuple[Any, ...]
+    _pause: ClassVar["staticmethod[[float], Any]"]
+    _opened: ClassVar["staticmethod[[ClientTls, httpx.Timeout], Any]"]
+
+    def __init__(
+        self,
+        base_url: str,
+        token: TokenSource,
+        *,
+        http: H,
+        clock: Callable[[], datetime] = utc_now,
+        sleep: Callable[[float], Any] | None = None,
+        key: Callable[[], str] = new_key,
+        backoff: Pauses | None = None,
+        on_repeat: ReportRepeat = log_repeat,
+        owned: Iterable[httpx.Client | httpx.AsyncClient] = (),
+    ) -> None:
+        self.operations = Operations(
+            base_url.rstrip("/"), clock=clock, key=key, pauses=backoff or SameKeyPauses(), on_repeat=on_repeat
+        )
+        self._token = token
+        self._http: H = http
+        self._sleep = sleep or self._pause
+        self._owned: tuple[Any, ...] = tuple(owned)
+
+    @classmethod
+    def connect(cls, settings: ClientSettings, *, on_repeat: ReportRepeat = log_repeat) -> Self:
+        """Return a client with the certificate and OAuth2 client of the settings; raises ClientMisconfigured.
+        Certificates whose files change are used from the next handshake on. Close the client, or use it in a `with` or
+        `async with` statement."""
+        issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
+        service = cls._opened(settings.service_tls(), TIMEOUT)
+        token = tokens_of(settings, issuer)
+        return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
 
     def without_repeats(self) -> Self:
         """Return a client over the same connections that sends each request once, and leaves repeats to its caller."""
@@ -157,7 +188,7 @@ class _ServiceClient(Methods):
         }
 
 
-class DelegationClient(_ServiceClient):
+class DelegationClient(_ServiceClient[httpx.Client]):
     """Calls the Delegation Service at `base_url`, which ends with `/delegation-service/api`; thread-safe.
 
     `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, they otherwise send a
@@ -168,36 +199,8 @@ class DelegationClient(_ServiceClient):
     UnexpectedAnswer, and an ErrorAnswer for an error of the service.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        token: TokenSource,
-        *,
-        http: httpx.Client,
-        clock: Callable[[], datetime] = utc_now,
-        sleep: Callable[[float], Any] = time.sleep,
-        key: Callable[[], str] = new_key,
-        backoff: Pauses | None = None,
-        on_repeat: ReportRepeat = log_repeat,
-        owned: Iterable[httpx.Client] = (),
-    ) -> None:
-        self.operations = Operations(
-            base_url.rstrip("/"), clock=clock, key=key, pauses=backoff or SameKeyPauses(), on_repeat=on_repeat
-        )
-        self._token = token
-        self._http = http
-        self._sleep = sleep
-        self._owned = tuple(owned)
-
-    @classmethod
-    def connect(cls, settings: ClientSettings, *, on_repeat: ReportRepeat = log_repeat) -> Self:
-        """Return a client with the certificate and OAuth2 client of the settings; raises ClientMisconfigured.
-        Certificates whose files change are used from the next handshake on. Close the client, or use it in a `with`
-        statement."""
-        issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
-        service = blocking_client(settings.service_tls(), TIMEOUT)
-        token = tokens_of(settings, issuer)
-        return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
+    _pause = staticmethod(time.sleep)
+    _opened = staticmethod(blocking_client)
 
     def close(self) -> None:
         """Close the connections that `connect` opened; may be called again."""
@@ -270,41 +273,14 @@ def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSour
     )
 
 
-class AsyncDelegationClient(_ServiceClient):
+class AsyncDelegationClient(_ServiceClient[httpx.AsyncClient]):
     """Calls the Delegation Service as DelegationClient does; its methods are coroutines and asynchronous iterators. A
     blocking, thread-safe source provides tokens, in a thread. `on_repeat` and `on_progress` may be functions or
     coroutine functions. A cancelled coroutine may have sent its request: repeat it with its key, or look for the
     task."""
 
-    def __init__(
-        self,
-        base_url: str,
-        token: TokenSource,
-        *,
-        http: httpx.AsyncClient,
-        clock: Callable[[], datetime] = utc_now,
-        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
-        key: Callable[[], str] = new_key,
-        backoff: Pauses | None = None,
-        on_repeat: ReportRepeat = log_repeat,
-        owned: Iterable[httpx.Client | httpx.AsyncClient] = (),
-    ) -> None:
-        self.operations = Operations(
-            base_url.rstrip("/"), clock=clock, key=key, pauses=backoff or SameKeyPauses(), on_repeat=on_repeat
-        )
-        self._token = token
-        self._http = http
-        self._sleep = sleep
-        self._owned = tuple(owned)
-
-    @classmethod
-    def connect(cls, settings: ClientSettings, *, on_repeat: ReportRepeat = log_repeat) -> Self:
-        """Return a client with the certificate and OAuth2 client of the settings; raises ClientMisconfigured. Close it,
-        or use it in an `async with` statement."""
-        issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
-        service = asyncio_client(settings.service_tls(), TIMEOUT)
-        token = tokens_of(settings, issuer)
-        return cls(settings.edge_url, token, http=service, on_repeat=on_repeat, owned=(issuer, service))
+    _pause = staticmethod(asyncio.sleep)
+    _opened = staticmethod(asyncio_client)
 
     async def aclose(self) -> None:
         """Close the connections that `connect` opened; may be called again."""
