@@ -9,15 +9,16 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from pydantic import ValidationError
 
-from delegation.cli.calls import Call, command, switch
+from delegation.cli.calls import Call, command, defaulted, optional, switch
 from delegation.cli.errors import MISUSE, CommandError
 from delegation.configuration import problems_of
 from delegation.environment import parse_properties
@@ -36,7 +37,11 @@ from delegation.wiring.notifier import delivering
 from delegation.wiring.settings import BehaviorSettings, IdempotencySettings, TaskSettings
 from delegation.wiring.steps import application_is_named
 from delegation.wiring.types import policies_of
-from delegation.wiring.worker import added_worker, worker
+from delegation.wiring.worker import added_worker, spark_worker, worker
+from polaris_common.errors import DelegationError
+
+if TYPE_CHECKING:
+    from delegation.rewrites.worker import SharedWorker, WorkerLimits
 
 logger = logging.getLogger(__name__)
 _PROPERTIES: Final = "DELEGATION_PROPERTIES"
@@ -54,34 +59,48 @@ class BadSettings(CommandError):
 @command(takes="")
 def worker_command(
     call: Call,
+    *,
     properties: Annotated[
         Path | None, typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False)
     ] = None,
     poll: Annotated[str, typer.Option(help="The pause while no task is due.")] = "5s",
     added_only: bool = switch("--added-only", "Run only the behaviors that DELEGATION_BEHAVIORS adds."),
+    engine: Literal["inline", "spark"] = defaulted(
+        "--engine", "With spark, run rewrites alone, in one Spark session of this process.", "inline"
+    ),
+    tasks_at_once: int = defaulted("--tasks-at-once", "With --engine spark: how many tables it rewrites.", 4, min=1),
+    idle: str | None = optional("--idle", "With --engine spark: end after so long without a task."),
+    budget: str | None = optional("--budget", "With --engine spark: lease no more tasks after so long."),
 ) -> None:
-    """Run the service's tasks in this process, one at a time, until SIGTERM.
+    """Run the service's tasks in this process, until SIGTERM.
 
-    On SIGTERM or Ctrl-C it hands its task over at the next checkpoint.
+    On SIGTERM or Ctrl-C it hands its tasks over at the next checkpoint.
     """
     stop = _Stop()
-    with stop.on_signals():
+    with contextlib.ExitStack() as until_the_end:
+        until_the_end.enter_context(stop.on_signals())
         try:
-            deployed, stop.worker = _worker(properties, poll, stop.event, added_only=added_only)
+            spark = _limits(engine, tasks_at_once, idle, budget)
+            settings = _settings(properties, poll)
+            deployed, stop.worker = _worker(settings, stop.event, until_the_end, added_only=added_only, spark=spark)
         except (BadSettings, BadPlugin, InvalidProperty) as error:
             call.output.problem(error)
             raise typer.Exit(MISUSE) from error
         _log_to_stderr()
         logger.info("started", extra={"action": "start", "owner": stop.worker.owner})
-        _ensure_maintenance(deployed, added_only=added_only)
+        is_partial = added_only or spark is not None
+        _ensure_maintenance(deployed, added_only=is_partial)
         try:
-            with contextlib.nullcontext() if added_only else delivering(stop.event):
+            with contextlib.nullcontext() if is_partial else delivering(stop.event):
                 stop.worker.run()
         except WorkOutlivedLease as error:
             logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
             logging.shutdown()
             # Only ending the process stops the thread, and another worker may start the same task now.
             os._exit(FENCED)
+        except DelegationError as error:
+            logger.critical("ending this process: %s", error, extra={"action": "end", "error_code": error.code})
+            raise typer.Exit(1) from error
 
 
 class _Stop:
@@ -89,7 +108,7 @@ class _Stop:
 
     def __init__(self) -> None:
         self.event = threading.Event()
-        self.worker: Worker | None = None
+        self.worker: Worker | SharedWorker | None = None
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -133,10 +152,8 @@ def _ensure_maintenance(deployed: DeployedTasks, *, added_only: bool) -> None:
         logger.warning("maintenance was not submitted", extra={"action": "maintain", "error_code": error.code})
 
 
-def _worker(
-    properties: Path | None, poll: str, stop: threading.Event, *, added_only: bool
-) -> tuple[DeployedTasks, Worker]:
-    """Create a worker from the environment, with the properties of the file if given; raises BadSettings."""
+def _settings(properties: Path | None, poll: str) -> WorkerSettings:
+    """Read the command's settings, and take the properties of the file if given; raises BadSettings."""
     if properties is not None:
         given = read_properties(properties)
         policies_of(given)
@@ -145,11 +162,40 @@ def _worker(
     for name in os.environ.keys() - {_PROPERTIES}:
         if misspelled(name, (_PROPERTIES,)):  # without the operator's limits more would be deleted than they allow
             raise BadSettings(f"{name} is not a variable of the service; did you mean {_PROPERTIES}?")
+    return WorkerSettings(owner=owner_name(socket.gethostname(), os.getpid()), poll=_duration("--poll", poll))
+
+
+def _duration(option: str, text: str) -> timedelta:
     try:
-        wait = parse_duration(poll)
+        return parse_duration(text)
     except ValueError as error:
-        raise BadSettings(f"--poll: {error}") from None
-    settings = WorkerSettings(owner=owner_name(socket.gethostname(), os.getpid()), poll=wait)
+        raise BadSettings(f"{option}: {error}") from None
+
+
+def _limits(engine: str, tasks_at_once: int, idle: str | None, budget: str | None) -> "WorkerLimits | None":
+    """Return the limits of a worker with a Spark session, None for another worker; raises BadSettings."""
+    if engine != "spark":
+        if idle is not None or budget is not None:
+            raise BadSettings("--idle and --budget: only a worker with --engine spark ends by itself")
+        return None
+    from delegation.rewrites.worker import WorkerLimits  # noqa: PLC0415 - other workers rewrite nothing
+
+    return WorkerLimits(
+        tasks_at_once,
+        idle=None if idle is None else _duration("--idle", idle),
+        budget=None if budget is None else _duration("--budget", budget),
+    )
+
+
+def _worker(
+    settings: WorkerSettings,
+    stop: threading.Event,
+    until_the_end: contextlib.ExitStack,
+    *,
+    added_only: bool,
+    spark: "WorkerLimits | None",
+) -> "tuple[DeployedTasks, Worker | SharedWorker]":
+    """Create a worker from the environment, one with a Spark session if it gets limits; raises BadSettings."""
     try:
         store = TaskSettings.read()
         store.policies()
@@ -159,14 +205,22 @@ def _worker(
             )
         if added_only and not BehaviorSettings.read().behaviors:
             raise BadSettings("--added-only: DELEGATION_BEHAVIORS names no behavior")
+        if added_only and spark is not None:
+            raise BadSettings("--added-only: a worker with --engine spark runs rewrites alone")
         if added_only:
             return added_worker(settings, stop)
+        if spark is not None:
+            return until_the_end.enter_context(spark_worker(settings, spark, stop))
         if store.store == "table":
             IdempotencySettings.read()
         return worker(settings, stop)
     except ValidationError as error:
         lines = (f"{problem.setting} {problem.reason}" for problem in problems_of(error))
         raise BadSettings("\n".join(lines)) from None
+    except ModuleNotFoundError as error:
+        if spark is None or error.name not in {"py4j", "pyspark"}:
+            raise
+        raise BadSettings("--engine spark: Spark is not installed; install the extra [spark]") from None
 
 
 def read_properties(path: Path) -> Mapping[str, str]:

@@ -147,6 +147,15 @@ class JobService(Protocol):
         """Cancel a run, unless it has ended or is being cancelled. Raises JobRefused."""
 
 
+def jar_settings(jars: Sequence[str]) -> dict[str, str]:
+    """Return Spark's settings by which it loads jars; those without a path are Maven coordinates."""
+    settings = {
+        "spark.jars": ",".join(jar for jar in jars if "/" in jar),
+        "spark.jars.packages": ",".join(jar for jar in jars if "/" not in jar),
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
 @dataclass(frozen=True, slots=True)
 class JobConfiguration:
     """The parameters of all runs of the application; `timeout_minutes` is EMR's execution time-out. With
@@ -170,14 +179,11 @@ class JobConfiguration:
             return self.spark_parameters
         if not self.jars:
             raise JobRefused("this deployment has no Iceberg runtime for Spark jobs: set delegation:emr-jars")
-        files = [jar for jar in self.jars if "/" in jar]
-        packages = [jar for jar in self.jars if "/" not in jar]
         settings = {
-            "spark.jars": ",".join(files),
-            "spark.jars.packages": ",".join(packages),
+            **jar_settings(self.jars),
             **dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _COMPILES),
         }
-        given = [f"--conf {name}={value}" for name, value in settings.items() if value]
+        given = [f"--conf {name}={value}" for name, value in settings.items()]
         return " ".join((self.spark_parameters, *given)).lstrip()
 
 

@@ -1,11 +1,12 @@
 """Rewrites as a task behavior: what an attempt needs, and what its end writes to the task.
 
 An attempt begins in this process: it reads manifests and decides. If something is to be rewritten, it hands over to
-Spark, and the job decides again by what the table is then.
+Spark, and the job decides again by what the table is then. A process with a Spark session decides and rewrites at once.
 """
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
@@ -25,12 +26,14 @@ from delegation.removal.behaviors import (
 from delegation.removal.choice import RemovalSettings
 from delegation.removal.task_attempt import error_class
 from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader, always_permitted
+from delegation.rewrites.errors import RewriteEngineFailed
 from delegation.rewrites.requests import TableRewrite
 from delegation.rewrites.run import committed_before
-from delegation.rewrites.task_type import FIRST_ATTEMPT, RECEIPT
+from delegation.rewrites.task_type import FIRST_ATTEMPT, LOSSES, RECEIPT
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.model import Task
+from delegation.tasks.life.transitions import LOST
 from delegation.tasks.work.attempt_context import AttemptContext, AttemptEnding, AttemptRunner, ending_of
 from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
@@ -39,6 +42,8 @@ from polaris_common.errors import counted
 
 _NO_SPARK_WAIT: Final = timedelta(minutes=1)
 """Until another process may take a task that this one has no Spark for."""
+_LOSSES: Final = frozenset({LOST, RewriteEngineFailed.code})
+"""The codes of attempts that may have ended with their process, or with its JVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,24 @@ class RewriteKind(Protocol):
         """Return what the task's own commits changed, as one sentence."""
 
 
+class RewriteSession(Protocol):
+    """A Spark session in this process, which attempts at several tasks use at the same time."""
+
+    def taken(self, losses: int, look: Callable[[], None]) -> AbstractContextManager[None]:
+        """Give an attempt its place in the session, after so many losses in a row; raise RunPostponed if it has to
+        come later, and what `look` raises while it waits."""
+        ...
+
+    def rewrite(self, job: RewriteJob) -> RewriteResult:
+        """Rewrite; raise what `run_rewrites` raises, and RunHandedOver if the session has ended."""
+        ...
+
+
+def losses_of(task: Task) -> int:
+    """Return how many attempts before the present one were lost in a row, or ended with their Spark session."""
+    return 1 + int(task.details.get(LOSSES, 0)) if task.error_code in _LOSSES else 0
+
+
 OpenedTable = tuple[TableLoader, ObjectStore]
 RewriteFunction = Callable[[RewriteJob], RewriteResult]
 
@@ -83,7 +106,8 @@ class RewriteBehavior:
 
     `open_table` opens a table's source and its storage with vended credentials, which every load renews. `requests`
     sends to the catalog as the service's principal. `settings` state whether there is Spark. `permissions` returns for
-    a request a function of its loaded table: why its policy no longer asks for it, None if it does.
+    a request a function of its loaded table: why its policy no longer asks for it, None if it does. `session` is the
+    Spark session of this process, if it has one.
     """
 
     tasks: TaskService
@@ -93,6 +117,7 @@ class RewriteBehavior:
     plans: PlanStore
     settings: RemovalSettings
     permissions: Callable[[TableRewrite], Callable[[LoadedTable], str | None]] = lambda _work: always_permitted
+    session: RewriteSession | None = None
     monotonic: Callable[[], float] = elapsed
     sleep: Callable[[float], None] = time.sleep
 
@@ -102,12 +127,14 @@ class RewriteBehavior:
         return frozenset({self.kind.work_type.work_task_type, self.kind.work_type.plan_task_type})
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare: inline, unless the attempt before found something to rewrite."""
-        return prepared_engine(task, self.settings)
+        """See TaskBehavior.prepare: inline, unless the attempt before found something to rewrite elsewhere."""
+        return INLINE if self.session is not None else prepared_engine(task, self.settings)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: decide in this process; record a dry run's outcome, or hand over to Spark."""
         runner = self._runner
+        if self.session is not None:
+            return self._run_with(task, self.session.rewrite, self.session.taken)
 
         def done() -> Task:
             check_killed(task, has_spark=self.settings.has_spark)
@@ -131,18 +158,34 @@ class RewriteBehavior:
 
     def run_job(self, work: RewriteFunction, task_id: str, attempt: int) -> Task:
         """Do the work in a Spark job; see UpkeepBehavior.run_job. What follows a failure is decided inline again."""
+        return self._run_with(self._runner.begin_job(task_id, attempt), work, lambda _losses, _look: nullcontext())
+
+    def _run_with(
+        self,
+        task: Task,
+        rewrite: RewriteFunction,
+        taken: Callable[[int, Callable[[], None]], AbstractContextManager[None]],
+    ) -> Task:
+        """Decide and rewrite with the Spark session of this process, in a place that the attempt has taken."""
         runner = self._runner
-        task = runner.begin_job(task_id, attempt)
 
         def done() -> Task:
-            held = self._continue_with(None, task)
+            held = self._noted_losses(self._continue_with(None, task), losses_of(task))
             asked, ctx = self._begun(held, None)
-            plan = self.kind.plan(ctx, asked)
-            if asked.is_dry_run or not plan.rewrites:
-                return self._without_work(held, asked, ctx, plan, SPARK)
-            return runner.succeed(held, *self._outcome(plan, work(RewriteJob(ctx, plan))))
+            with taken(losses_of(task), lambda: ctx.attempt.look(moved=True)):
+                plan = self.kind.plan(ctx, asked)
+                if asked.is_dry_run or not plan.rewrites:
+                    return self._without_work(held, asked, ctx, plan, SPARK)
+                return runner.succeed(held, *self._outcome(plan, rewrite(RewriteJob(ctx, plan))))
 
         return runner.run(task, done)
+
+    def _noted_losses(self, task: Task, losses: int) -> Task:
+        """Record the losses before this attempt, for the one after it."""
+        if losses == task.details.get(LOSSES, 0):
+            return task
+        noted = {LOSSES: losses or None}
+        return self.tasks.holding(task).leases.note(task.task_id, task.attempt_count, details=noted)
 
     def _continue_with(self, engine: str | None, task: Task) -> Task:
         """Record the engine of the attempt after this one, and the submission's first attempt that may commit."""

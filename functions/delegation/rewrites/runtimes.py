@@ -16,6 +16,10 @@ from polaris_common.errors import printable
 Version = tuple[int, int, int]
 PINNED: Final = "1.12.0"
 """The Iceberg runtime that jobs bring, for Spark 4.1."""
+JARS: Final = tuple(
+    f"org.apache.iceberg:{name}:{PINNED}" for name in ("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle")
+)
+"""Its Maven coordinates, and those of what reads and writes S3."""
 NEWEST_FORMAT: Final = 3
 _NUMBERS: Final = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 

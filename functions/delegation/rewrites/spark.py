@@ -6,12 +6,12 @@ thread with a job tag, by which its jobs are cancelled when the attempt has to s
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 from uuid import uuid4
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -87,6 +87,8 @@ class SparkRewriter:
         """Return the version of the Iceberg runtime whose classes are loaded."""
         try:
             return str(jvm_of(self.session).org.apache.iceberg.IcebergBuild.version())
+        except (Py4JNetworkError, OSError) as error:
+            raise _engine_error(error) from error
         except (Py4JError, TypeError) as error:
             raise RewriteEngineFailed("Spark has no Iceberg runtime", retryable=False) from error
 
@@ -109,7 +111,10 @@ class SparkRewriter:
             except (PySparkException, Py4JError, OSError, RewriteError) as error:
                 done.error = error
 
-        thread = InheritableThread(target=run, name=tag)
+        try:
+            thread = InheritableThread(target=run, name=tag)
+        except (Py4JError, OSError) as error:  # it asks the JVM
+            raise _engine_error(error) from error
         thread.start()
         seen = (0, 0)
         try:
@@ -123,7 +128,8 @@ class SparkRewriter:
         finally:
             while thread.is_alive():
                 # Groups that were not begun start jobs of their own.
-                context.cancelJobsWithTag(tag)
+                with suppress(Py4JError, OSError):  # the thread meets the same error, and ends
+                    context.cancelJobsWithTag(tag)
                 thread.join(_CANCEL_SECONDS)
         if gate.stopped is not None:
             raise gate.stopped
@@ -141,6 +147,14 @@ class SparkRewriter:
             return sum(stage.get().numCompletedTasks() for stage in infos if stage.isDefined())
         except (Py4JError, OSError):
             return 0  # the thread of the work meets the same error
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Return whether the JVM of a session answers, and its Spark context has not been stopped."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):
+        return False
 
 
 def reached_at(session: SparkSession) -> str:

@@ -35,10 +35,13 @@ RECEIPT: Final = "receipt"
 """The detail with the receipt's key in the plan bucket."""
 FIRST_ATTEMPT: Final = "first_attempt"
 """The detail with the first attempt of the present submission that may commit."""
+LOSSES: Final = "losses"
+"""The detail that states how many attempts before the last one were lost in a row."""
 _OF_ONE_RUN: Final = frozenset(
     {
         "next_engine",
         FIRST_ATTEMPT,
+        LOSSES,
         RECEIPT,
         "snapshot_ids",
         "files_rewritten",

@@ -1,9 +1,14 @@
 """The behaviors of rewrites."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
 from delegation.removal.choice import RemovalSettings
-from delegation.rewrites.behavior import RewriteBehavior, RewriteKind
+from delegation.rewrites.behavior import RewriteBehavior, RewriteKind, RewriteSession
 from delegation.rewrites.kinds import Compactions, ManifestsRewrites
 from delegation.rewrites.terms import CompactionLimits, ManifestLimits
+from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.permissions import PolicyPermissions
@@ -19,6 +24,17 @@ def compaction_behavior(tasks: TaskService) -> RewriteBehavior:
 
 def manifests_behavior(tasks: TaskService) -> RewriteBehavior:
     return _behavior(tasks, ManifestsRewrites(ManifestLimits.from_properties(PurgeEnvironment.read().properties)))
+
+
+def session_behaviors(tasks: TaskService, session: RewriteSession) -> Iterable[TaskBehavior]:
+    """Yield the behaviors of a process with a Spark session; dry runs, which need none, are left to others."""
+    for made in (compaction_behavior(tasks), manifests_behavior(tasks)):
+        behavior = replace(made, session=session)
+        yield BehaviorWhenNeeded(frozenset({behavior.kind.work_type.work_task_type}), partial(_same, behavior))
+
+
+def _same(behavior: RewriteBehavior) -> TaskBehavior:
+    return behavior
 
 
 def _behavior(tasks: TaskService, kind: RewriteKind) -> RewriteBehavior:

@@ -184,9 +184,10 @@ class JobSettings(EnvironmentSettings):
 
 
 class OptionalJobSettings(EnvironmentSettings):
-    """The EMR Serverless application of a process that can do without one."""
+    """The EMR Serverless application of a process that can do without one, and the jars of its own Spark session."""
 
     application_id: str | None = Field(None, alias="DELEGATION_EMR_APPLICATION_ID")
+    jars: str = Field("", alias="DELEGATION_EMR_JARS")
 
 
 class JobStartSettings(JobSettings):

@@ -1,15 +1,24 @@
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from delegation.items import code_of
 from delegation.metrics import WORKER_ERRORS, MetricLines
 from delegation.orchestration.job_engine import JobEngine
+from delegation.orchestration.job_runs import jar_settings
 from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.hooks import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
-from delegation.wiring.steps import all_behaviors, application_is_named, ended_by, started_jobs
+from delegation.wiring.settings import OptionalJobSettings
+from delegation.wiring.steps import all_behaviors, application_is_named, ended_by, started_jobs, watched_jobs
+
+if TYPE_CHECKING:
+    from delegation.rewrites.worker import SharedSession, SharedWorker, WorkerLimits
 
 
 def added_worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
@@ -31,6 +40,49 @@ def worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTas
     return deployed, Worker(
         deployed.tasks, behaviors, settings, stop=stop, engines=engines, idle=count_idle, admission=admission
     )
+
+
+@contextmanager
+def spark_worker(
+    settings: WorkerSettings, limits: "WorkerLimits", stop: threading.Event
+) -> "Iterator[tuple[DeployedTasks, SharedWorker]]":
+    """Give a worker that rewrites tables with a Spark session of this process, until the end of the block."""
+    from delegation.rewrites.job import shared_session  # noqa: PLC0415 - other workers load no Spark
+    from delegation.rewrites.runtimes import JARS  # noqa: PLC0415
+
+    jars = [jar for jar in OptionalJobSettings.read().jars.split(",") if jar] or JARS
+    jobs = watched_jobs() if application_is_named() else None
+    deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
+    with shared_session(**jar_settings(jars)) as session:
+        yield deployed, shared_worker(deployed, session, settings, limits, stop)
+
+
+def shared_worker(
+    deployed: DeployedTasks,
+    session: "SharedSession",
+    settings: WorkerSettings,
+    limits: "WorkerLimits",
+    stop: threading.Event,
+) -> "SharedWorker":
+    """Return the worker of a session; `stop` is the event that ends it."""
+    from delegation.rewrites.worker import SessionWorker, SharedWorker  # noqa: PLC0415 - others rewrite nothing
+    from delegation.wiring.rewrites import session_behaviors  # noqa: PLC0415
+
+    behaviors = Behaviors(session_behaviors(deployed.tasks, session))
+
+    def worker_named(owner: str) -> Worker:
+        return SessionWorker(
+            deployed.tasks,
+            behaviors,
+            replace(settings, owner=owner),
+            places=session.places,
+            stop=stop,
+            idle=count_idle,
+            admission=WorkersAdmission(deployed.tasks, deployed.store, behaviors.task_types),
+        )
+
+    workers = [worker_named(f"{settings.owner}/{number}") for number in range(1, limits.tasks_at_once + 1)]
+    return SharedWorker(deployed.tasks, session, workers, limits, stop)
 
 
 def count_idle(error: Exception) -> None:

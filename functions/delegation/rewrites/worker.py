@@ -1,0 +1,246 @@
+"""The shared worker: one Spark session that rewrites several tables at a time, until none is left.
+
+A table may kill the process, and with it the attempts at all others. Nobody names the table that did, so an attempt
+that follows such a loss is a suspect: it has no other suspect beside it, and after two losses in a row it runs alone.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from delegation.errors import RunHandedOver
+from delegation.rewrites.behavior import RewriteJob
+from delegation.rewrites.context import RewriteEngine, RewriteResult
+from delegation.rewrites.errors import RewriteEngineFailed
+from delegation.rewrites.run import run_rewrites
+from delegation.tasks.errors import RunPostponed
+from delegation.tasks.life.model import Task
+from delegation.tasks.work.service import TaskService
+from delegation.tasks.work.worker import Worker
+from delegation.timestamps import elapsed
+
+logger = logging.getLogger(__name__)
+ALONE_AFTER: Final = 2
+"""Losses in a row after which an attempt runs alone."""
+_PLACE_WAIT: Final = timedelta(seconds=30)
+_LOOK_SECONDS: Final = 1.0
+
+
+class SessionLost(RewriteEngineFailed):
+    """The JVM of the session ended; the process has to end, and another one continues."""
+
+
+@dataclass
+class Places:
+    """Who may use a session at the same time; thread-safe. `now` counts in seconds."""
+
+    now: Callable[[], float] = elapsed
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _present: int = 0
+    _has_suspect: bool = False
+    _has_single: bool = False
+    """One attempt runs alone, or waits for the others to leave."""
+    _left_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._left_at = self.now()
+
+    @property
+    def idle_seconds(self) -> float:
+        """Return for how long no attempt has used or awaited the session."""
+        with self._changed:
+            return 0.0 if self._present else self.now() - self._left_at
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether an attempt runs alone, or waits for that: until it leaves, no other one gets a place."""
+        return self._has_single
+
+    @contextmanager
+    def taken(self, losses: int, look: Callable[[], None]) -> Iterator[None]:
+        """Give an attempt a place after so many losses in a row; raise RunPostponed if it may not be beside the others.
+
+        One that is to be alone waits until the others have left, and raises what `look` raises meanwhile. The others
+        do not wait: while they did, they could be lost.
+        """
+        is_suspect, is_single = losses > 0, losses >= ALONE_AFTER
+        with self._changed:
+            if self._has_single or (is_suspect and self._has_suspect):
+                raise RunPostponed("another attempt may not have this one beside it", _PLACE_WAIT)
+            self._present += 1
+            self._has_suspect |= is_suspect
+            self._has_single |= is_single
+        try:
+            while is_single and not self._is_alone():
+                look()
+            yield
+        finally:
+            with self._changed:
+                self._present -= 1
+                self._has_suspect &= not is_suspect
+                self._has_single &= not is_single
+                self._left_at = self.now()
+                self._changed.notify_all()
+
+    def _is_alone(self) -> bool:
+        """Wait for at most a second; return whether the others have left."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._present == 1, _LOOK_SECONDS)
+
+
+class SessionWorker(Worker):
+    """A worker of a session, which leases nothing while an attempt runs alone."""
+
+    def __init__(self, *arguments: Any, places: Places, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._places = places
+
+    def run_once(self) -> Task | None:
+        """See Worker.run_once."""
+        return None if self._places.is_closed else super().run_once()
+
+
+@dataclass(frozen=True)
+class SharedSession:
+    """RewriteSession over one Spark session; thread-safe. `is_alive` tells whether its JVM still answers."""
+
+    engine: RewriteEngine
+    is_alive: Callable[[], bool]
+    places: Places = field(default_factory=Places)
+    lost: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def taken(self, losses: int, look: Callable[[], None]) -> Iterator[None]:
+        """See RewriteSession.taken."""
+        with self.places.taken(losses, look):
+            yield
+
+    def rewrite(self, job: RewriteJob) -> RewriteResult:
+        """See RewriteSession.rewrite."""
+        if self._is_lost():
+            raise RunHandedOver(job.ctx.attempt.task_id, "the Spark session of this process has ended")
+        try:
+            return run_rewrites(job.ctx, job.plan.rewrites, self.engine)
+        except RewriteEngineFailed:
+            self._is_lost()
+            raise
+
+    def _is_lost(self) -> bool:
+        """Return whether the session has ended, and note it."""
+        if not self.is_alive():
+            self.lost.set()
+        return self.lost.is_set()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """When a shared worker ends: after `idle` without an attempt, and it leases nothing more after `budget`.
+
+    None: never. Attempts that still run after twice the budget are handed over.
+    """
+
+    tasks_at_once: int = 4
+    idle: timedelta | None = None
+    budget: timedelta | None = None
+
+
+def no_look() -> None: ...
+
+
+class SharedWorker:
+    """Runs several workers side by side, over one session.
+
+    It ends when it is stopped, is idle, has used up its budget, or has lost its session.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskService,
+        session: SharedSession,
+        workers: Sequence[Worker],
+        limits: WorkerLimits,
+        stop: threading.Event,
+        *,
+        now: Callable[[], float] = elapsed,
+        look_seconds: float = _LOOK_SECONDS,
+    ) -> None:
+        """`stop` is the event by which all `workers` stop."""
+        self._tasks = tasks
+        self._session = session
+        self._workers = workers
+        self._limits = limits
+        self._stop = stop
+        self._now = now
+        self._look_seconds = look_seconds
+        self._failures: list[BaseException] = []
+        self._look_again = threading.Event()
+
+    @property
+    def owner(self) -> str:
+        """The name under which it holds tasks, which each worker ends with its number."""
+        return self._workers[0].owner.rpartition("/")[0]
+
+    def stop(self) -> None:
+        """Hand the current tasks over at their next checkpoints, and end."""
+        self._tasks.drain()
+        self._stop.set()
+
+    def run(self, look: Callable[[], None] = no_look) -> None:
+        """Work until the end; call `look` each second, and hand the tasks over if it raises.
+
+        Raises what it raised, SessionLost, and WorkOutlivedLease, after which the caller must end the process at once.
+        """
+        began = self._now()
+        # Daemons: work that does not stop must not keep the process from ending.
+        threads = [
+            threading.Thread(target=self._work, args=(worker,), name=worker.owner, daemon=True)
+            for worker in self._workers
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while self._is_working(threads):
+                look()
+                self._check_limits(self._now() - began)
+        except BaseException:
+            self.stop()
+            while not self._failures and self._is_working(threads):
+                pass
+            raise
+        if self._session.lost.is_set():
+            raise SessionLost("the Spark session ended; start the worker again")
+
+    def _is_working(self, threads: Sequence[threading.Thread]) -> bool:
+        """Wait a moment; return whether a worker still works, and raise what ended one."""
+        self._look_again.wait(self._look_seconds)
+        if self._failures:
+            raise self._failures[0]
+        return any(thread.is_alive() for thread in threads)
+
+    def _work(self, worker: Worker) -> None:
+        try:
+            worker.run()
+        except BaseException as error:  # noqa: BLE001 - passed to the thread that waits
+            self._failures.append(error)
+            self._look_again.set()
+
+    def _check_limits(self, seconds: float) -> None:
+        if self._session.lost.is_set():
+            # What runs in it fails by itself.
+            self._ends("its session is lost")
+        limits, idle = self._limits, self._session.places.idle_seconds
+        if limits.idle is not None and idle >= limits.idle.total_seconds():
+            self._ends("it is idle")
+        if limits.budget is not None and seconds >= limits.budget.total_seconds():
+            self._ends("its budget is used up")
+            if seconds >= 2 * limits.budget.total_seconds():
+                self._tasks.drain()
+
+    def _ends(self, why: str) -> None:
+        if not self._stop.is_set():
+            logger.info("the shared worker leases nothing more: %s", why, extra={"action": "end", "owner": self.owner})
+            self._stop.set()
