@@ -152,7 +152,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
         "Serve a status page on this machine until Ctrl-C.",
     ),
     "worker": LazyCommand(
-        "delegation.cli.worker:worker_command", "Run the service's tasks in this process, one at a time, until SIGTERM."
+        "delegation.cli.worker:worker_command", "Run the service's tasks in this process, until SIGTERM."
     ),
 }
 

@@ -23,6 +23,7 @@ QUESTIONS = [
     ("What may a purge delete?", "removal/paths.py", "PathGuard"),
     ("In which order does a purge delete?", "removal/purge/run.py", "Execution"),
     ("Which engine does a purge use?", "removal/purge/behavior.py", "estimate"),
+    ("Which rewrites share a Spark session?", "rewrites/worker.py", "Places"),
     ("Which snapshots does an expiry remove?", "removal/expiry/retention.py", "decide"),
     ("Where are orphan files looked for?", "removal/orphans/place.py", "check_alone"),
     ("Which neighbour tables are read?", "removal/neighbours.py", "neighbours_of"),
