@@ -7,7 +7,7 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from delegation.polaris.management import RotationEvent
+from delegation.polaris.rotation import RotationEvent
 from delegation.wiring import rotation as wiring
 from polaris_common.errors import DelegationError
 

@@ -1,7 +1,8 @@
 """The rotation of the secret of the service's principal in Polaris."""
 
-from delegation.polaris.management import OwnPrincipal, PolarisManagement, SecretRotation, management_url
+from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
+from delegation.polaris.rotation import OwnPrincipal, SecretRotation
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import Transport
 from delegation.timestamps import utc_now

@@ -8,7 +8,7 @@ import pytest
 
 from delegation.handlers import rotate_secret
 from delegation.polaris.answers import PolarisMisconfigured
-from delegation.polaris.management import RotationStep
+from delegation.polaris.rotation import RotationStep
 from delegation.polaris.transport import Transport
 from delegation.wiring import rotation as wiring
 from infra.environment.functions import ROTATION

@@ -19,16 +19,9 @@ from delegation.polaris.answers import (
     PolarisUnexpectedAnswer,
     SecretOutcomeUnknown,
 )
-from delegation.polaris.management import (
-    BEGUN,
-    OwnPrincipal,
-    PolarisManagement,
-    RotationEvent,
-    RotationStep,
-    SecretRotation,
-    management_url,
-)
+from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource, subject_of
+from delegation.polaris.rotation import BEGUN, OwnPrincipal, RotationEvent, RotationStep, SecretRotation
 from delegation.polaris.settings import PolarisSettings
 from delegation.polaris.transport import Transport
 from delegation.storage.memory import Killed
