@@ -127,8 +127,8 @@ PACKAGED: Final = "delegation-policies.json"
 """The name of the policy file in a deployment's package, beside `delegation`."""
 
 
-class AppliesPolicies(Protocol):
-    """The policies of catalogs; PolicyClient documents the errors."""
+class PolicySource(Protocol):
+    """What states which policies apply; PolicyClient, which documents the errors, or DeployedPolicies."""
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
 
@@ -163,7 +163,7 @@ class DeployedPolicies:
     """PolicySource of a deployment; `file` is None without a policy file. While the file cannot be read nothing is
     executed, in any catalog: the catalogs that it names are unknown."""
 
-    catalogs: AppliesPolicies
+    catalogs: PolicySource
     file: Callable[[], PolicyFile] | None = None
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:

@@ -14,13 +14,13 @@ from delegation.cli.screens import Rows
 from delegation.items import each_item, reason_of
 from delegation.polaris.policies import PolicyClient
 from delegation.timestamps import isoformat, utc_now
-from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, PolicySource, rule_of
+from delegation.upkeep.execution.asked import EXPIRY, AskedExpiryRule, CatalogPolicies, rule_of
 from delegation.upkeep.execution.expiries import can_be_decided, is_outdated, need_of, with_need
 from delegation.upkeep.execution.passes import runs_of
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.health.reading import document_of
 from delegation.upkeep.health.store import HealthStore
-from delegation.upkeep.policy_file import DeployedPolicies, StoredPolicyFile
+from delegation.upkeep.policy_file import DeployedPolicies, PolicySource, StoredPolicyFile
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.schedule import MICROS, Simulation, UpkeepNeed, simulate
 from polaris_common.errors import ErrorScope, counted, printable

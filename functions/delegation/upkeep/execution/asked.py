@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
@@ -136,12 +136,6 @@ _LONGEST_CONTENT: Final = 500
 _MOST_OWN: Final = 2
 """One applies, and two are ambiguous."""
 _LONGEST_NAME: Final = 1_000
-
-
-class PolicySource(Protocol):
-    """What states which policies apply; PolicyClient, which documents the errors, or DeployedPolicies."""
-
-    def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ from delegation.removal.requests import TableWork
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.service import TaskService
 from delegation.upkeep.errors import HealthChanged, UpkeepError
-from delegation.upkeep.execution.asked import ListedTables, PolicySource, RuleOf, TableRule
+from delegation.upkeep.execution.asked import ListedTables, RuleOf, TableRule
 from delegation.upkeep.health.model import LastRun, TableHealth
 from delegation.upkeep.health.refresh import LoadsTables
 from delegation.upkeep.health.store import HealthStore
+from delegation.upkeep.policy_file import PolicySource
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import FindingCode, PolicyType
 from delegation.upkeep.schedule import NOTHING, Amount, Choice, UpkeepNeed

@@ -37,7 +37,6 @@ from delegation.upkeep.execution.asked import (
     AskedExpiryRule,
     AskedRemoval,
     AskedRewrite,
-    PolicySource,
     TableRule,
     age_in,
     compaction_of,
@@ -45,6 +44,7 @@ from delegation.upkeep.execution.asked import (
     removal_of,
     rule_of,
 )
+from delegation.upkeep.policy_file import PolicySource
 from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import STOPPING, PolicyType
 from delegation.upkeep.rules.resolve import resolve
