@@ -26,10 +26,10 @@ from delegation.removal.behaviors import (
 from delegation.removal.choice import RemovalSettings
 from delegation.removal.task_attempt import error_class
 from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, TableLoader, always_permitted
-from delegation.rewrites.errors import RewriteEngineFailed
+from delegation.rewrites.errors import RewriteEngineFailed, RewriteWithdrawn
 from delegation.rewrites.requests import TableRewrite
 from delegation.rewrites.run import committed_before
-from delegation.rewrites.task_type import FIRST_ATTEMPT, LOSSES, RECEIPT
+from delegation.rewrites.task_type import FINDINGS, FIRST_ATTEMPT, LOSSES, RECEIPT
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.model import Task
@@ -72,7 +72,7 @@ class RewriteKind(Protocol):
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
         """Return what a request asks for, by the table's manifests as they are now; raise InvalidOption, and
-        RewriteError (POLICY_WITHDRAWN)."""
+        RewriteWithdrawn."""
 
     def summary(self, result: RewriteResult) -> str:
         """Return what the task's own commits changed, as one sentence."""
@@ -128,7 +128,8 @@ class RewriteBehavior:
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
         """See TaskBehavior.prepare: inline, unless the attempt before found something to rewrite elsewhere."""
-        return INLINE if self.session is not None else prepared_engine(task, self.settings)
+        is_here = self.session is not None or self._is_dry_run(task)
+        return INLINE if is_here else prepared_engine(task, self.settings)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: decide in this process; record a dry run's outcome, or hand over to Spark."""
@@ -138,7 +139,7 @@ class RewriteBehavior:
 
         def done() -> Task:
             check_killed(task, has_spark=self.settings.has_spark)
-            if engine_of(task, self.settings) == SPARK:
+            if not self._is_dry_run(task) and engine_of(task, self.settings) == SPARK:
                 raise RunPostponed("this process has no Spark; another process will run the task", _NO_SPARK_WAIT)
             work, ctx = self._begun(task, hand_over_at)
             plan = self.kind.plan(ctx, work)
@@ -154,7 +155,7 @@ class RewriteBehavior:
             self._continue_with(SPARK, task)
             raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt rewrites them with Spark")
 
-        return runner.run(task, done)
+        return runner.run(task, lambda: self._unless_withdrawn(task, INLINE, done))
 
     def run_job(self, work: RewriteFunction, task_id: str, attempt: int) -> Task:
         """Do the work in a Spark job; see UpkeepBehavior.run_job. What follows a failure is decided inline again."""
@@ -178,7 +179,23 @@ class RewriteBehavior:
                     return self._without_work(held, asked, ctx, plan, SPARK)
                 return runner.succeed(held, *self._outcome(plan, rewrite(RewriteJob(ctx, plan))))
 
-        return runner.run(task, done)
+        return runner.run(task, lambda: self._unless_withdrawn(task, SPARK, done))
+
+    def _unless_withdrawn(self, task: Task, engine: str, done: Callable[[], Task]) -> Task:
+        """Do the work; record a success if the policy that asked for it was withdrawn."""
+        try:
+            return done()
+        except RewriteWithdrawn as error:
+            committed = self.tasks.reads.get(task.task_id).details
+            files, manifests = committed.get("files_rewritten", 0), committed.get("manifests_before", 0)
+            rewritten = counted(files, "file") if files else counted(manifests, "manifest")
+            before = f"{rewritten} had been rewritten before" if files or manifests else "nothing was rewritten"
+            findings = {FINDINGS: [{"code": error.code, "count": 1}]}
+            summary = f"stopped, because {error.reason}; {before}"
+            return self._runner.succeed(task, summary, findings, {"engine": engine})
+
+    def _is_dry_run(self, task: Task) -> bool:
+        return task.task_type == self.kind.work_type.plan_task_type
 
     def _noted_losses(self, task: Task, losses: int) -> Task:
         """Record the losses before this attempt, for the one after it."""
@@ -213,6 +230,7 @@ class RewriteBehavior:
             first_attempt=task.details.get(FIRST_ATTEMPT, task.attempt_count),
             request=work.document(work.task_type),
             permitted=self.permissions(work),
+            ended_early=lambda result: self._record(attempt, result),
             clock=self.tasks.clock,
             now=self.monotonic,
             sleep=self.sleep,
@@ -229,21 +247,33 @@ class RewriteBehavior:
 
     def _outcome(self, plan: RewritePlan, result: RewriteResult) -> Outcome:
         """Return what a success writes: the figures also as details, which the line of the end shows."""
-        put_off = sum(left.groups for left in result.put_off)
-        reported = {
-            "estimate": dict(plan.details),
-            **result.figures,
-            "groups_put_off": put_off,
-            "snapshot_ids": [str(snapshot_id) for snapshot_id in result.snapshot_ids],
-            "put_off": result.put_off_documents,
-            "iceberg_version": result.iceberg_version,
-            "seconds": round(result.seconds, 1),
-        }
+        reported = {"estimate": dict(plan.details), **_reported(result), "seconds": round(result.seconds, 1)}
         summary = self.kind.summary(result)
-        if put_off:
-            summary += f"; {counted(put_off, 'group')} put off, which the next run takes"
-        details = {**result.figures, "groups_put_off": put_off, RECEIPT: result.receipt}
-        return summary, details, {"engine": SPARK, "reported": reported}
+        if result.groups_put_off:
+            summary += f"; {counted(result.groups_put_off, 'group')} put off, which the next run takes"
+        return summary, _details(result), {"engine": SPARK, "reported": reported}
+
+    @staticmethod
+    def _record(attempt: AttemptContext, result: RewriteResult) -> None:
+        """Record what an attempt committed that an error ends; raise LeaseLost."""
+        attempt.report(details=_reported(result))
+        fields = attempt.unwritten
+        note = attempt.tasks.leases.note
+        attempt.write(lambda: note(attempt.task_id, attempt.attempt, details=_details(result), **fields))
+
+
+def _details(result: RewriteResult) -> Mapping[str, Any]:
+    return {**result.figures, "groups_put_off": result.groups_put_off, RECEIPT: result.receipt}
+
+
+def _reported(result: RewriteResult) -> Mapping[str, Any]:
+    return {
+        **result.figures,
+        "groups_put_off": result.groups_put_off,
+        "snapshot_ids": [str(snapshot_id) for snapshot_id in result.snapshot_ids],
+        "put_off": result.put_off_documents,
+        "iceberg_version": result.iceberg_version,
+    }
 
 
 def _ending(_task: Task, error: Exception | RunStopped) -> AttemptEnding:

@@ -24,8 +24,8 @@ from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier, encoded
 from delegation.polaris.answers import PolarisError, PolarisUnavailable
 from delegation.polaris.requests import CatalogRequests, error_in
-from delegation.rewrites.commits import AdmittedCommit, CommitRules, admitted, is_applied
-from delegation.rewrites.errors import CommitRefused
+from delegation.rewrites.commits import AdmittedCommit, CommitRules, OwnCommit, admitted, is_applied
+from delegation.rewrites.errors import CommitRefused, RewriteError
 from polaris_common.errors import DelegationError
 
 LOOPBACK: Final = "127.0.0.1"
@@ -52,9 +52,9 @@ class Sent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SentCommit:
-    """A commit that Iceberg sent; `snapshot_id` is None for one that the fence could not read."""
+    """A commit that Iceberg sent; `own` is None for one that the fence could not read."""
 
-    snapshot_id: int | None
+    own: OwnCommit | None
     became: Sent
 
 
@@ -148,9 +148,9 @@ class Gate:
         with self._changed:
             self.stopped = self.stopped or error
 
-    def _note(self, snapshot_id: int | None, became: Sent) -> None:
+    def _note(self, own: OwnCommit | None, became: Sent) -> None:
         with self._changed:
-            self.commits.append(SentCommit(snapshot_id, became))
+            self.commits.append(SentCommit(own, became))
 
     @staticmethod
     def _config(prefix: str, separator: str) -> FenceAnswer:
@@ -160,7 +160,7 @@ class Gate:
     def _commit(self, table: str, body: bytes) -> FenceAnswer:
         try:
             commit = admitted(body, self.rules)
-        except CommitRefused as error:
+        except RewriteError as error:
             self._note(None, Sent.REFUSED)
             self._stop(error)
             return _forbidden(str(error))
@@ -169,15 +169,15 @@ class Gate:
                 raise CommitRefused("the attempt has ended")
             self.look()
         except (DelegationError, RunStopped) as error:
-            self._note(commit.snapshot_id, Sent.REFUSED)
+            self._note(commit.own, Sent.REFUSED)
             self._stop(error)
             return _forbidden(f"the attempt may not commit: {error}")
         try:
             became, answer = self._send(table, commit)
         except PolarisError:
-            self._note(commit.snapshot_id, Sent.REFUSED)
+            self._note(commit.own, Sent.REFUSED)
             raise
-        self._note(commit.snapshot_id, became)
+        self._note(commit.own, became)
         return answer
 
     def _send(self, table: str, commit: AdmittedCommit) -> tuple[Sent, FenceAnswer]:

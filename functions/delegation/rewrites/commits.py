@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delegation.polaris.model import MARK
-from delegation.rewrites.errors import CommitRefused
+from delegation.rewrites.errors import CommitRefused, branch_not_found
 from delegation.rewrites.terms import MAIN
 from polaris_common.errors import printable
 
@@ -32,15 +32,20 @@ class CommitRules:
 
 @dataclass(frozen=True, slots=True)
 class AdmittedCommit:
-    """A CommitTableRequest that may be sent (Iceberg REST specification), the snapshot that it adds, and its parent."""
+    """A CommitTableRequest that may be sent (Iceberg REST specification), the snapshot that it adds, and its parent.
+
+    `own` is what it is once it is applied.
+    """
 
     document: Mapping[str, Any]
     snapshot_id: int
     parent_id: int
+    own: "OwnCommit"
 
 
 def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
-    """Return the commit to send for what Iceberg sent, with its marks; raise CommitRefused.
+    """Return the commit to send for what Iceberg sent, with its marks; raise CommitRefused, and RewriteError
+    (BRANCH_NOT_FOUND) for one that would create the branch.
 
     One snapshot is added that replaces files of its parent by others with the same rows, and the branch moves from that
     parent to it. The requirements state where the branch was, so that no commit of another writer is undone.
@@ -61,7 +66,8 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
         operation = printable(str(summary.get("operation")))
         raise CommitRefused(f"a rewrite's snapshot has the operation {_REPLACE}, not {operation}")
     if moved.get("type") != "branch" or moved.get("ref-name") != rules.branch:
-        raise CommitRefused(f"the commit moves {printable(str(moved.get('ref-name')))}, not {printable(rules.branch)}")
+        ref = f"{printable(str(moved.get('type')))} {printable(str(moved.get('ref-name')))}"
+        raise CommitRefused(f"the commit moves the {ref}, not the branch {printable(rules.branch)}")
     parent_id = _parent_in(requirements, snapshot.get("parent-snapshot-id"), rules)
     marked = {**summary, TASK_ID: rules.task_id, ATTEMPT: str(rules.attempt)}
     return AdmittedCommit(
@@ -72,6 +78,7 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
         },
         snapshot_id,
         parent_id,
+        OwnCommit(snapshot_id, rules.attempt, _metrics(summary)),
     )
 
 
@@ -88,6 +95,9 @@ def _parent_in(requirements: list[dict[str, Any]], parent: Any, rules: CommitRul
         for requirement in requirements
         if requirement.get("type") == "assert-ref-snapshot-id" and requirement.get("ref") == rules.branch
     ]
+    if asserted == [None] and rules.branch != MAIN:
+        # Iceberg loaded the table again, and the branch had been deleted.
+        raise branch_not_found(rules.branch)
     if not isinstance(parent, int) or asserted != [parent]:
         raise CommitRefused(f"the commit does not require that {printable(rules.branch)} is at the snapshot's parent")
     return parent
@@ -150,6 +160,9 @@ def own_commits(metadata: Mapping[str, Any], task_id: str, *, first_attempt: int
         if summary.get(TASK_ID) != task_id or not (attempt := str(summary.get(ATTEMPT))).isdecimal():
             continue
         if int(attempt) >= first_attempt:
-            metrics = {name: int(text) for name, text in summary.items() if isinstance(text, str) and text.isdecimal()}
-            own.append(OwnCommit(int(snapshot["snapshot-id"]), int(attempt), metrics))
+            own.append(OwnCommit(int(snapshot["snapshot-id"]), int(attempt), _metrics(summary)))
     return own
+
+
+def _metrics(summary: Mapping[str, Any]) -> Mapping[str, int]:
+    return {name: int(text) for name, text in summary.items() if isinstance(text, str) and text.isdecimal()}

@@ -11,7 +11,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
 from delegation.removal.errors import table_uuid_mismatch
 from delegation.rewrites.catalog import Gate
-from delegation.rewrites.errors import rewrite_withdrawn
+from delegation.rewrites.errors import RewriteWithdrawn
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.timestamps import elapsed, utc_now
 
@@ -98,8 +98,8 @@ class RewriteContext:
     `requests` sends to the catalog as the service's principal, and `tables` loads the table. `store` is the table's
     storage, opened with vended credentials; `plans` is the service's own bucket, where the receipt is stored. Commits
     of the task from `first_attempt` on are those of its present submission. `request` is for the receipt. `permitted`
-    returns why the policy that asked for the rewrite no longer does, None if it does. `clock` returns UTC, `now` and
-    `sleep` count in seconds.
+    returns why the policy that asked for the rewrite no longer does, None if it does. `ended_early` gets what was
+    committed before the error that ends the attempt. `clock` returns UTC, `now` and `sleep` count in seconds.
     """
 
     attempt: RewriteAttempt
@@ -112,23 +112,24 @@ class RewriteContext:
     first_attempt: int = 1
     request: Mapping[str, Any] = field(default_factory=dict)
     permitted: Callable[[LoadedTable], str | None] = always_permitted
+    ended_early: "Callable[[RewriteResult], None]" = lambda _result: None
     clock: Callable[[], datetime] = utc_now
     now: Callable[[], float] = elapsed
     sleep: Callable[[float], None] = time.sleep
 
     def check_before_commit(self) -> None:
-        """Raise what ends the attempt: errors of `attempt.look` and of the catalog, RewriteError (POLICY_WITHDRAWN)."""
+        """Raise what ends the attempt: errors of `attempt.look` and of the catalog, RewriteWithdrawn."""
         if self.permitted is not always_permitted:
             self.load_permitted()
         # Last: the catalog may take longer to answer than the lease lasts.
         self.attempt.look(moved=True)
 
     def load_permitted(self) -> LoadedTable:
-        """Load the table as `load_table` does; raise RewriteError (POLICY_WITHDRAWN) too."""
+        """Load the table as `load_table` does; raise RewriteWithdrawn too."""
         table = self.load_table()
         reason = self.permitted(table)
         if reason is not None:
-            raise rewrite_withdrawn(reason)
+            raise RewriteWithdrawn(reason)
         return table
 
     def load_table(self) -> LoadedTable:
@@ -218,6 +219,10 @@ class RewriteResult:
             "manifests_after": self.manifests_after,
             "groups_done": self.groups_done,
         }
+
+    @property
+    def groups_put_off(self) -> int:
+        return sum(left.groups for left in self.put_off)
 
     @property
     def put_off_documents(self) -> list[dict[str, Any]]:

@@ -12,12 +12,13 @@ from delegation.iceberg.reach import Fetcher
 from delegation.polaris.model import LoadedTable
 from delegation.rewrites.choose import PartitionsChoice, Thresholds, choose
 from delegation.rewrites.context import DataFilesRewrite, ManifestsRewrite, RewriteContext
+from delegation.rewrites.errors import branch_not_found, spec_not_found
 from delegation.rewrites.estimate import HELD, RewriteEstimate, cost_of, cost_of_manifests, estimate, estimate_manifests
 from delegation.rewrites.files import TableFiles, head_of, read_files
 from delegation.rewrites.filters import PartitionFilter
 from delegation.rewrites.manifests import ManifestsChoice, choose_manifests, target_size
+from delegation.rewrites.pruning import EVERY_FILE, FileFilter
 from delegation.rewrites.terms import MAIN, CompactionTerms, ManifestTerms, Strategy
-from polaris_common.errors import printable
 
 MAX_MANIFEST_BYTES: Final = 256 * 1024 * 1024
 READ_THREADS: Final = 8
@@ -45,11 +46,11 @@ class ManifestsDecision:
 
 
 def decide_compaction(ctx: RewriteContext, table: LoadedTable, terms: CompactionTerms) -> Compaction:
-    """Decide for the table as it was loaded. Raises the errors of the store and of manifests, and GuardRefused
-    (BRANCH_NOT_FOUND, NO_SORT_ORDER)."""
+    """Decide for the table as it was loaded. Raises the errors of the store and of manifests, and those of
+    `check_terms`."""
     check_terms(table.metadata, terms)
     thresholds = Thresholds.of(terms, table.properties)
-    files = _read(ctx, table, thresholds, terms.branch)
+    files = _read(ctx, table, thresholds, terms.branch, FileFilter.of(terms.filter, table.metadata))
     held = held_for(table.properties)
     filters = PartitionFilter.of(table.metadata)
     choice = choose(
@@ -80,7 +81,9 @@ def _rewrite(terms: CompactionTerms, partitions: Any | None) -> DataFilesRewrite
 
 
 def decide_manifests(ctx: RewriteContext, table: LoadedTable, terms: ManifestTerms) -> ManifestsDecision:
-    """Decide for the table as it was loaded. Raises the errors of the store and of manifests."""
+    """Decide for the table as it was loaded. Raises the errors of the store and of manifests, and RewriteError
+    (SPEC_NOT_FOUND)."""
+    check_spec(table.metadata, terms)
     held = held_for(table.properties)
     files = _read(ctx, table, Thresholds.of(CompactionTerms(), table.properties), MAIN)
     choice = choose_manifests(
@@ -98,14 +101,21 @@ def decide_manifests(ctx: RewriteContext, table: LoadedTable, terms: ManifestTer
 
 
 def check_terms(document: Mapping[str, Any], terms: CompactionTerms) -> None:
-    """Raise GuardRefused for a branch or a sort order that the table has not."""
+    """Raise RewriteError (BRANCH_NOT_FOUND) or GuardRefused (NO_SORT_ORDER) for what the table does not have."""
     if terms.branch != MAIN and head_of(document, terms.branch) is None:
-        raise GuardRefused(f"the table has no branch {printable(terms.branch)}", code="BRANCH_NOT_FOUND")
+        raise branch_not_found(terms.branch)
     if terms.strategy is Strategy.SORT and terms.sort_order is None and not has_sort_order(document):
         raise GuardRefused(
             "the table has no sort order: set the option sort-order, or define a sort order for the table",
             code="NO_SORT_ORDER",
         )
+
+
+def check_spec(document: Mapping[str, Any], terms: ManifestTerms) -> None:
+    """Raise RewriteError (SPEC_NOT_FOUND) for a partition spec that the table does not have."""
+    known = sorted(spec["spec-id"] for spec in document.get("partition-specs") or [{"spec-id": 0}])
+    if terms.spec_id is not None and terms.spec_id not in known:
+        raise spec_not_found(terms.spec_id, known)
 
 
 def has_sort_order(document: Mapping[str, Any]) -> bool:
@@ -123,10 +133,18 @@ def held_for(properties: Mapping[str, str]) -> timedelta:
     return min(timedelta(milliseconds=min(int(text), 10**15)), _LONGEST_HELD)
 
 
-def _read(ctx: RewriteContext, table: LoadedTable, thresholds: Thresholds, branch: str) -> TableFiles:
+def _read(
+    ctx: RewriteContext,
+    table: LoadedTable,
+    thresholds: Thresholds,
+    branch: str,
+    filtered: FileFilter = EVERY_FILE,
+) -> TableFiles:
     metadata = parse_metadata(table.metadata_location, table.metadata)
     fetcher = Fetcher(ctx.store, threads=READ_THREADS, checkpoint=lambda: ctx.attempt.look(moved=True))
-    return read_files(metadata, table.metadata, fetcher, thresholds, branch=branch, limit=MAX_MANIFEST_BYTES)
+    return read_files(
+        metadata, table.metadata, fetcher, thresholds, branch=branch, filtered=filtered, limit=MAX_MANIFEST_BYTES
+    )
 
 
 def _milliseconds(moment: datetime) -> int:

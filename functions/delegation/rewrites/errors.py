@@ -1,8 +1,8 @@
 """Errors of rewrites; what was committed before one stays, and the table has the same rows as before."""
 
-from typing import Final
+from collections.abc import Iterable
 
-from polaris_common.errors import DelegationError
+from polaris_common.errors import DelegationError, printable
 
 
 class RewriteError(DelegationError):
@@ -25,7 +25,7 @@ class RewriteEngineFailed(RewriteError):
 
 
 def rewrite_refused(reason: str) -> RewriteError:
-    """Return the error: a column, a sort order, a condition or a branch of the request does not fit the table."""
+    """Return the error: a column, a sort order or a condition of the request does not fit the table."""
     return RewriteError(reason, code="REWRITE_REFUSED")
 
 
@@ -34,9 +34,22 @@ def runtime_unsound(reason: str) -> RewriteError:
     return RewriteError(reason, code="RUNTIME_UNSOUND")
 
 
-WITHDRAWN: Final = "POLICY_WITHDRAWN"
+def branch_not_found(branch: str) -> RewriteError:
+    """Return the error: the request's branch is not in the table, or was deleted meanwhile."""
+    return RewriteError(f"the table has no branch {printable(branch)}", code="BRANCH_NOT_FOUND")
 
 
-def rewrite_withdrawn(reason: str) -> RewriteError:
-    """Return the error: the policy that asked for a rewrite no longer does."""
-    return RewriteError(f"nothing more is committed: {reason}", code=WITHDRAWN)
+def spec_not_found(spec_id: int, known: Iterable[int]) -> RewriteError:
+    """Return the error: the partition spec of the request is not in the table."""
+    has = ", ".join(map(str, known))
+    return RewriteError(f"spec-id: the table has no partition spec {spec_id}; it has {has}", code="SPEC_NOT_FOUND")
+
+
+class RewriteWithdrawn(RewriteError):
+    """The policy that asked for a rewrite no longer does: the task ends with SUCCESS, and commits nothing more."""
+
+    code = "POLICY_WITHDRAWN"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"nothing more is committed: {reason}")
+        self.reason = reason

@@ -1,12 +1,12 @@
 """The data files of a branch by partition, with the deletes that apply to each, read from manifests without Spark.
 
-Which deletes apply is decided as by Iceberg's DeleteFileIndex, except that an equality delete applies whatever the
-bounds of its columns are. Files without a need to be rewritten are counted and not kept.
+Which deletes apply is decided as by Iceberg's DeleteFileIndex. Files without a need to be rewritten are counted and not
+kept.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ from delegation.iceberg.errors import CorruptMetadata
 from delegation.iceberg.metadata import ParsedMetadata, Snapshot
 from delegation.iceberg.paths import CANONICAL
 from delegation.iceberg.reach import Fetcher, content_of
+from delegation.rewrites.bounds import Column, Columns, EqualityDelete
 from delegation.rewrites.choose import DataFile, Partition, PartitionFiles, Thresholds
 from delegation.rewrites.filters import PartitionFilter
 from delegation.rewrites.manifests import ManifestState
+from delegation.rewrites.pruning import EVERY_FILE, FileFilter
 from delegation.rewrites.terms import MAIN
 
 _DELETED: Final = 2
@@ -49,16 +51,18 @@ class _Deletes:
     """The deletes of a snapshot. Sequence numbers are sorted before the data files are read; `by_path` has the number
     and the rows of each delete of one data file alone."""
 
-    everywhere: list[int] = field(default_factory=list)
-    equality: defaultdict[_Place, list[int]] = field(default_factory=lambda: defaultdict(list))
+    columns: Mapping[int, Column]
+    everywhere: list[EqualityDelete] = field(default_factory=list)
+    equality: defaultdict[_Place, list[EqualityDelete]] = field(default_factory=lambda: defaultdict(list))
     positions: defaultdict[_Place, list[int]] = field(default_factory=lambda: defaultdict(list))
     by_path: defaultdict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     vectors: dict[str, int] = field(default_factory=dict)
 
     def add(self, entry: FileEntry, place: _Place, sequence: int) -> None:
         if entry.content == _EQUALITY:
+            delete = EqualityDelete(sequence, entry.equality_ids, entry.stats)
             # One in an unpartitioned spec applies to files of every spec.
-            (self.equality[place] if place[1] else self.everywhere).append(sequence)
+            (self.equality[place] if place[1] else self.everywhere).append(delete)
         elif entry.referenced_data_file is None:
             self.positions[place].append(sequence)
         elif entry.file_format.upper() == _PUFFIN:
@@ -67,13 +71,31 @@ class _Deletes:
             self.by_path[entry.referenced_data_file].append((sequence, entry.record_count))
 
     def sort(self) -> None:
-        for numbers in (self.everywhere, *self.equality.values(), *self.positions.values()):
+        for deletes in (self.everywhere, *self.equality.values()):
+            deletes.sort(key=_sequence)
+        for numbers in self.positions.values():
             numbers.sort()
+
+    @property
+    def equality_ids(self) -> frozenset[int]:
+        """The columns by which equality deletes delete."""
+        return frozenset(
+            field_id
+            for deletes in (self.everywhere, *self.equality.values())
+            for delete in deletes
+            for field_id in delete.ids
+        )
+
+    def _equal(self, deletes: Sequence[EqualityDelete], entry: FileEntry, sequence: int) -> int:
+        """Return how many equality deletes may delete rows of a file: newer ones whose columns may be equal."""
+        newer = deletes[bisect_right(deletes, sequence, key=_sequence) :]
+        return sum(delete.may_delete_from(entry.stats, self.columns) for delete in newer)
 
     def of(self, entry: FileEntry, place: _Place, sequence: int) -> DataFile:
         """Return a data file with what applies to it: an equality delete to older files, others also to those of the
         same commit. A vector replaces the position deletes of its file."""
-        deletes = _from(self.everywhere, sequence + 1) + _from(self.equality.get(place, ()), sequence + 1)
+        deletes = self._equal(self.everywhere, entry, sequence)
+        deletes += self._equal(self.equality.get(place, ()), entry, sequence)
         if entry.file_path in self.vectors:
             deletes, deleted = deletes + 1, self.vectors[entry.file_path]
         else:
@@ -85,6 +107,10 @@ class _Deletes:
     def lasting(self, place: _Place, sequence: int) -> int:
         """Return how many position deletes apply to a file that is written with a sequence number."""
         return _from(self.positions.get(place, ()), sequence)
+
+
+def _sequence(delete: EqualityDelete) -> int:
+    return delete.sequence
 
 
 def _from(numbers: Any, least: int) -> int:
@@ -107,27 +133,36 @@ def read_files(
     thresholds: Thresholds,
     *,
     branch: str = MAIN,
+    filtered: FileFilter = EVERY_FILE,
     limit: int,
 ) -> TableFiles:
     """Read a branch's files; `document` is the table metadata of `metadata`, `limit` the most bytes of one manifest.
-    Raises the errors of the store and of manifests."""
+    Only files that `filtered` may match are candidates. Raises the errors of the store and of manifests."""
     head = head_of(document, branch)
     snapshot = next(
         (snapshot for snapshot in metadata.snapshots if head and snapshot.snapshot_id == head["snapshot-id"]), None
     )
     if snapshot is None or head is None:
         return TableFiles(None)
-    reading = _Reading(document, thresholds, head.get("sequence-number") or 0, fetcher, limit)
+    reading = _Reading(document, thresholds, head.get("sequence-number") or 0, fetcher, filtered=filtered, limit=limit)
     return reading.read(snapshot)
 
 
 class _Reading:
     def __init__(
-        self, document: Mapping[str, Any], thresholds: Thresholds, sequence: int, fetcher: Fetcher, limit: int
+        self,
+        document: Mapping[str, Any],
+        thresholds: Thresholds,
+        sequence: int,
+        fetcher: Fetcher,
+        *,
+        filtered: FileFilter,
+        limit: int,
     ) -> None:
         self._sequence = sequence
         self._fetcher = fetcher
         self._thresholds = thresholds
+        self._filtered = filtered
         self._limit = limit
         self._spec = document.get("default-spec-id", 0)
         self._fields = tuple(field.field_id for field in PartitionFilter.of(document).fields)
@@ -136,7 +171,7 @@ class _Reading:
             for snapshot in document.get("snapshots") or ()
             if (snapshot.get("summary") or {}).get("operation") != _REPLACE
         }
-        self._deletes = _Deletes()
+        self._deletes = _Deletes(Columns.of(document).by_id)
         self._partitions: dict[Partition, PartitionFiles] = {}
         self._found = TableFiles(None)
         self._specs: dict[str, int] = {}
@@ -149,7 +184,8 @@ class _Reading:
         for manifest, entry in self._entries(manifests, deletes=True):
             self._add_delete(manifest, entry)
         self._deletes.sort()
-        for manifest, entry in self._entries(manifests, deletes=False):
+        columns = self._deletes.equality_ids | self._filtered.ids
+        for manifest, entry in self._entries(manifests, deletes=False, columns=columns):
             self._add_data(manifest, entry)
         self._found.partitions = list(self._partitions.values())
         self._found.states = self._states(manifests)
@@ -186,7 +222,7 @@ class _Reading:
         return {CANONICAL.one(manifest.manifest_path): manifest for manifest in listed}
 
     def _entries(
-        self, manifests: Mapping[str, ManifestFile], *, deletes: bool
+        self, manifests: Mapping[str, ManifestFile], *, deletes: bool, columns: frozenset[int] = frozenset()
     ) -> Iterator[tuple[ManifestFile, FileEntry]]:
         wanted = [(path, self._limit) for path, manifest in manifests.items() if (manifest.content == 1) is deletes]
         for path, content in self._fetcher.fetch(wanted):
@@ -200,7 +236,7 @@ class _Reading:
                     raise CorruptMetadata(path, "partition-spec-id", "it is not a number")
                 manifest = manifest._replace(partition_spec_id=int(text))
             self._specs[path] = manifest.partition_spec_id or 0
-            for batch in read_entries(data, path, deletes=deletes):
+            for batch in read_entries(data, path, deletes=deletes, columns=columns):
                 self._places[path].update(entry.partition for entry in batch if entry.status != _DELETED)
                 for entry in batch:
                     yield manifest, entry
@@ -243,6 +279,7 @@ class _Reading:
         partition.former += manifest.partition_spec_id != self._spec
         self._found.data_files += 1
         self._found.data_bytes += file.size
-        if self._thresholds.is_candidate(file):
+        is_wanted = self._filtered.may_match(*place, entry.stats)
+        if is_wanted and self._thresholds.is_candidate(file):
             partition.candidates.append(file)
             partition.lasting = max(partition.lasting, self._deletes.lasting(place, self._sequence))

@@ -71,6 +71,19 @@ class PartitionFilter:
         return self.of_partition(partition) is not None
 
 
+def identity_sources(document: Mapping[str, Any]) -> Mapping[int, Mapping[int, int]]:
+    """Return for each partition spec the columns whose values its partitions have, by the ids of the fields."""
+    specs = document.get("partition-specs") or [{"spec-id": 0, "fields": document.get("partition-spec") or ()}]
+    return {
+        spec["spec-id"]: {
+            part.get("field-id", 1000 + number): part["source-id"]
+            for number, part in enumerate(spec.get("fields") or ())
+            if part.get("transform") == "identity" and "source-id" in part
+        }
+        for spec in specs
+    }
+
+
 def current_spec(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Return the fields of the table's default partition spec."""
     specs = document.get("partition-specs")

@@ -2,7 +2,8 @@
 evaluates calls of Java methods in subqueries while it optimizes. So only columns, literals and operators pass."""
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 _TOKEN: Final = re.compile(
     r"""\s+
@@ -19,6 +20,24 @@ _BEFORE_PARENTHESES: Final = frozenset({"and", "between", "in", "like", "not", "
 FUNCTIONS: Final = ("cast", "current_date", "current_timestamp", "date_add", "date_sub", "to_date", "to_timestamp")
 _OF_QUERIES: Final = frozenset({"from", "map", "reduce", "select", "table", "values", "with"})
 _LONGEST_SHOWN: Final = 20
+
+
+class Token(NamedTuple):
+    """A part of a predicate; `word` is a word in lower case, empty for anything else."""
+
+    kind: str
+    text: str
+
+    @property
+    def word(self) -> str:
+        return self.text.lower() if self.kind == "word" else ""
+
+
+def tokens_of(text: str) -> Iterator[Token]:
+    """Yield the parts of a predicate that `why_refused` does not refuse, without blanks."""
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup is not None:
+            yield Token(token.lastgroup, token[0])
 
 
 def why_refused(text: str) -> str | None:

@@ -5,23 +5,27 @@ killed, or whose answers were lost, is continued by the next one without a recor
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
+from delegation.errors import RunStopped
 from delegation.polaris.model import LoadedTable
-from delegation.rewrites.catalog import Gate
+from delegation.rewrites.catalog import Gate, Sent
 from delegation.rewrites.commits import CommitRules, OwnCommit, own_commits
 from delegation.rewrites.context import Performed, PutOff, Rewrite, RewriteContext, RewriteEngine, RewriteResult
 from delegation.rewrites.errors import RewriteEngineFailed
 from delegation.rewrites.runtimes import check_runtime
 from polaris_common.backoff import exponential
+from polaris_common.errors import DelegationError
 
 ROUNDS: Final = 3
 """How often an action is called in one attempt while other writers are first."""
 _FIRST_WAIT: Final = 2.0
 _LONGEST_WAIT: Final = 30.0
 _SLICE: Final = 1.0
+_logger = logging.getLogger(__name__)
 
 
 def wait_after(rounds: int, put_off: Sequence[PutOff]) -> float | None:
@@ -35,19 +39,25 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
     """Rewrite a table as it was chosen; a call after a failure rewrites what is left.
 
     Raises what ends the attempt, RewriteError (RUNTIME_UNSOUND, REWRITE_REFUSED, ENGINE_FAILED if nothing was done),
-    and the errors of the catalog and of the plan store.
+    and the errors of the catalog and of the plan store; `ctx.ended_early` gets what was committed before.
     """
     began, version = ctx.now(), engine.iceberg_version
     table = ctx.load_table()
     for rewrite in rewrites:
         check_runtime(version, rewrite, table.metadata)
-    performed = [_in_rounds(ctx, rewrite, engine) for rewrite in rewrites]
-    own = _own(ctx, ctx.load_table())
-    result = result_of(ctx, table, own, performed)
+    run = _Run(ctx, engine, own=list(_own(ctx, table)))
+    try:
+        performed = [run.in_rounds(rewrite) for rewrite in rewrites]
+        run.add(_own(ctx, ctx.load_table()))
+    except (DelegationError, RunStopped):
+        if run.own:
+            run.end_early(result_of(ctx, table, run.own, ()), version)
+        raise
+    result = result_of(ctx, table, run.own, performed)
     if result.status == "NOTHING" and any(not left.is_conflict for left in result.put_off):
         raise RewriteEngineFailed(f"no group of files was rewritten: {result.put_off[0].reason}")
     result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
-    return _stored(ctx, result) if own else result
+    return _stored(ctx, result) if run.own else result
 
 
 def committed_before(ctx: RewriteContext) -> RewriteResult | None:
@@ -90,24 +100,50 @@ def result_of(
     )
 
 
-def _in_rounds(ctx: RewriteContext, rewrite: Rewrite, engine: RewriteEngine) -> Performed:
-    """Call an action until no group conflicts with another writer; Iceberg plans each time by the table as it is."""
-    groups, groups_done, rounds = 0, 0, 0
-    while True:
-        performed = _once(ctx, rewrite, engine)
-        rounds += 1
-        groups, groups_done = max(groups, groups_done + performed.groups), groups_done + performed.groups_done
-        wait = wait_after(rounds, performed.put_off)
-        if wait is None:
-            return Performed(groups=groups, groups_done=groups_done, put_off=performed.put_off)
-        _wait(ctx, wait)
+@dataclass(slots=True)
+class _Run:
+    """The calls of one attempt. `own` are the commits of the task that the table showed, or whose answer the fence got:
+    an expiry may remove a snapshot before the table is read again."""
 
+    ctx: RewriteContext
+    engine: RewriteEngine
+    own: list[OwnCommit]
 
-def _once(ctx: RewriteContext, rewrite: Rewrite, engine: RewriteEngine) -> Performed:
-    attempt = ctx.attempt
-    rules = CommitRules(ctx.table_uuid.lower(), rewrite.branch, attempt.task_id, attempt.attempt)
-    gate = Gate(ctx.identifier, rules, ctx.requests, ctx.check_before_commit)
-    return engine.perform(gate, rewrite, attempt)
+    def in_rounds(self, rewrite: Rewrite) -> Performed:
+        """Call an action until no group conflicts with another writer; Iceberg plans each time by the table as it
+        is."""
+        groups, groups_done, rounds = 0, 0, 0
+        while True:
+            performed = self._once(rewrite)
+            rounds += 1
+            groups, groups_done = max(groups, groups_done + performed.groups), groups_done + performed.groups_done
+            wait = wait_after(rounds, performed.put_off)
+            if wait is None:
+                return Performed(groups=groups, groups_done=groups_done, put_off=performed.put_off)
+            _wait(self.ctx, wait)
+
+    def _once(self, rewrite: Rewrite) -> Performed:
+        attempt = self.ctx.attempt
+        rules = CommitRules(self.ctx.table_uuid.lower(), rewrite.branch, attempt.task_id, attempt.attempt)
+        gate = Gate(self.ctx.identifier, rules, self.ctx.requests, self.ctx.check_before_commit)
+        try:
+            return self.engine.perform(gate, rewrite, attempt)
+        finally:
+            self.add(commit.own for commit in gate.commits if commit.own and commit.became is Sent.APPLIED)
+
+    def add(self, commits: Iterable[OwnCommit]) -> None:
+        known = {commit.snapshot_id for commit in self.own}
+        self.own += [commit for commit in commits if commit.snapshot_id not in known]
+
+    def end_early(self, result: RewriteResult, version: str) -> None:
+        """Record what was committed before an error; raise LeaseLost."""
+        result = replace(result, iceberg_version=version, engine="spark")
+        try:
+            result = _stored(self.ctx, result)
+        except DelegationError:
+            # The error that ended the attempt matters more; the figures are recorded without a receipt.
+            _logger.warning("a receipt was not stored", extra={"task_id": self.ctx.attempt.task_id})
+        self.ctx.ended_early(result)
 
 
 def _wait(ctx: RewriteContext, seconds: float) -> None:

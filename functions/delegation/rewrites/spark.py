@@ -25,7 +25,7 @@ from delegation.rewrites.context import (
     Rewrite,
     RewriteAttempt,
 )
-from delegation.rewrites.errors import RewriteEngineFailed, RewriteError, rewrite_refused
+from delegation.rewrites.errors import RewriteEngineFailed, RewriteError, branch_not_found, rewrite_refused
 from delegation.rewrites.terms import MAIN
 from polaris_common.errors import printable
 
@@ -204,7 +204,7 @@ def _rewrite_data_files(
     if snapshot is None:
         if rewrite.branch == MAIN:
             return Performed()
-        raise rewrite_refused(f"the table has no branch {printable(rewrite.branch)}")
+        raise branch_not_found(rewrite.branch)
     try:
         filtered = _filter(session, table, rewrite)
         groups = _groups(session, table, filtered, snapshot.snapshotId(), rewrite.options)

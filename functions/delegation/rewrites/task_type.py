@@ -37,9 +37,12 @@ FIRST_ATTEMPT: Final = "first_attempt"
 """The detail with the first attempt of the present submission that may commit."""
 LOSSES: Final = "losses"
 """The detail that states how many attempts before the last one were lost in a row."""
+FINDINGS: Final = "findings"
+"""The detail with what a success left undone: that its policy was withdrawn."""
 _OF_ONE_RUN: Final = frozenset(
     {
         "next_engine",
+        FINDINGS,
         FIRST_ATTEMPT,
         LOSSES,
         RECEIPT,

@@ -44,13 +44,14 @@ def test_entries_of_a_pyiceberg_table_are_those_that_fastavro_reads(table: Table
 
 
 def entry_schema(partition: list[dict[str, Any]]) -> dict[str, Any]:
-    def bounds(name: str, number: int, key: int) -> dict[str, Any]:
-        fields = [("key", "int", key), ("value", "bytes", key + 1)]
+    def columns(name: str, number: int, key: int, kind: str = "bytes") -> dict[str, Any]:
+        fields = [("key", "int", key), ("value", kind, key + 1)]
         members = [{"name": member, "type": kind, "field-id": one} for member, kind, one in fields]
         pair = {"name": f"k{key}_v{key + 1}", "type": "record", "fields": members}
         array = {"type": "array", "items": pair, "logicalType": "map"}
         return {"name": name, "type": ["null", array], "default": None, "field-id": number}
 
+    equality_ids = {"type": "array", "items": "int", "element-id": 136}
     fields = [
         {"name": "content", "type": "int", "field-id": 134},
         {"name": "file_path", "type": "string", "field-id": 100},
@@ -58,8 +59,11 @@ def entry_schema(partition: list[dict[str, Any]]) -> dict[str, Any]:
         {"name": "partition", "type": {"name": "r102", "type": "record", "fields": partition}, "field-id": 102},
         {"name": "record_count", "type": "long", "field-id": 103},
         {"name": "file_size_in_bytes", "type": "long", "field-id": 104},
-        bounds("lower_bounds", 125, 126),
-        bounds("upper_bounds", 128, 129),
+        columns("value_counts", 109, 119, "long"),
+        columns("null_value_counts", 110, 121, "long"),
+        columns("lower_bounds", 125, 126),
+        columns("upper_bounds", 128, 129),
+        {"name": "equality_ids", "type": ["null", equality_ids], "default": None, "field-id": 135},
         {"name": "referenced_data_file", "type": ["null", "string"], "default": None, "field-id": 143},
         {"name": "content_size_in_bytes", "type": ["null", "long"], "default": None, "field-id": 145},
     ]

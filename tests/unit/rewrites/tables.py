@@ -7,6 +7,7 @@ from delegation.iceberg.metadata import parse_metadata
 from delegation.iceberg.reach import Fetcher
 from delegation.rewrites.choose import Thresholds
 from delegation.rewrites.files import TableFiles, read_files
+from delegation.rewrites.pruning import FileFilter
 from delegation.rewrites.terms import CompactionTerms
 from delegation.storage.memory import MemoryObjectStore
 from tests.unit.iceberg.manifest_files import list_schema, written
@@ -38,8 +39,21 @@ def position(path: str, of: str | None = None, **others: Any) -> dict[str, Any]:
     return {**data(path, **others), "content": 1, **named}
 
 
-def equality(path: str, **others: Any) -> dict[str, Any]:
-    return {**data(path, **others), "content": 2}
+def equality(path: str, *ids: int, **others: Any) -> dict[str, Any]:
+    return {**data(path, **others), "content": 2, "equality_ids": list(ids)}
+
+
+def stats(
+    column: int, lower: bytes | None = None, upper: bytes | None = None, *, nulls: int | None = 0, values: int = 100
+) -> dict[str, Any]:
+    """Return what an entry states of a column."""
+    named = {
+        "lower_bounds": lower,
+        "upper_bounds": upper,
+        "null_value_counts": nulls,
+        "value_counts": None if nulls is None else values,
+    }
+    return {name: [{"key": column, "value": value}] for name, value in named.items() if value is not None}
 
 
 def vector(path: str, of: str, **others: Any) -> dict[str, Any]:
@@ -144,7 +158,9 @@ class SyntheticTable:
         }
 
     def files(self, *, branch: str = "main", target: int = 1_000, **terms: Any) -> TableFiles:
-        thresholds = Thresholds.of(CompactionTerms(target_file_size_bytes=target, **terms), self.properties)
+        given = CompactionTerms(target_file_size_bytes=target, **terms)
+        thresholds = Thresholds.of(given, self.properties)
         metadata = parse_metadata(f"{PLACE}/metadata/v.json", self.document)
+        filtered = FileFilter.of(given.filter, self.document)
         fetcher = Fetcher(self.store, threads=1, checkpoint=lambda: None)
-        return read_files(metadata, self.document, fetcher, thresholds, branch=branch, limit=1 << 20)
+        return read_files(metadata, self.document, fetcher, thresholds, branch=branch, filtered=filtered, limit=1 << 20)

@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
-from delegation.removal.behaviors import prepared_engine
+from delegation.errors import GuardRefused, RunCancelled
+from delegation.removal.behaviors import KILLED_TWICE, prepared_engine
 from delegation.removal.choice import RemovalSettings
 from delegation.removal.errors import EngineFailed
 from delegation.rewrites.behavior import RewriteJob
 from delegation.rewrites.commits import ATTEMPT, TASK_ID
 from delegation.rewrites.context import PutOff, RewriteResult
-from delegation.rewrites.task_type import COMPACTION_PLAN_TASK_TYPE
-from delegation.tasks.life.model import Status
+from delegation.rewrites.errors import RewriteWithdrawn
+from delegation.rewrites.task_type import COMPACTION_PLAN_TASK_TYPE, COMPACTION_TASK_TYPE
+from delegation.tasks.life.model import KilledAttempts, Status
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.rewriting import NOTHING, SOMETHING, RewritingWorld
@@ -142,6 +144,48 @@ def test_commits_of_a_job_that_died_after_the_last_one_are_recorded(world: Rewri
     assert receipt["attempt"] == 3
     again = world.compact()
     assert (again.result_summary, "files_added" in again.details) == (NOTHING.summary, False)
+
+
+def test_a_policy_that_is_detached_after_a_commit_ends_the_task_with_the_figures(world: RewritingWorld) -> None:
+    def withdrawn(job: RewriteJob) -> RewriteResult:
+        job.ctx.ended_early(rewritten(job))
+        raise RewriteWithdrawn("the policy a is off")
+
+    world.rewrite = withdrawn
+    task = world.compact()
+    assert (task.status, task.engine) == (Status.SUCCESS, "spark")
+    assert task.result_summary == "stopped, because the policy a is off; 20 files had been rewritten before"
+    assert task.details["findings"] == [{"code": "POLICY_WITHDRAWN", "count": 1}]
+    assert (task.details["files_rewritten"], task.public()["details"]["snapshot_ids"][0]) == (20, "7")
+    assert TYPES.of(task).receipt_key(task) == f"{task.task_id}/receipt.json"
+    world.rewrite = rewritten
+    assert "findings" not in world.compact().details
+
+
+@pytest.mark.parametrize("error", [RunCancelled("t"), GuardRefused("another table has the name now")])
+def test_an_attempt_that_ends_after_a_commit_records_what_it_committed(
+    world: RewritingWorld, error: Exception | RunCancelled
+) -> None:
+    def ends(job: RewriteJob) -> RewriteResult:
+        job.ctx.ended_early(rewritten(job))
+        raise error
+
+    world.rewrite = ends
+    task = world.compact()
+    assert task.status is Status.FAILURE
+    shown = task.public()
+    assert (shown["files_rewritten"], shown["details"]["bytes_rewritten"]) == (20, 2_000)
+    assert shown["details"]["snapshot_ids"] == ["7", "9223372036854775807"]
+
+
+def test_a_dry_run_that_was_killed_twice_stays_inline(world: RewritingWorld) -> None:
+    task_id = world.submit(world.request(COMPACTION_TASK_TYPE, "orders", **{"dry-run": "true"})).task_id
+    killed = KilledAttempts(count=KILLED_TWICE)
+    task = world.tasks.writes.change(task_id, lambda current, _now: current.model_copy(update={"killed": killed}))
+    assert prepared_engine(task, RemovalSettings(has_spark=True)) == "spark"
+    world.drive()
+    ended = world.tasks.reads.get(task_id)
+    assert (ended.status, ended.engine, world.jobs.started) == (Status.SUCCESS, "inline", [])
 
 
 def test_a_deployment_without_spark_refuses_what_it_cannot_do(world: RewritingWorld) -> None:

@@ -3,13 +3,23 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from delegation.polaris.model import read_large
-from delegation.rewrites.commits import ATTEMPT, TASK_ID, AdmittedCommit, CommitRules, admitted, is_applied, own_commits
-from delegation.rewrites.errors import CommitRefused
+from delegation.rewrites.commits import (
+    ATTEMPT,
+    TASK_ID,
+    AdmittedCommit,
+    CommitRules,
+    OwnCommit,
+    admitted,
+    is_applied,
+    own_commits,
+)
+from delegation.rewrites.errors import CommitRefused, RewriteError
 
 UUID = "7f3b5f0e-54ad-4a0a-9d2a-3f1f6c9ce001"
 RULES = CommitRules(UUID, "main", "task-1", 3)
@@ -77,8 +87,11 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a second snapshot": (lambda one: one["updates"].append(one["updates"][0]), "add-snapshot"),
     "no ref": (lambda one: one["updates"].pop(), "this commit has add-snapshot"),
     "no update": (lambda one: one["updates"].clear(), "no update"),
-    "another branch": (lambda one: one["updates"][1].update({"ref-name": "audit"}), "moves audit, not main"),
-    "a tag": (lambda one: one["updates"][1].update(type="tag"), "moves main, not main"),
+    "another branch": (
+        lambda one: one["updates"][1].update({"ref-name": "audit"}),
+        "moves the branch audit, not the branch main",
+    ),
+    "a tag": (lambda one: one["updates"][1].update(type="tag"), "moves the tag main, not the branch main"),
     "a rollback": (
         lambda one: one["updates"][1].update({"snapshot-id": 9_007_199_254_740_993}),
         "does not move the branch to the snapshot",
@@ -101,6 +114,18 @@ def test_any_other_commit_is_refused(name: str) -> None:
     change, message = REFUSED[name]
     with pytest.raises(CommitRefused, match=message):
         admitted(changed(change), RULES)
+
+
+def test_a_branch_that_was_deleted_meanwhile_is_not_created_again() -> None:
+    """Iceberg commits again after a conflict; it then asserts that there is no such branch."""
+
+    def gone(document: dict[str, Any]) -> None:
+        document["requirements"][1].update({"ref": "audit", "snapshot-id": None})
+        document["updates"][1].update({"ref-name": "audit"})
+
+    with pytest.raises(RewriteError, match="no branch audit") as refused:
+        admitted(changed(gone), replace(RULES, branch="audit"))
+    assert refused.value.code == "BRANCH_NOT_FOUND"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
@@ -178,8 +203,8 @@ def history(head: int | None, *snapshots: tuple[int, int | None]) -> dict[str, A
     ],
 )
 def test_a_commit_is_found_by_the_history_of_its_branch(metadata: dict[str, Any], expected: bool | None) -> None:
-    assert is_applied(metadata, AdmittedCommit({}, 2, 1), "main") is expected
+    assert is_applied(metadata, AdmittedCommit({}, 2, 1, OwnCommit(2, 1, {})), "main") is expected
 
 
 def test_a_branch_that_is_gone_has_not_the_history_of_the_main_one() -> None:
-    assert is_applied(history(1, (1, None)), AdmittedCommit({}, 2, 1), "audit") is None
+    assert is_applied(history(1, (1, None)), AdmittedCommit({}, 2, 1, OwnCommit(2, 1, {})), "audit") is None

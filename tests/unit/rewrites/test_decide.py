@@ -110,7 +110,7 @@ def test_the_benefit_of_the_table_counts_too() -> None:
 
 def test_a_branch_that_the_table_has_not_is_refused() -> None:
     table = busy_table()
-    with pytest.raises(GuardRefused) as refused:
+    with pytest.raises(RewriteError) as refused:
         decided(table, replace(TERMS, branch="audit"))
     assert refused.value.code == "BRANCH_NOT_FOUND"
     table.refs["audit"] = {"snapshot-id": 1, "type": "branch"}
@@ -156,9 +156,19 @@ def test_small_manifests_of_a_spec_become_one() -> None:
     found = decide_manifests(*context(table), ManifestTerms())
     assert found.rewrites == (ManifestsRewrite(spec_id=0),)
     assert (found.estimate.manifests, found.estimate.manifests_after) == (6, 1)
-    assert decide_manifests(*context(table), ManifestTerms(spec_id=4)).rewrites == ()
     costly = decide_manifests(*context(table), ManifestTerms(min_benefit=1e9))
     assert (costly.rewrites, costly.estimate.total_cost) == ((), 0)
+
+
+def test_a_partition_spec_that_the_table_does_not_have_is_refused() -> None:
+    table = busy_table()
+    with pytest.raises(RewriteError, match=r"^spec-id: the table has no partition spec 4; it has 0$") as refused:
+        decide_manifests(*context(table), ManifestTerms(spec_id=4))
+    assert refused.value.code == "SPEC_NOT_FOUND"
+    table.version = 1
+    assert decide_manifests(*context(table), ManifestTerms(spec_id=0)).rewrites != ()
+    with pytest.raises(RewriteError, match=r"it has 0$"):
+        decide_manifests(*context(table), ManifestTerms(spec_id=1))
 
 
 class Loads:

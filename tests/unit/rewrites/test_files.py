@@ -1,5 +1,6 @@
 """Files by partition from manifests of versions 1 to 3, with the deletes that apply to each."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from delegation.iceberg.errors import ManifestMissing
 from delegation.rewrites.choose import DataFile, Partition, PartitionFiles
 from delegation.rewrites.files import TableFiles, head_of
-from tests.unit.rewrites.tables import FIELDS, SPEC, SyntheticTable, data, equality, position, vector
+from tests.unit.rewrites.tables import FIELDS, SPEC, SyntheticTable, data, equality, position, stats, vector
 
 
 def day(value: str | None) -> Partition:
@@ -108,6 +109,86 @@ def test_equality_deletes_without_a_partition_apply_to_files_of_every_spec() -> 
     table.commit(equality("d"), spec=1)
     found = by_partition(table.files())
     assert [found[day(one)].candidates for one in "ab"] == [[DataFile(10, 100, 1)]] * 2
+
+
+def long(number: int) -> bytes:
+    return struct.pack("<q", number)
+
+
+def applying(files: TableFiles) -> list[int]:
+    return [file.deletes for files in files.partitions for file in files.candidates]
+
+
+def test_an_equality_delete_applies_where_the_bounds_of_its_columns_meet_those_of_a_file() -> None:
+    table = SyntheticTable()
+    table.commit(*(data(str(low), **stats(2, long(low), long(low + 9))) for low in (0, 10, 20)), data("unknown"))
+    table.commit(equality("d", 2, **stats(2, long(9), long(10))), equality("everything", 2))
+    assert applying(table.files()) == [2, 2, 1, 2]
+    # It is no reason to rewrite the third file, day after day.
+    found = table.files(delete_file_threshold=2, target=10, min_input_files=9)
+    assert applying(found) == [2, 2, 2]
+
+
+def test_an_equality_delete_by_several_columns_applies_where_all_of_them_meet() -> None:
+    table = SyntheticTable()
+    table.commit(data("1", **stats(2, long(0), long(9)), day="a"))
+    table.commit(equality("d", 1, 2, **stats(2, long(50), long(60))), equality("e", 1, 2, **stats(2, long(5), long(6))))
+    assert applying(table.files()) == [1]
+
+
+@pytest.mark.parametrize(
+    ("of_file", "of_delete", "applies"),
+    [
+        (stats(2, nulls=100), stats(2, long(1), long(1)), False),  # only nulls, and no null is deleted
+        (stats(2, nulls=100), stats(2, nulls=None), True),
+        (stats(2, long(1), long(9)), stats(2, nulls=100), False),  # nulls are deleted, and there are none
+        (stats(2, long(1), long(9), nulls=1), stats(2, nulls=100), True),
+        (stats(2, long(1), long(9), nulls=1), stats(2, long(50), long(60), nulls=1), True),
+        (stats(2, long(1), long(9), nulls=None), stats(2, long(50), long(60), nulls=None), True),
+        (stats(2, struct.pack("<i", 1), struct.pack("<i", 9)), stats(2, long(50), long(60)), False),  # promoted
+        (stats(2, b"\x01", b"\x09"), stats(2, long(50), long(60)), True),  # no long
+    ],
+)
+def test_nulls_decide_as_in_iceberg(of_file: dict[str, Any], of_delete: dict[str, Any], applies: bool) -> None:
+    table = SyntheticTable()
+    table.commit(data("1", **of_file))
+    table.commit(equality("d", 2, **of_delete))
+    assert applying(table.files()) == [int(applies)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "applies"),
+    [
+        ("string", b"b", b"c", True),
+        ("string", b"d", b"e", False),
+        ("string", "é".encode(), "é".encode(), False),
+        ("binary", b"\xff", b"\xff", False),
+        ("double", struct.pack("<d", 1e9), struct.pack("<d", 2e9), True),  # the file's bounds are no doubles
+        ("boolean", b"\x01", b"\x01", True),
+        ("decimal(4, 2)", b"\x00\x61", b"\x61", True),
+        ("decimal(4, 2)", b"\x00\xff", b"\x00\xff", False),
+        ("uuid", b"\xff" * 16, b"\xff" * 16, True),  # has no order here
+    ],
+)
+def test_bounds_are_compared_by_their_type(kind: str, low: bytes, high: bytes, applies: bool) -> None:
+    column = {"id": 2, "name": "id", "type": kind, "required": False}
+    table = SyntheticTable(fields=(FIELDS[0], column))
+    table.commit(data("1", **stats(2, b"a", b"c")))
+    table.commit(equality("d", 2, **stats(2, low, high)))
+    assert applying(table.files()) == [int(applies)]
+
+
+def test_a_filter_leaves_files_out_by_bounds_and_by_partition() -> None:
+    table = SyntheticTable()
+    table.commit(
+        *(data(f"{day}{low}", day=day, **stats(2, long(low), long(low + 9))) for day in "ab" for low in (0, 10)),
+        data("unknown", day="b"),
+    )
+    assert len(applying(table.files(filter="id < 5"))) == 3
+    assert len(applying(table.files(filter="day = 'b' AND id BETWEEN 12 AND 14"))) == 2
+    assert applying(table.files(filter="day > 'b'")) == []
+    files = table.files(filter="id < 5")
+    assert (files.data_files, sum(partition.files for partition in files.partitions)) == (5, 5)
 
 
 def test_a_vector_replaces_the_position_deletes_of_its_file() -> None:

@@ -12,8 +12,8 @@ from delegation.errors import GuardRefused, RunCancelled
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
-from delegation.rewrites.catalog import Gate
-from delegation.rewrites.commits import ATTEMPT, TASK_ID
+from delegation.rewrites.catalog import Gate, Sent, SentCommit
+from delegation.rewrites.commits import ATTEMPT, TASK_ID, own_commits
 from delegation.rewrites.context import (
     DataFilesRewrite,
     ManifestsRewrite,
@@ -22,10 +22,12 @@ from delegation.rewrites.context import (
     Rewrite,
     RewriteAttempt,
     RewriteContext,
+    RewriteResult,
 )
 from delegation.rewrites.errors import RewriteError
 from delegation.rewrites.run import ROUNDS, run_rewrites, wait_after
 from delegation.storage.memory import MemoryPlanStore
+from polaris_common.errors import DelegationError
 
 ORDERS = TableIdentifier("lake", ("sales",), "orders")
 UUID = "7f3b5f0e-54ad-4a0a-9d2a-3f1f6c9ce001"
@@ -78,6 +80,8 @@ class Engine:
     table: Table
     answers: list[Performed]
     commits: bool = True
+    is_expired: bool = False
+    error: BaseException | None = None
     iceberg_version: str = "1.12.0"
     calls: list[tuple[Rewrite, Gate]] = field(default_factory=list)
 
@@ -95,6 +99,12 @@ class Engine:
                 manifests_replaced=3,
                 manifests_created=1,
             )
+            [*_, own] = own_commits({"snapshots": self.table.snapshots}, attempt.task_id)
+            gate.commits += [SentCommit(own, Sent.APPLIED), SentCommit(None, Sent.REFUSED)]
+        if self.is_expired:
+            self.table.snapshots.clear()
+        if self.error is not None:
+            raise self.error
         return self.answers.pop(0)
 
 
@@ -149,6 +159,48 @@ def test_commits_of_an_earlier_submission_are_not_counted() -> None:
     world.table.add("task-1", 2, deleted_data_files=5)
     result = world.run([Performed(groups=1, groups_done=1)], first_attempt=3)
     assert result.snapshot_ids == (2,)
+
+
+def test_a_commit_whose_snapshot_has_expired_counts_by_what_the_fence_saw() -> None:
+    world = World()
+    engine = Engine(world.table, [Performed(groups=1, groups_done=1)], is_expired=True)
+    result = run_rewrites(world.context(), (DataFilesRewrite(),), engine)
+    assert (result.status, result.snapshot_ids) == ("REWRITTEN", (1,))
+    assert (result.files_rewritten, result.files_added) == (10, 1)
+    assert json.loads(world.plans.get(result.receipt or ""))["snapshots"] == ["1"]
+
+
+@pytest.mark.parametrize("error", [RunCancelled("task-1"), RewriteError("a group failed")])
+def test_what_was_committed_before_an_error_is_recorded(error: BaseException) -> None:
+    world = World()
+    world.table.add("task-1", 1, deleted_data_files=5)
+    kept: list[RewriteResult] = []
+    engine = Engine(world.table, [], error=error)
+    with pytest.raises(type(error)):
+        run_rewrites(world.context(ended_early=kept.append), (DataFilesRewrite(),), engine)
+    [result] = kept
+    assert (result.status, result.snapshot_ids, result.files_rewritten) == ("REWRITTEN", (1, 2), 15)
+    assert json.loads(world.plans.get(result.receipt or ""))["files_rewritten"] == 15
+    nothing: list[RewriteResult] = []
+    engine = Engine(Table(), [], commits=False, error=error)
+    with pytest.raises(type(error)):
+        run_rewrites(World().context(ended_early=nothing.append), (DataFilesRewrite(),), engine)
+    assert nothing == []
+
+
+def test_figures_are_recorded_without_a_receipt_that_could_not_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_key: str, _body: bytes) -> None:
+        raise DelegationError("the bucket is away", code="PLAN_STORE_UNAVAILABLE")
+
+    world, kept = World(), list[RewriteResult]()
+    monkeypatch.setattr(world.plans, "put", refuses)
+    with pytest.raises(RunCancelled):
+        run_rewrites(
+            world.context(ended_early=kept.append),
+            (DataFilesRewrite(),),
+            Engine(world.table, [], error=RunCancelled("task-1")),
+        )
+    assert [(result.files_rewritten, result.receipt) for result in kept] == [(10, None)]
 
 
 def test_nothing_is_to_be_done_and_no_receipt_is_stored() -> None:

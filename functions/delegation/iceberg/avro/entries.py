@@ -3,7 +3,7 @@ delete file is of. `manifests` reads less of each entry, and faster."""
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,8 @@ PartitionValues = tuple[tuple[int, Any], ...]
 _PATH_ID: Final = 2147483546
 """The id of the column `file_path` of position deletes (Iceberg Table Spec, Reserved Field IDs)."""
 _PARTITION: Final = Wanted((DATA_FILE, (102, ("partition",))), raw=True)
+_VALUES: Final = Wanted((DATA_FILE, (109, ("value_counts",))), raw=True)
+_NULLS: Final = Wanted((DATA_FILE, (110, ("null_value_counts",))), raw=True)
 _LOWER: Final = Wanted((DATA_FILE, (125, ("lower_bounds",))), raw=True)
 _UPPER: Final = Wanted((DATA_FILE, (128, ("upper_bounds",))), raw=True)
 _FIELDS: Final = (
@@ -41,15 +43,25 @@ _FIELDS: Final = (
 _OF_DELETES: Final = (
     Wanted((DATA_FILE, (143, ("referenced_data_file",))), text=True),
     Wanted((DATA_FILE, (145, ("content_size_in_bytes",))), least=0),
-    _LOWER,
-    _UPPER,
+    Wanted((DATA_FILE, (135, ("equality_ids",))), raw=True),
 )
-_OF_NONE: Final = (None, None)
+_STATS: Final = (_VALUES, _NULLS, _LOWER, _UPPER)
+_EQUALITY: Final = 2
+
+
+class ColumnStats(NamedTuple):
+    """What an entry states of a column: numbers of values and of nulls, and bounds, None for what it does not state."""
+
+    values: int | None = None
+    nulls: int | None = None
+    lower: bytes | None = None
+    upper: bytes | None = None
 
 
 class FileEntry(NamedTuple):
     """A manifest entry. `snapshot_id` and `sequence_number` are None where it has those of its manifest. A delete file
-    of one data file alone names it as `referenced_data_file`, or by equal bounds of its paths."""
+    of one data file alone names it as `referenced_data_file`, or by equal bounds of its paths. `stats` are those of the
+    columns that were asked for, of an equality delete those of `equality_ids`."""
 
     status: int
     snapshot_id: int | None
@@ -62,35 +74,59 @@ class FileEntry(NamedTuple):
     partition: PartitionValues
     referenced_data_file: str | None = None
     content_size_in_bytes: int | None = None
+    equality_ids: tuple[int, ...] = ()
+    stats: Mapping[int, ColumnStats] = {}
 
 
 def read_entries(
-    data: bytes, path: str, *, deletes: bool, max_block_bytes: int = MAX_BLOCK_BYTES
+    data: bytes,
+    path: str,
+    *,
+    deletes: bool,
+    columns: Set[int] = frozenset(),
+    max_block_bytes: int = MAX_BLOCK_BYTES,
 ) -> Iterator[list[FileEntry]]:
-    """Yield all entries of a manifest, in lists of up to 1,024; `deletes` for one of delete files. Raises
-    CorruptManifestError while iterating."""
+    """Yield all entries of a manifest, in lists of up to 1,024; `deletes` for one of delete files. Of data files the
+    stats of `columns` are read. Raises CorruptManifestError while iterating."""
     partitions: dict[bytes, PartitionValues] = {}
     schema = b""
-    for rows in read_fields(data, path, (*_FIELDS, *_OF_DELETES) if deletes else _FIELDS, max_block_bytes):
+    fields = (*_FIELDS, *_OF_DELETES, *_STATS) if deletes else (*_FIELDS, *_STATS) if columns else _FIELDS
+    for rows in read_fields(data, path, fields, max_block_bytes):
         schema = schema or read_header(data).schema
         try:
             for raw in {row[8] for row in rows} - partitions.keys():
                 partitions[raw] = _partition(_decoded(schema, _PARTITION, raw))
             yield [
-                FileEntry._make((*row[:8], partitions[row[8]], *(_of_deletes(schema, row) if deletes else _OF_NONE)))
+                FileEntry._make((*row[:8], partitions[row[8]], *_more(schema, row, columns, deletes=deletes)))
                 for row in rows
             ]
         except (MalformedError, IndexError, struct.error, UnicodeDecodeError) as error:
             raise CorruptManifestError(path, 0, f"a partition or bounds cannot be decoded: {error}") from error
 
 
-def _of_deletes(schema: bytes, row: DecodedRow) -> tuple[str | None, int | None]:
-    """Return the data file that a delete file is of, None for several, and the size of a vector in its file."""
-    content, (named, size, lower, upper) = row[3], row[9:]
+def _more(schema: bytes, row: DecodedRow, columns: Set[int], *, deletes: bool) -> Sequence[Any]:
+    """Return the fields of an entry after its partition."""
+    if not deletes:
+        return None, None, (), _stats(schema, row[9:], columns) if columns else {}
+    content, (named, size, raw_ids), stats = row[3], row[9:12], row[12:]
+    ids = tuple(_decoded(schema, _OF_DELETES[2], raw_ids) or ()) if content == _EQUALITY and raw_ids else ()
+    lower, upper = stats[2:]
     if named is None and content == 1 and lower and upper:
         first, last = (_path_in(_decoded(schema, want, raw)) for want, raw in ((_LOWER, lower), (_UPPER, upper)))
         named = first if first == last else None
-    return named, size
+    return named, size, ids, _stats(schema, stats, frozenset(ids)) if ids else {}
+
+
+def _stats(schema: bytes, raws: Sequence[bytes], columns: Set[int]) -> Mapping[int, ColumnStats]:
+    """Return the stats of these columns."""
+    maps = [_map(_decoded(schema, want, raw), columns) if raw else {} for want, raw in zip(_STATS, raws, strict=True)]
+    return {column: ColumnStats(*(of_kind.get(column) for of_kind in maps)) for column in columns}
+
+
+def _map(entries: Any, keys: Set[int]) -> Mapping[int, Any]:
+    """Return a map whose keys are numbers; Avro has it as a list of records."""
+    pairs = (tuple(entry.values()) for entry in entries or () if isinstance(entry, dict))
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[0] in keys}
 
 
 def _partition(values: Any) -> PartitionValues:
@@ -103,9 +139,8 @@ def _partition(values: Any) -> PartitionValues:
 
 def _path_in(bounds: Any) -> str | None:
     """Return the bound of the paths in a position delete file, None if it has none."""
-    pairs = [tuple(one.values()) for one in bounds or () if isinstance(one, dict)]
-    found = next((value for key, value in (one for one in pairs if len(one) == 2) if key == _PATH_ID), None)
-    return None if found is None else bytes(found).decode()
+    path = _map(bounds, frozenset({_PATH_ID})).get(_PATH_ID)
+    return None if path is None else bytes(path).decode()
 
 
 def _decoded(schema: bytes, want: Wanted, raw: bytes) -> Any:

@@ -16,13 +16,13 @@ from delegation.polaris.policies import ApplicablePolicy
 from delegation.removal.requests import TableWork
 from delegation.rewrites import choose, manifests
 from delegation.rewrites.choose import Work
-from delegation.rewrites.decide import check_terms
-from delegation.rewrites.errors import WITHDRAWN
+from delegation.rewrites.decide import check_spec, check_terms
+from delegation.rewrites.errors import RewriteError, RewriteWithdrawn
 from delegation.rewrites.estimate import cost_of, cost_of_manifests
 from delegation.rewrites.manifests import ManifestState, ManifestWork
 from delegation.rewrites.requests import TableCompaction, TableManifestsRewrite, TableRewrite
-from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, MANIFESTS_TASK_TYPE
-from delegation.rewrites.terms import DEFAULT_MIN_INPUT_FILES, CompactionTerms
+from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, FINDINGS, MANIFESTS_TASK_TYPE
+from delegation.rewrites.terms import DEFAULT_MIN_INPUT_FILES, CompactionTerms, ManifestTerms
 from delegation.tasks.life.model import Status, Task
 from delegation.upkeep.execution.asked import AskedRewrite, RuleOf, TableRule, compaction_of, manifests_of
 from delegation.upkeep.execution.expiries import STOPPED, pause_after
@@ -41,6 +41,8 @@ _FILE_MICROS: Final = 400
 one scan an hour. It orders needs, and bills nobody."""
 NOTHING_DONE: Final = "NOTHING_DONE"
 """The outcome of a run that found nothing to rewrite."""
+PUT_OFF: Final = "PUT_OFF"
+"""The outcome of a run that rewrote nothing, because other writers changed the files first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,18 @@ class RewriteNeed:
 
 def compaction_need(health: TableHealth) -> RewriteNeed | None:
     """Return what a compaction of a table would do, None if nothing: an upper bound, as if all its small files were in
-    one partition, and a delete had a data file of its own."""
+    one partition, and a delete had a data file of its own, of the size that those have which are not small."""
     deletes = health.delete_files + health.deletion_vectors
     small = health.small_files if health.small_files >= DEFAULT_MIN_INPUT_FILES else 0
     if not small and not deletes:
         return None
     size = (health.small_bytes or 0) if small else 0
     data_files = max(health.files - health.delete_files, 1)
+    others = max(data_files - health.small_files, 0)
     deleted_from = min(deletes, max(data_files - small, 0))
-    size += (health.bytes // data_files) * deleted_from
+    # Small files, however many, say nothing of the size of the others.
+    large = (health.bytes - (health.small_bytes or 0)) // others if others else health.bytes // data_files
+    size += max(large, 0) * deleted_from
     after = max(1, -(-size // choose.DEFAULT_TARGET)) if small else deleted_from
     work = Work(small + deleted_from, size, min(after + deleted_from, small + deleted_from), deletes, groups=1)
     return RewriteNeed(work.gain, work.files, size, cost_of(work)) if work.gain > 0 else None
@@ -89,13 +94,12 @@ def ended_run(run: LastRun, task: Task) -> LastRun:
     """Return a run whose task has ended. A policy that was withdrawn meanwhile is no failure."""
     files, size = (_count(task, name) for name in ("files_rewritten", "bytes_rewritten"))
     rewritten = files or _count(task, "manifests_before")
-    succeeded, withdrawn = task.status is Status.SUCCESS, task.error_code == WITHDRAWN
-    outcome = outcome_of(task)
-    if withdrawn:
+    succeeded, outcome = task.status is Status.SUCCESS, outcome_of(task)
+    if succeeded and any(finding["code"] == RewriteWithdrawn.code for finding in task.details.get(FINDINGS) or ()):
         outcome = STOPPED
     elif succeeded and task.task_type == run.task_type and not rewritten:
-        outcome = NOTHING_DONE
-    return run_after(run, task, outcome, Amount(rewritten, size), failed=not (succeeded or withdrawn))
+        outcome = PUT_OFF if _count(task, "groups_put_off") else NOTHING_DONE
+    return run_after(run, task, outcome, Amount(rewritten, size), failed=not succeeded)
 
 
 def _count(task: Task, name: str) -> int:
@@ -137,11 +141,15 @@ class RewriteEvaluation(KindEvaluation[AskedRewrite]):
 
     def rule_now(self, table: LoadedTable, applicable: Sequence[ApplicablePolicy]) -> TableRule[AskedRewrite]:
         rule = super().rule_now(table, applicable)
-        if rule.asked is not None and self._kind.policy_type is PolicyType.DATA_COMPACTION:
-            try:
+        if rule.asked is None:
+            return rule
+        try:
+            if self._kind.policy_type is PolicyType.DATA_COMPACTION:
                 check_terms(table.metadata, CompactionTerms.of(rule.asked.options))
-            except GuardRefused as error:
-                return TableRule(rule.shown, reason=str(error))
+            else:
+                check_spec(table.metadata, ManifestTerms.of(rule.asked.options))
+        except (GuardRefused, RewriteError) as error:
+            return TableRule(rule.shown, reason=str(error))
         return rule
 
     def check(self, table: LoadedTable, asked: AskedRewrite) -> None:  # noqa: ARG002

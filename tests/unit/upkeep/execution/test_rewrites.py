@@ -87,7 +87,7 @@ class Fleet(UpkeepWorld):
         [task] = self.all_tasks()
         return TableCompaction.of(task)
 
-    def end(self, name: str = "t", *, error: str | None = None, **details: int) -> Task:
+    def end(self, name: str = "t", *, error: str | None = None, **details: Any) -> Task:
         return self.finish(name, error=error, details=details, task_type=COMPACTION_TASK_TYPE)
 
     def outcome(self, name: str = "t") -> str | None:
@@ -222,6 +222,13 @@ def test_a_run_that_found_nothing_waits_a_day_as_well(world: Fleet) -> None:
     assert world.compact() == 1
 
 
+def test_a_run_that_only_conflicted_states_that_its_groups_were_put_off(world: Fleet) -> None:
+    world.compact()
+    world.end(files_rewritten=0, groups_put_off=2)
+    world.later(hours=20)
+    assert (world.compact(), world.outcome()) == (0, "PUT_OFF")
+
+
 def test_a_failed_run_is_tried_again_after_a_pause_that_grows(world: Fleet) -> None:
     world.compact()
     world.end(error="RUNTIME_UNSOUND")
@@ -247,7 +254,7 @@ def test_a_policy_that_is_detached_starts_no_more_runs_and_stops_the_running_one
     assert permitted(world.loaded(name)) == (
         "the policy lake.gov.compact no longer requires this (no policy of this type applies)"
     )
-    world.end(name, error="POLICY_WITHDRAWN")
+    world.end(name, findings=[{"code": "POLICY_WITHDRAWN", "count": 1}])
     world.later(days=2)
     assert world.compact() == 0
     assert (world.outcome(name), world.health(name).runs[COMPACTION_TASK_TYPE].failures) == ("STOPPED", 0)
@@ -371,6 +378,10 @@ def test_the_need_of_a_compaction_counts_small_files_and_deletes() -> None:
     assert deletes is not None
     assert (deletes.gain, deletes.files, deletes.bytes) == (3, 3, 30)
     assert deletes.per_cost > 0
+    # A file of 400 bytes has the deletes, not one of the average of 49.
+    both = compaction_need(health(files=9, bytes=440, small_files=8, small_bytes=40, deletion_vectors=1))
+    assert both is not None
+    assert both.bytes == 440
 
 
 def test_the_need_of_manifests_is_half_as_many() -> None:
@@ -388,10 +399,13 @@ def test_a_policy_of_manifests_becomes_a_rewrite_of_manifests() -> None:
     world.attach({"enable": True, "config": {"spec_id": 2}}, type_=METADATA, name="tidy")
     kind = PolicyManifestsRewrites(**{**world.parts(), "tasks": world.tasks, "limits": ALLOWED})
     assert isinstance(kind, PolicyRewrites)
+    assert run_kinds((kind,), "lake").started == 0, "the table has no such spec"
+    world.later(days=2)
+    world.attach({"enable": True, "config": {"spec_id": 0}}, type_=METADATA, name="tidy")
     assert run_kinds((kind,), "lake").started == 1
     [task] = world.all_tasks()
     asked = TableManifestsRewrite.of(task)
-    assert (asked.policy, asked.properties) == ("lake.gov.tidy", {"min-benefit": "0", "spec-id": "2"})
+    assert (asked.policy, asked.properties) == ("lake.gov.tidy", {"min-benefit": "0", "spec-id": "0"})
     permitted = PolicyPermissions(world.policies, ALLOWED).of_rewrite(asked)
     assert permitted(world.loaded("t")) is None
     world.finish("t", details={"manifests_before": 40, "manifests_after": 1}, task_type=MANIFESTS_TASK_TYPE)

@@ -1,0 +1,131 @@
+"""What manifests state of the columns of a file: numbers of values and of nulls, and bounds (Iceberg Table Spec,
+Appendix D). They show which equality deletes cannot apply to a data file."""
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+from delegation.iceberg.avro.entries import ColumnStats
+
+NO_STATS: Final = ColumnStats()
+
+
+class Column(NamedTuple):
+    """A column of a primitive type."""
+
+    type: str
+    is_required: bool
+
+    @property
+    def kind(self) -> str:
+        """Return the type without its parameters."""
+        return self.type.partition("(")[0].partition("[")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of all schemas of a table by id, and the names of those that its current schema has."""
+
+    by_id: Mapping[int, Column]
+    names: Mapping[str, int]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """Read the schemas of table metadata, of any version; a column has its newest type."""
+        current = document.get("current-schema-id")
+        schemas = document.get("schemas") or ()
+        newest = next((one for one in schemas if one.get("schema-id") == current), document.get("schema") or {})
+        by_id: dict[int, Column] = {}
+        for schema in (*schemas, newest):
+            by_id |= {field_id: column for _, field_id, column in _primitives(schema.get("fields") or ())}
+        names = {name.lower(): field_id for name, field_id, _ in _primitives(newest.get("fields") or ())}
+        return cls(by_id, names)
+
+
+def _primitives(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> Iterable[tuple[str, int, Column]]:
+    for field in fields:
+        name, kind = f"{prefix}{field.get('name')}", field.get("type")
+        if isinstance(kind, str):
+            yield name, field["id"], Column(kind, bool(field.get("required")))
+        elif isinstance(kind, Mapping) and kind.get("type") == "struct":
+            yield from _primitives(kind.get("fields") or (), f"{name}.")
+
+
+def bound(column: Column, raw: bytes | None) -> Any | None:
+    """Return a bound as a value that compares with others of its column; None if it is unknown, or has no order."""
+    decode = _BOUNDS.get(column.kind)
+    if raw is None or decode is None:
+        return None
+    try:
+        value = decode(raw)
+    except (struct.error, IndexError):
+        return None
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _whole(raw: bytes) -> int:
+    # A column that was promoted has bounds of its former type.
+    return int(struct.unpack("<q" if len(raw) == 8 else "<i", raw)[0])
+
+
+def _number(raw: bytes) -> float:
+    return float(struct.unpack("<d" if len(raw) == 8 else "<f", raw)[0])
+
+
+def _decimal(raw: bytes) -> int:
+    return int.from_bytes(raw, signed=True)
+
+
+_BOUNDS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    "boolean": lambda raw: raw[0] != 0,
+    **dict.fromkeys(("int", "long", "date", "time", "timestamp", "timestamptz"), _whole),
+    **dict.fromkeys(("timestamp_ns", "timestamptz_ns"), _whole),
+    **dict.fromkeys(("float", "double"), _number),
+    "decimal": _decimal,
+    # Iceberg compares the bytes, for a string its code points, which have the same order.
+    **dict.fromkeys(("string", "binary", "fixed"), bytes),
+}
+
+
+class EqualityDelete(NamedTuple):
+    """An equality delete file: the columns by which it deletes, and what its manifest states of them."""
+
+    sequence: int
+    ids: tuple[int, ...]
+    stats: Mapping[int, ColumnStats]
+
+    def may_delete_from(self, data: Mapping[int, ColumnStats], columns: Mapping[int, Column]) -> bool:
+        """Return whether it may delete rows of an older data file, as Iceberg's DeleteFileIndex decides."""
+        return all(
+            _may_be_equal(data.get(field_id, NO_STATS), self.stats.get(field_id, NO_STATS), columns[field_id])
+            for field_id in self.ids
+            if field_id in columns
+        )
+
+
+def _may_be_equal(data: ColumnStats, deleted: ColumnStats, column: Column) -> bool:
+    if _has_null(data, column) and _has_null(deleted, column):
+        return True
+    if is_all_null(data, column) and has_no_null(deleted, column):
+        return False
+    if is_all_null(deleted, column) and has_no_null(data, column):
+        return False
+    lowest, highest = bound(column, data.lower), bound(column, data.upper)
+    first, last = bound(column, deleted.lower), bound(column, deleted.upper)
+    if lowest is None or highest is None or first is None or last is None:
+        return True
+    return bool(lowest <= last and first <= highest)
+
+
+def _has_null(stats: ColumnStats, column: Column) -> bool:
+    return not column.is_required and (stats.nulls is None or stats.nulls > 0)
+
+
+def has_no_null(stats: ColumnStats, column: Column) -> bool:
+    return column.is_required or (stats.nulls is not None and stats.nulls <= 0)
+
+
+def is_all_null(stats: ColumnStats, column: Column) -> bool:
+    return not column.is_required and stats.nulls is not None and stats.nulls == stats.values
