@@ -12,14 +12,15 @@ import httpx
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.model import LoadedTable
 from delegation.polaris.transport import Transport
 from delegation.rewrites.catalog import Fence, Gate
 from delegation.rewrites.commits import CommitRules
 from delegation.rewrites.context import Performed, Rewrite, RewriteContext, RewriteResult
 from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.spark import SparkRewriter
-from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
+from delegation.storage.memory import MemoryPlanStore
+from delegation.timestamps import utc_now
+from delegation.wiring.operations import vended_table
 from tests.integration.local.catalog_world import BUCKET, REALM, REGION, SCOPE, Stack, objects, polaris
 from tests.kit.clocks import SleptSeconds
 from tests.spark_sessions import spark_session
@@ -146,29 +147,31 @@ class RewriteWorld:
         found.selectExpr(*columns).writeTo(table).append()
         return table
 
+    def context(
+        self, name: str, attempt: PlainAttempt, wire: httpx.BaseTransport | None = None, **fields: Any
+    ) -> RewriteContext:
+        """Return what an attempt at rewriting a table needs; its waits take no time."""
+        client, identifier, slept = self.client(wire), self.identifier(name), SleptSeconds()
+        tables, store = vended_table(client, identifier, clock=utc_now)
+        given: dict[str, Any] = {
+            "attempt": attempt,
+            "identifier": identifier,
+            "table_uuid": self.client().load_table(identifier, vend=False).table_uuid,
+            "tables": tables,
+            "requests": client.requests,
+            "store": store,
+            "plans": MemoryPlanStore(),
+            "now": slept.read,
+            "sleep": slept.sleep,
+        }
+        return RewriteContext(**{**given, **fields})
+
     def run(
         self, name: str, attempt: PlainAttempt, *rewrites: Rewrite, wire: httpx.BaseTransport | None = None
     ) -> RewriteResult:
         """Run an attempt at rewriting a table."""
-        client, identifier = self.client(wire), self.identifier(name)
-
-        class Loader:
-            def load(self) -> LoadedTable:
-                return client.load_table(identifier)
-
-        slept = SleptSeconds()
-        ctx = RewriteContext(
-            attempt=attempt,
-            identifier=identifier,
-            table_uuid=self.client().load_table(identifier, vend=False).table_uuid,
-            tables=Loader(),
-            requests=client.requests,
-            store=MemoryObjectStore(),
-            plans=MemoryPlanStore(),
-            now=slept.read,
-            sleep=slept.sleep,
-        )
-        return run_rewrites(ctx, rewrites, SparkRewriter(self.spark, self.fence, poll_seconds=0.1))
+        engine = SparkRewriter(self.spark, self.fence, poll_seconds=0.1)
+        return run_rewrites(self.context(name, attempt, wire), rewrites, engine)
 
     def metadata(self, name: str) -> Mapping[str, Any]:
         return self.client().load_table(self.identifier(name), vend=False).metadata

@@ -1,7 +1,7 @@
 """Which tables are rewritten first: a skewed fleet with money for a fifth of it, and what other orders would gain.
 
-What a table needs is estimated from its health, which does not know partitions. What a rewrite really gains and costs is
-decided from its files.
+What a table needs is estimated from its health, which does not know partitions. What a rewrite really gains and costs
+is decided from its files.
 """
 
 import random
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.rewrites.choose import DataFile, Partition, PartitionFiles, Thresholds, Work, choose
+from delegation.rewrites.choose import DataFile, Partition, PartitionFiles, Thresholds, choose
 from delegation.rewrites.estimate import cost_of
 from delegation.rewrites.task_type import COMPACTION_TASK_TYPE
 from delegation.rewrites.terms import CompactionTerms
