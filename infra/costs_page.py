@@ -45,18 +45,19 @@ def section(prices: MonthlyPrices) -> str:
 |---|---|---|---|---|
 {chr(10).join(rows)}
 
-Most of a month is what runs without a purge: interface endpoints, the load balancer, metrics and alarms. Each NAT
-gateway (`--nat-gateways`) adds {prices.nat_gateway_hour * HOURS:.2f} USD, and 0.045 for each GB. A purge is at most
-{INVOCATIONS} invocations of functions. CloudWatch counts {METRICS} metrics where every purge succeeds, and six more for
-each error code. Not counted: capacity units of the load balancer (0.008 USD for one in an hour), and a GB in a month of
-DynamoDB (0.25), S3 (0.023) and logs (0.03).
+- Most of it is paid without a purge: interface endpoints, the load balancer, metrics and alarms. A purge is at most
+  {INVOCATIONS} invocations of functions.
+- Each NAT gateway (`--nat-gateways`) adds {prices.nat_gateway_hour * HOURS:.2f} USD, and 0.045 for each GB.
+- CloudWatch counts {METRICS} metrics where every purge succeeds, and six more for each error code.
+- Not counted: capacity units of the load balancer (0.008 USD an hour each), and a GB in a month of DynamoDB (0.25), S3
+  (0.023) and logs (0.03).
 
 ### Your region's prices
 
 Copy `functions/delegation/removal/prices.json`, write your region's prices into it, and name it with
-`delegation estimate --monthly --prices FILE`. Package it in place of the original to have `delegation estimate TASK_ID`
-use it too. The totals are for arm64; `--architecture x86_64` has the others. `checked` in the file names the list and
-date that each price was compared with, and the prices that no list of AWS confirms.
+`delegation estimate --monthly --prices FILE`. If you package it in place of the original, `delegation estimate TASK_ID`
+uses it too. The totals are for arm64 (`--architecture x86_64` for the others). `checked` in the file names the source
+of each price.
 
 """
 

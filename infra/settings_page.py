@@ -14,8 +14,8 @@ DESCRIBED: Final = Path(service.__file__).parent / "service.json"
 PAGE: Final = ROOT / "docs" / "settings.md"
 _INTRODUCTION: Final = """# Settings
 
-    delegation config show                              # every setting with your value and its origin
-    cdk deploy -c delegation:file=stages/test.json      # the settings of one stage, beside those of cdk.json
+    delegation config show                            # each setting with its origin
+    cdk deploy -c delegation:file=stages/test.json    # settings of one stage
 
 A stage's file is a JSON object of the same names. It precedes `cdk.json`, and `-c NAME=VALUE` precedes both. `cdk
 synth` checks all settings.
