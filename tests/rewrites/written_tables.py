@@ -74,7 +74,9 @@ class WrittenTable:
         )
 
     def equality_delete(self) -> None:
-        delete_equal(self.world, self.table, self.random)
+        ids = sorted(row[0] for row in self.world.sql(f"SELECT id FROM {self.table}"))
+        if ids:
+            delete_equal(self.world, self.table, self.random.choice(ids))
 
     def add_column(self) -> None:
         name = f"added{len(self.columns)}"
@@ -142,12 +144,9 @@ class WrittenTable:
         self.insert()
 
 
-def delete_equal(world: RewriteWorld, table: str, chosen: random.Random) -> None:
+def delete_equal(world: RewriteWorld, table: str, identity: int) -> None:
     """Delete a row by an equality delete file of its id, in the spec and partition of the row's file."""
-    rows = sorted(tuple(row) for row in world.sql(f"SELECT id, _file FROM {table}"))
-    if not rows:
-        return
-    identity, location = chosen.choice(rows)
+    [(location,)] = world.sql(f"SELECT _file FROM {table} WHERE id = {identity}")
     jvm, gateway = world.spark._jvm, world.spark.sparkContext._gateway
     iceberg = jvm.org.apache.iceberg
     target = iceberg.spark.Spark3Util.loadIcebergTable(world.spark._jsparkSession, table)

@@ -1,0 +1,99 @@
+"""Commits that the stand-in catalog holds until all have arrived, and lets pass in an order."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from delegation.rewrites.commits import TASK_ID
+from infra.local.catalog.tables import LocalTables
+
+COMPACTION = "C"
+_PATIENCE = 240.0
+
+
+@dataclass
+class Turns:
+    """Holds the first commit of each writer and as many of the compaction as `order` has; others pass at once."""
+
+    order: Sequence[str]
+    _starting: str | None = None
+    _held: set[str] = field(default_factory=set)
+    _passing: str | None = None
+    _ended: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._changed = threading.Condition()
+        self._left = self.order.count(COMPACTION)
+
+    def _label(self, request: Mapping[str, Any]) -> str | None:
+        """Return whose commit it is, None for one that passes at once."""
+        summaries = [update["snapshot"]["summary"] for update in request["updates"] if "snapshot" in update]
+        if any(TASK_ID in summary for summary in summaries):
+            self._left -= 1
+            return COMPACTION if self._left >= 0 else None
+        label, self._starting = self._starting, None
+        return label
+
+    @contextmanager
+    def held(self, request: Mapping[str, Any]) -> Iterator[None]:
+        with self._changed:
+            label = self._label(request)
+            if label is not None:
+                self._held.add(label)
+                self._changed.notify_all()
+                self._wait(lambda: self._passing == label)
+                self._held.remove(label)
+        try:
+            yield
+        finally:
+            if label is not None:
+                with self._changed:
+                    self._passing = None
+                    self._changed.notify_all()
+
+    def play(self, works: Mapping[str, Callable[[], None]]) -> None:
+        """Start the works one after the other, each once the commit of the one before is held; then pass them on."""
+        with ThreadPoolExecutor(len(works)) as pool:
+            running = []
+            with self._changed:
+                for label, work in works.items():
+                    self._starting = None if label == COMPACTION else label
+                    running.append(pool.submit(work))
+                    running[-1].add_done_callback(partial(self._end, label))
+                    self._wait(partial(self._is_held_or_ended, label))
+                for label in self.order:
+                    self._wait(partial(self._is_held_or_ended, label))
+                    if label in self._held:
+                        self._passing = label
+                        self._changed.notify_all()
+                        self._wait(lambda: self._passing is None)
+            for future in running:
+                future.result(_PATIENCE)
+
+    def _end(self, label: str, _done: object) -> None:
+        with self._changed:
+            self._ended.add(label)
+            self._changed.notify_all()
+
+    def _is_held_or_ended(self, label: str) -> bool:
+        return label in self._held | self._ended
+
+    def _wait(self, until: Callable[[], bool]) -> None:
+        assert self._changed.wait_for(until, _PATIENCE), "a commit did not arrive"
+
+
+@contextmanager
+def held_commits(turns: Turns) -> Iterator[None]:
+    real = LocalTables.commit
+
+    def commit(tables: LocalTables, who: Any, name: Any, request: Mapping[str, Any]) -> Any:
+        with turns.held(request):
+            return real(tables, who, name, request)
+
+    with mock.patch.object(LocalTables, "commit", commit):
+        yield

@@ -1,0 +1,125 @@
+"""Writers that commit all the time beside compactions: no append fails, and no more merges than beside Iceberg's
+procedure."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from pyspark.errors import PySparkException
+
+from delegation.rewrites.context import DataFilesRewrite
+from tests.rewrites.world import PlainAttempt, RewriteWorld
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.timeout(3600),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+APPENDERS = 8
+SECONDS = 120.0
+OPTIONS = {"min-input-files": "2"}
+# Appenders conflict with each other, too: without a rewrite Iceberg's four repeats are too few for eight of them.
+PATIENT = "'commit.retry.num-retries'='100', 'commit.retry.min-wait-ms'='20', 'commit.retry.max-wait-ms'='500'"
+
+
+@dataclass
+class Counts:
+    """What writers did beside so many compactions."""
+
+    commits: int = 0
+    failures: int = 0
+    compactions: int = 0
+
+
+def append_beside(world: RewriteWorld, name: str, seconds: float) -> Counts:
+    """Append in several threads and compact in this one; check the rows."""
+    table = world.filled(name, 3, rows=16)
+    world.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({PATIENT})")
+    until, counts = time.monotonic() + seconds, Counts()
+
+    def append(number: int) -> list[int]:
+        written = []
+        while time.monotonic() < until:
+            key = 1_000 * (number + 1) + len(written)
+            world.sql(f"INSERT INTO {table} VALUES ({key}, '{'eu' if key % 2 else 'us'}', {number})")
+            written.append(key)
+        return written
+
+    with ThreadPoolExecutor(APPENDERS) as pool:
+        appenders = [pool.submit(append, number) for number in range(APPENDERS)]
+        while time.monotonic() < until:
+            result = world.run(name, PlainAttempt(f"task-{counts.compactions}"), DataFilesRewrite(options=OPTIONS))
+            counts.compactions += result.status == "REWRITTEN"
+        written = [key for appender in appenders for key in appender.result()]
+    assert sorted(row[0] for row in world.rows(table)) == sorted([*range(16), *written])
+    counts.commits = len(written)
+    return counts
+
+
+def merge_beside(world: RewriteWorld, name: str, seconds: float, compact: Callable[[int], None]) -> Counts:
+    """Merge a row after the other in a thread, each once, and compact in this one; check the rows of what succeeded."""
+    rows = 64
+    table = world.filled(name, 2, rows=rows, files=6)
+    until, counts, done = time.monotonic() + seconds, Counts(), set[int]()
+    stopped = threading.Event()
+
+    def merge() -> None:
+        key = 0
+        while not stopped.is_set():
+            try:
+                world.sql(
+                    f"MERGE INTO {table} t USING (SELECT {key % rows}L AS id) s ON t.id = s.id "
+                    "WHEN MATCHED THEN UPDATE SET amount = 1000"
+                )
+                done.add(key % rows)
+                counts.commits += 1
+            except PySparkException:
+                counts.failures += 1
+            key += 1
+
+    with ThreadPoolExecutor(1) as pool:
+        merger = pool.submit(merge)
+        while time.monotonic() < until:
+            compact(counts.compactions)
+            counts.compactions += 1
+        stopped.set()
+        merger.result()
+    assert {row[0] for row in world.rows(table) if row[2] == 1000} == done
+    assert len(world.rows(table)) == rows
+    return counts
+
+
+def merges_beside_both(world: RewriteWorld, seconds: float) -> tuple[Counts, Counts]:
+    """Return what merges did beside compactions of ours, and beside as many seconds of the procedure."""
+    deletes = {**OPTIONS, "delete-file-threshold": "1"}
+
+    def ours(number: int) -> None:
+        world.run("merged", PlainAttempt(f"task-{number}"), DataFilesRewrite(options=deletes))
+
+    def procedure(_number: int) -> None:
+        options = ", ".join(
+            f"'{key}', '{value}'" for key, value in {**deletes, "partial-progress.enabled": "true"}.items()
+        )
+        world.sql(f"CALL lake.system.rewrite_data_files(table => 'sales.merged_plain', options => map({options}))")
+
+    return (
+        merge_beside(world, "merged", seconds, ours),
+        merge_beside(world, "merged_plain", seconds, procedure),
+    )
+
+
+def test_no_append_fails(world: RewriteWorld) -> None:
+    counts = append_beside(world, "appended", SECONDS)
+    assert counts.commits > APPENDERS
+    assert counts.compactions > 1
+
+
+def test_merges_fail_no_more_than_beside_the_procedure(world: RewriteWorld) -> None:
+    ours, procedure = merges_beside_both(world, SECONDS / 2)
+    # By chance a few more or fewer conflict.
+    share, of_procedure = (counts.failures / (counts.commits + counts.failures) for counts in (ours, procedure))
+    assert share <= of_procedure + 0.1
