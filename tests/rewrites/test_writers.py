@@ -1,11 +1,13 @@
 """Live writers beside a rewrite: theirs always wins, no row is lost or comes back, and the group is planned again."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 import pytest
 
 from delegation.rewrites.context import DataFilesRewrite
+from delegation.rewrites.errors import RewriteError
 from tests.rewrites.world import PlainAttempt, RewriteWorld
 
 pytestmark = [
@@ -71,3 +73,18 @@ def test_a_writer_commits_while_a_rewrite_does(world: RewriteWorld, kind: str, v
         assert world.lineage(table) == lineage
     assert (result.status, result.put_off) == ("REWRITTEN", ())
     assert world.files(table)[0] <= 3
+
+
+@pytest.mark.long
+def test_the_branch_is_deleted_while_a_rewrite_commits(world: RewriteWorld) -> None:
+    table = world.filled("gone")
+    rows = world.rows(table)
+    world.sql(f"ALTER TABLE {table} CREATE BRANCH audit")
+
+    def drop() -> None:
+        world.sql(f"ALTER TABLE {table} DROP BRANCH audit")
+
+    with pytest.raises(RewriteError) as ended:
+        world.run("gone", PlainAttempt(), replace(REWRITE, branch="audit"), wire=Held(drop))
+    assert ended.value.code == "BRANCH_NOT_FOUND"
+    assert (world.rows(table), list(world.metadata("gone")["refs"])) == (rows, ["main"])

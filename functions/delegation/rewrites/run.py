@@ -15,8 +15,10 @@ from delegation.polaris.model import LoadedTable
 from delegation.rewrites.catalog import Gate, Sent
 from delegation.rewrites.commits import CommitRules, OwnCommit, own_commits
 from delegation.rewrites.context import Performed, PutOff, Rewrite, RewriteContext, RewriteEngine, RewriteResult
-from delegation.rewrites.errors import RewriteEngineFailed
+from delegation.rewrites.errors import RewriteEngineFailed, branch_not_found
+from delegation.rewrites.files import head_of
 from delegation.rewrites.runtimes import check_runtime
+from delegation.rewrites.terms import MAIN
 from polaris_common.backoff import exponential
 from polaris_common.errors import DelegationError
 
@@ -38,8 +40,9 @@ def wait_after(rounds: int, put_off: Sequence[PutOff]) -> float | None:
 def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: RewriteEngine) -> RewriteResult:
     """Rewrite a table as it was chosen; a call after a failure rewrites what is left.
 
-    Raises what ends the attempt, RewriteError (RUNTIME_UNSOUND, REWRITE_REFUSED, ENGINE_FAILED if nothing was done),
-    and the errors of the catalog and of the plan store; `ctx.ended_early` gets what was committed before.
+    Raises what ends the attempt, RewriteError (RUNTIME_UNSOUND, REWRITE_REFUSED, BRANCH_NOT_FOUND, ENGINE_FAILED if
+    nothing was done), and the errors of the catalog and of the plan store. `ctx.ended_early` gets what was committed
+    before the error.
     """
     began, version = ctx.now(), engine.iceberg_version
     table = ctx.load_table()
@@ -48,7 +51,9 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
     run = _Run(ctx, engine, own=list(_own(ctx, table)))
     try:
         performed = [run.in_rounds(rewrite) for rewrite in rewrites]
-        run.add(_own(ctx, ctx.load_table()))
+        now = ctx.load_table()
+        run.add(_own(ctx, now))
+        _check_branches(now, rewrites, performed)
     except (DelegationError, RunStopped):
         if run.own:
             run.end_early(result_of(ctx, table, run.own, ()), version)
@@ -58,6 +63,13 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
         raise RewriteEngineFailed(f"no group of files was rewritten: {result.put_off[0].reason}")
     result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
     return _stored(ctx, result) if run.own else result
+
+
+def _check_branches(table: LoadedTable, rewrites: Sequence[Rewrite], performed: Sequence[Performed]) -> None:
+    """Raise RewriteError (BRANCH_NOT_FOUND) if groups were put off because their branch was deleted."""
+    for rewrite, action in zip(rewrites, performed, strict=True):
+        if action.put_off and rewrite.branch != MAIN and head_of(table.metadata, rewrite.branch) is None:
+            raise branch_not_found(rewrite.branch)
 
 
 def committed_before(ctx: RewriteContext) -> RewriteResult | None:

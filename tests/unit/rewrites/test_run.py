@@ -42,6 +42,7 @@ class Table:
     version: int = 2
     table_uuid: str = UUID
     snapshots: list[dict[str, Any]] = field(default_factory=list)
+    refs: dict[str, Any] = field(default_factory=dict)
 
     def load(self) -> LoadedTable:
         metadata = {
@@ -49,6 +50,7 @@ class Table:
             "location": "s3://lake/orders",
             "format-version": self.version,
             "snapshots": list(self.snapshots),
+            "refs": self.refs,
         }
         return LoadedTable(ORDERS, f"s3://lake/orders/{len(self.snapshots)}.metadata.json", metadata, {})
 
@@ -228,6 +230,20 @@ def test_each_call_has_a_gate_of_its_own_for_its_branch() -> None:
     gates = [gate for _, gate in world.engine.calls]
     assert gates[0] is not gates[1]
     assert {(gate.rules.branch, gate.rules.table_uuid, gate.rules.attempt) for gate in gates} == {("audit", UUID, 2)}
+
+
+def test_groups_whose_branch_was_deleted_meanwhile_are_not_put_off() -> None:
+    world, kept = World(), list[RewriteResult]()
+    world.table.refs = {"audit": {"type": "branch", "snapshot-id": 1}}
+    world.engine = Engine(world.table, [Performed(groups=2, groups_done=1, put_off=(FAILED,))])
+    result = run_rewrites(world.context(), (DataFilesRewrite(branch="audit"),), world.engine)
+    assert result.put_off == (FAILED,)
+    world.table.refs = {}
+    world.engine = Engine(world.table, [Performed(groups=2, groups_done=1, put_off=(FAILED,))])
+    with pytest.raises(RewriteError, match="no branch audit") as raised:
+        run_rewrites(world.context(ended_early=kept.append), (DataFilesRewrite(branch="audit"),), world.engine)
+    assert raised.value.code == "BRANCH_NOT_FOUND"
+    assert [one.files_rewritten for one in kept] == [20]
 
 
 def test_groups_that_cannot_be_written_fail_the_attempt_only_if_none_was() -> None:
