@@ -23,7 +23,7 @@ _NEGATED: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _EPOCH_DAY: Final = date(1970, 1, 1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZONES: Final = timedelta(hours=14)
-"""A timestamp without a zone is read in the zone of the session."""
+"""A timestamp without a zone is read in the zone of the session, and so is a column without one."""
 _INTEGER_SUFFIXES: Final = re.compile("(?i)(bd|[lsydf])$")
 Range = tuple[Any, Any]
 """The least and the greatest value that a literal may be."""
@@ -294,6 +294,10 @@ def _as_number(_column: Column, value: Any, _word: str) -> Range | None:
     return (value, value) if isinstance(value, Decimal) else None
 
 
+def _as_double(_column: Column, value: Any, _word: str) -> Range | None:
+    return (float(value), float(value)) if isinstance(value, Decimal) else None
+
+
 def _as_unscaled(column: Column, value: Any, _word: str) -> Range | None:
     if not isinstance(value, Decimal):
         return None
@@ -316,22 +320,18 @@ def _as_date(_column: Column, value: Any, word: str) -> Range | None:
     return days, days
 
 
-def _as_timestamp(column: Column, value: Any, _word: str) -> Range | None:
+def _as_timestamp(_column: Column, value: Any, _word: str) -> Range | None:
     if not isinstance(value, str):
         return None
-    moment = datetime.fromisoformat(value.strip())
-    if moment.tzinfo is not None:
-        return None if column.kind == "timestamp" else _moments(moment, timedelta(0))
-    return _moments(moment.replace(tzinfo=UTC), timedelta(0) if column.kind == "timestamp" else _ZONES)
-
-
-def _moments(moment: datetime, around: timedelta) -> Range:
-    microsecond = timedelta(microseconds=1)
-    return (moment - around - _EPOCH) // microsecond, (moment + around - _EPOCH) // microsecond
+    moment, microsecond = datetime.fromisoformat(value.strip()), timedelta(microseconds=1)
+    since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
+    return (since - _ZONES) // microsecond, (since + _ZONES) // microsecond
 
 
 _LITERALS: Final[Mapping[str, Callable[[Column, Any, str], Range | None]]] = {
-    **dict.fromkeys(("int", "long", "float", "double"), _as_number),
+    **dict.fromkeys(("int", "long"), _as_number),
+    # No float: a literal that is rounded to one may be greater than it was.
+    "double": _as_double,
     "decimal": _as_unscaled,
     "string": _as_text,
     "boolean": _as_boolean,

@@ -18,6 +18,8 @@ FIELDS = [
     {"id": 7, "name": "done", "type": "boolean"},
     {"id": 8, "name": "place", "type": {"type": "struct", "fields": [{"id": 9, "name": "city", "type": "string"}]}},
     {"id": 10, "name": "local", "type": "timestamp"},
+    {"id": 11, "name": "small", "type": "float"},
+    {"id": 12, "name": "exact", "type": "double"},
 ]
 DOCUMENT = {
     "schemas": [{"schema-id": 0, "fields": FIELDS}],
@@ -47,6 +49,8 @@ FILE = {
     6: between(struct.pack("<d", 0.5), struct.pack("<d", 1.5)),
     7: between(b"\x00", b"\x00"),
     9: ColumnStats(100, 100),
+    11: between(struct.pack("<f", 0.1), struct.pack("<f", 0.1)),
+    12: between(struct.pack("<d", 0.1), struct.pack("<d", 0.1)),
     10: between(struct.pack("<q", NOON), struct.pack("<q", NOON + HOUR)),
 }
 
@@ -84,6 +88,9 @@ def matches(text: str, stats: Any = FILE, spec_id: int = 0, *partition: tuple[in
         "day >= '2024-10-14'",
         "at > TIMESTAMP '2026-05-28 12:00:00'",
         "local = TIMESTAMP '2026-05-28 20:30:00'",
+        "local > TIMESTAMP '2026-05-28 21:00:00'",
+        "small = 0.1",
+        "exact = 0.1",
         "ratio < 5e-1 OR ratio <= 0.5D",
         "done = false",
         "NOT (done = true AND id = 5)",
@@ -136,8 +143,9 @@ def test_a_file_that_may_have_rows_stays(text: str) -> None:
         "day < DATE '2024-10-04'",
         "day > '2024-10-14'",
         "at > TIMESTAMP '2026-05-29 12:00:00'",
-        "at < TIMESTAMP '2026-05-28 19:00:00Z'",
-        "local > TIMESTAMP '2026-05-28 21:00:00'",
+        "at < TIMESTAMP '2026-05-28 05:00:00Z'",
+        "local > TIMESTAMP '2026-05-29 12:00:00'",
+        "exact > 0.1",
         "ratio > 1.5",
         "done = true",
         "place.city IS NOT NULL",
