@@ -57,6 +57,12 @@ FIRST: Final = (
     "tests/integration/",
     "tests/infra/",
     "tests/contract/",
+    "tests/counts/",
+    "tests/unit/upkeep/execution/test_bad_tables.py",
+    "tests/unit/operations/",
+    "tests/unit/references/",
+    "tests/persistence/",
+    "tests/unit/tasks/",
 )
 
 

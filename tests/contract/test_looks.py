@@ -16,6 +16,7 @@ from delegation.storage.listing.model import CHANGED, ListedObject, ListedPage
 from delegation.storage.s3 import S3ObjectStore
 from tests.aws import mock_aws
 from tests.contract.test_listings import answering, put_object
+from tests.effort import examples
 
 
 def _many(number: int, name: str = "t/data/{:05d}.parquet") -> list[str]:
@@ -106,7 +107,7 @@ def test_objects_are_looked_at_one_by_one_where_the_bucket_may_not_be_listed_or_
     assert s3.page("lake", "t/").objects == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     there=st.sets(st.text("ab/é\U0001f600", min_size=1, max_size=4), max_size=60),
     asked=st.data(),

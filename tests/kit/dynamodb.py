@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from itertools import chain
 from threading import RLock
 from typing import Any, Final
@@ -17,6 +18,7 @@ from delegation.upkeep.health.store import HealthStore, HealthTable
 from polaris_common.dynamodb import from_item
 
 Item = dict[str, Any]
+Condition = Callable[[Item, Item], bool]
 _INDEXES: Final = {
     NEWEST_INDEX: ("listed_in", "listed_key"),
     CALLERS_INDEX: ("caller", "listed_key"),
@@ -78,8 +80,10 @@ class MemoryDynamoDb:
             )
             met = [item for item in rows if _holds(KeyConditionExpression, item, ExpressionAttributeValues)]
 
+        columns = (key[1], *self._key)
+
         def position(item: Item) -> tuple[bytes, ...]:
-            return tuple(item[name]["S"].encode() for name in (key[1], *self._key))
+            return tuple([item[name]["S"].encode() for name in columns])
 
         met.sort(key=position, reverse=not ScanIndexForward)
         if ExclusiveStartKey is not None:
@@ -141,49 +145,71 @@ def _value_of(expression: str, name: str) -> str:
 
 def _holds(expression: str, item: Item, values: Item) -> bool:
     """Whether an item meets a condition: functions and comparisons with NOT, AND, OR and parentheses."""
+    return _parsed(expression)(item, values)
+
+
+@cache
+def _parsed(expression: str) -> Condition:
+    """Parse a condition once: a query asks it of each item."""
     tokens = iter([*_TOKENS.findall(expression), ""])
-    met, rest = _alternatives(next(tokens), tokens, item, values)
+    condition, rest = _alternatives(next(tokens), tokens)
     if rest:
         raise ValueError(f"{rest} in {expression}")
-    return met
+    return condition
 
 
-def _alternatives(token: str, tokens: Iterator[str], item: Item, values: Item) -> tuple[bool, str]:
-    met, token = _all_of(token, tokens, item, values)
+def _alternatives(token: str, tokens: Iterator[str]) -> tuple[Condition, str]:
+    condition, token = _all_of(token, tokens)
     while token == "OR":
-        other, token = _all_of(next(tokens), tokens, item, values)
-        met = met or other
-    return met, token
+        other, token = _all_of(next(tokens), tokens)
+        condition = _either(condition, other)
+    return condition, token
 
 
-def _all_of(token: str, tokens: Iterator[str], item: Item, values: Item) -> tuple[bool, str]:
-    met, token = _one(token, tokens, item, values), next(tokens)
+def _all_of(token: str, tokens: Iterator[str]) -> tuple[Condition, str]:
+    condition, token = _one(token, tokens), next(tokens)
     while token == "AND":
-        met, token = _one(next(tokens), tokens, item, values) and met, next(tokens)
-    return met, token
+        condition, token = _both(condition, _one(next(tokens), tokens)), next(tokens)
+    return condition, token
 
 
-def _one(token: str, tokens: Iterator[str], item: Item, values: Item) -> bool:
+def _either(first: Condition, second: Condition) -> Condition:
+    return lambda item, values: first(item, values) or second(item, values)
+
+
+def _both(first: Condition, second: Condition) -> Condition:
+    return lambda item, values: first(item, values) and second(item, values)
+
+
+def _one(token: str, tokens: Iterator[str]) -> Condition:
     if token == "NOT":
-        return not _one(next(tokens), tokens, item, values)
+        negated = _one(next(tokens), tokens)
+        return lambda item, values: not negated(item, values)
     if token == "(":
-        met, closing = _alternatives(next(tokens), tokens, item, values)
+        condition, closing = _alternatives(next(tokens), tokens)
         if closing != ")":
             raise ValueError(f"{closing} for a parenthesis")
-        return met
+        return condition
     if token in _FUNCTIONS:
-        opening, name, after = next(tokens), next(tokens), next(tokens)
-        value = next(tokens) if after == "," else ""
-        if opening != "(" or (value and next(tokens) != ")"):
+        function, opening, name, after = _FUNCTIONS[token], next(tokens), next(tokens), next(tokens)
+        argument = next(tokens) if after == "," else ""
+        if opening != "(" or (argument and next(tokens) != ")"):
             raise ValueError(f"the arguments of {token}")
-        return _FUNCTIONS[token](item, values, name, value)
-    operator, value = next(tokens), next(tokens)
-    if token not in item or set(item[token]) != set(values[value]):
-        return False
-    left, right = (from_item({"it": one})["it"] for one in (item[token], values[value]))
-    if operator == "=":
-        return bool(left == right)
-    return bool(left < right or (operator == "<=" and left == right))
+        return lambda item, values: function(item, values, name, argument)
+    return _comparison(token, next(tokens), next(tokens))
+
+
+def _comparison(attribute: str, operator: str, value: str) -> Condition:
+    def holds(item: Item, values: Item) -> bool:
+        stored, given = item.get(attribute), values[value]
+        if stored is None or stored.keys() != given.keys():
+            return False
+        left, right = (side["S"] if "S" in side else from_item({"it": side})["it"] for side in (stored, given))
+        if operator == "=":
+            return bool(left == right)
+        return bool(left < right or (operator == "<=" and left == right))
+
+    return holds
 
 
 class MemoryReferenceStore(ReferenceStore):

@@ -18,6 +18,7 @@ from delegation.iceberg.reach import Fetcher, Tolerance
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import ObjectLocation
 from polaris_common.errors import DelegationError
+from tests.effort import examples
 
 UUID, ANOTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 HOME = "s3://lake/t"
@@ -95,7 +96,7 @@ def test_a_file_for_each_length_of_a_log_is_read(log: int) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_file_and_every_location_that_was_left_is_found(data: st.DataObject) -> None:
     stays = data.draw(st.lists(st.integers(1, 25), min_size=1, max_size=5))
     locations = [f"s3://lake/l{at}" for at, stay in enumerate(stays) for _ in range(stay)]

@@ -17,6 +17,7 @@ from delegation.polaris.model import read_document, read_large
 from delegation.removal.expiry.snapshots import history
 from delegation.upkeep.health.reading import history_in
 from delegation.wire.requests import files_of
+from tests.effort import examples
 
 # Text as documents of strangers have it: all that json.loads accepts beyond JSON, and what it refuses.
 NUMBERS = st.one_of(
@@ -106,7 +107,7 @@ def outcome(read: Any) -> str:
         return "refused"
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     DOCUMENTS, st.integers(1, 200), st.sampled_from(["", "}", "]", ",", " 1", " \n", "\x00", "\ufeff"]), st.booleans()
 )

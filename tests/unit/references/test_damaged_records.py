@@ -12,10 +12,11 @@ from delegation.polaris.answers import PolarisUnexpectedAnswer
 from delegation.references.blocking import UNKNOWN_AREA, Blocking, LocatedTable, Subject
 from delegation.references.errors import ReferencesError
 from delegation.references.model import LostRefs, PassNeeded, TableEntry
-from delegation.references.store import ReferenceStore
+from delegation.references.store import ReferenceStore, ReferenceTable
 from polaris_common.dynamodb import to_item
 from tests.contract.task_tables import moto
 from tests.contract.test_reference_store import reference_store
+from tests.kit.dynamodb import MemoryDynamoDb
 from tests.kit.tasks.builders import HOUR
 from tests.unit.references.test_refresh import Scene
 from tests.unit.upkeep.health.test_refresh import NOW
@@ -42,13 +43,28 @@ class StoredIndex:
 
 
 @pytest.fixture
-def stored() -> Iterator[StoredIndex]:
-    with moto() as client:
-        yield StoredIndex(client, reference_store(client))
+def stored(request: pytest.FixtureRequest) -> Iterator[StoredIndex]:
+    """An index in memory; in moto for a test that asks for it by an indirect parameter."""
+    if getattr(request, "param", "memory") == "moto":
+        with moto() as client:
+            yield StoredIndex(client, reference_store(client))
+    else:
+        memory = MemoryDynamoDb("pk", "sk")
+        yield StoredIndex(memory, ReferenceStore(ReferenceTable(memory), "references"))
 
 
-@pytest.mark.parametrize("value", [*BAD, -1, 0, Decimal("1.5"), 10**30], ids=str)
-@pytest.mark.parametrize("name", ["namespace", "name", "table_uuid", "areas", "seen", "revision", "problem", "absent"])
+ATTRIBUTES = ["namespace", "name", "table_uuid", "areas", "seen", "revision", "problem", "absent"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "name", "value"),
+    [
+        *(("memory", name, value) for name in ATTRIBUTES for value in [*BAD, -1, 0, Decimal("1.5"), 10**30]),
+        *(("moto", name, 7) for name in ATTRIBUTES),
+    ],
+    indirect=["stored"],
+    ids=str,
+)
 def test_a_damaged_entry_stops_no_pass_and_is_found_and_replaced(stored: StoredIndex, name: str, value: Any) -> None:
     scene = Scene(store=stored.store)  # type: ignore[arg-type]
     for table in ("a", "b", "gone"):

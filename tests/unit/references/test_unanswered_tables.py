@@ -96,7 +96,7 @@ def test_an_outage_is_no_tables_own_trouble_however_many_passes_it_lasts(scene, 
 
 def test_an_outage_that_begins_in_a_pass_counts_for_no_table_behind_the_last_answer(scene) -> None:
     for number in range(30):
-        busy_table(scene.one, f"t{number:02d}")
+        scene.one.create(f"t{number:02d}")
     answers = iter(range(1_000))
 
     def fails_after_ten() -> None:
@@ -113,7 +113,7 @@ def test_an_outage_that_begins_in_a_pass_counts_for_no_table_behind_the_last_ans
 def test_a_stretch_of_bad_tables_is_no_outage(scene) -> None:
     names = [f"c{number:02d}" for number in range(30)]
     for name in names:
-        busy_table(scene.one, name)
+        scene.one.create(name)
         scene.listing.broken[name] = down()
     state = scene.refresher().ensure_fresh("cat", MAX_AGE)
     assert (state.complete, state.tables) == (3, 34)

@@ -22,7 +22,7 @@ def make(folder: Path, *arguments: str, ends: int) -> subprocess.CompletedProces
     return subprocess.run(
         ["make", *arguments, f"VENV={folder}"],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))},
+        env={name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS", "ARGS"))},
         capture_output=True,
         text=True,
         check=False,

@@ -20,6 +20,7 @@ from delegation.storage.listing.model import ListedPage
 from delegation.storage.listing.pages import READ, read_listing
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.sessions import s3_client, time_of
+from tests.effort import examples
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 KEYS = st.text(
@@ -69,7 +70,7 @@ def read(body: bytes, *, here: bool) -> ListedPage | type[Exception]:
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     found=st.lists(st.tuples(KEYS, st.integers(0, 2**40), TIMES), max_size=5),
     truncated=st.sampled_from(["<IsTruncated>true</IsTruncated>", "<IsTruncated>false</IsTruncated>", ""]),

@@ -17,6 +17,7 @@ from delegation.tasks.submit import pause_after
 from delegation.tasks.testing import TaskHarness
 from delegation.tasks.work.behaviors import Behavior
 from polaris_common.errors import DelegationError
+from tests.effort import examples
 from tests.kit.errors import coded
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, in_status
 
@@ -205,7 +206,7 @@ def test_a_time_in_the_repeated_hour_is_run_once_however_often_the_clock_is_aske
     assert nightly.next_run(began + timedelta(minutes=40)) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     minutes=st.integers(-60, 240),
     minute=st.sampled_from(["0", "30", "*/7", "59"]),

@@ -17,6 +17,7 @@ from delegation.tasks.life.lanes import (
     admitted,
     blocking,
 )
+from tests.effort import examples
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 UPKEEP = Lane.of("EXPIRY", Traits("ann", "b1", is_small=False, is_background=True))
@@ -74,7 +75,7 @@ def test_tasks_in_the_background_wait_for_the_room_beside_everything() -> None:
     assert blocking(UPKEEP, enough, Caps()) == ("other tasks, or enough tasks in the background, run",)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(WAITING, RUNNING, CAPS)
 def test_others_are_admitted_as_if_nothing_were_in_the_background(
     waiting: list[Queued], running: list[Running], caps: Caps

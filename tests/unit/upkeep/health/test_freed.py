@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from delegation.iceberg.errors import CorruptMetadata
 from delegation.upkeep.health.model import FreedBytes, SnapshotChange
 from delegation.upkeep.health.reading import freed_bytes
+from tests.effort import examples
 
 
 @dataclass
@@ -47,7 +48,7 @@ def trees(draw: st.DrawFn) -> Tree:
     return tree
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trees(), st.data())
 def test_what_is_freed_is_within_the_bounds_for_whatever_snapshots_expire(tree: Tree, data: st.DataObject) -> None:
     expired = {one for one in tree.parents if data.draw(st.booleans())}

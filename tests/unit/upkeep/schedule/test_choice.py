@@ -23,6 +23,7 @@ from delegation.upkeep.schedule import (
     choose,
     day_of,
 )
+from tests.effort import examples
 
 NOON = datetime(2026, 1, 10, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -142,7 +143,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(NEEDS, TERMS, RUNS, MOMENTS, st.integers(0, 6))
 def test_whatever_is_needed_a_choice_keeps_every_promise(
     needs: list[UpkeepNeed], terms: dict[str, PolicyTerms], runs: list[UpkeepRun], now: datetime, at_once: int

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from delegation.upkeep.errors import ScheduleInvalid
 from delegation.upkeep.schedule import LONGEST, Window, day_of
+from tests.effort import examples
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = timedelta(hours=1)
@@ -89,7 +90,7 @@ DAYS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(CRONS, ZONES, DAYS, st.integers(0, 72 * 60), st.integers(1, 30 * 60))
 def test_a_window_is_open_exactly_while_an_opening_of_its_calendar_is_not_over(
     cron: str, zone: str, day: date, minutes: int, lasts: int
