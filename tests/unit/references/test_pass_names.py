@@ -111,5 +111,5 @@ def test_areas_with_one_beginning_take_little_of_the_file(pages: Callable[[int],
 
 
 def test_the_memory_of_a_pass_does_not_grow_with_the_catalog():
-    small, large = traced(200), traced(1_400)
-    assert large - small < 256 * 1024, (small, large)
+    small, large = traced(100), traced(700)
+    assert large - small < 128 * 1024, (small, large)

@@ -531,7 +531,7 @@ def test_several_tables_are_loaded_at_a_time_and_each_is_found(scene):
 
 def test_a_pass_completes_while_a_table_a_second_is_created_dropped_and_swapped(scene):
     """Two loads for each table at most, and every table that was there all the time is found."""
-    stay = [f"t{number:03}" for number in range(120)]
+    stay = [f"t{number:03}" for number in range(60)]
     for name in stay:
         scene.one.create(name)
     scene.refresher().ensure("cat", PassNeeded(0))
@@ -545,7 +545,7 @@ def test_a_pass_completes_while_a_table_a_second_is_created_dropped_and_swapped(
         pointers = scene.one.pointers
         match changes["all"] % 3:
             case 0:
-                scene.one.create(f"t{random_.randrange(120):03}new{changes['all']}")
+                scene.one.create(f"t{random_.randrange(60):03}new{changes['all']}")
             case 1:
                 one, other = random_.sample(sorted(pointers), 2)
                 pointers[one], pointers[other] = pointers[other], pointers[one]

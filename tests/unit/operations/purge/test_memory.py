@@ -107,8 +107,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, mock.patch.object(index, "_FAN_IN", 4):  # merges in several passes
         folder = Path(name)
         # What every process makes once, such as decoders and models, takes ten times as long when it is traced.
-        purge(folder / "first", written(folder / "first", 8_000))
-        sys.stdout.write(f"{peak(folder / 'small', 8_000)} {peak(folder / 'large', 40_000)}")
+        purge(folder / "first", written(folder / "first", 4_000))
+        sys.stdout.write(f"{peak(folder / 'small', 4_000)} {peak(folder / 'large', 20_000)}")
 
 
 def test_a_table_five_times_as_large_takes_no_more_memory() -> None:
