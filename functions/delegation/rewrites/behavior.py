@@ -5,8 +5,8 @@ Spark, and the job decides again by what the table is then. A process with a Spa
 """
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
@@ -33,17 +33,14 @@ from delegation.rewrites.task_type import FINDINGS, FIRST_ATTEMPT, LOSSES, RECEI
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.model import Task
-from delegation.tasks.life.transitions import LOST
 from delegation.tasks.work.attempt_context import AttemptContext, AttemptEnding, AttemptRunner, ending_of
 from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed
-from polaris_common.errors import counted
+from polaris_common.errors import DelegationError, counted
 
 _NO_SPARK_WAIT: Final = timedelta(minutes=1)
 """Until another process may take a task that this one has no Spark for."""
-_LOSSES: Final = frozenset({LOST, RewriteEngineFailed.code})
-"""The codes of attempts that may have ended with their process, or with its JVM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +89,8 @@ class RewriteSession(Protocol):
 
 
 def losses_of(task: Task) -> int:
-    """Return how many attempts before the present one were lost in a row, or ended with their Spark session."""
-    return 1 + int(task.details.get(LOSSES, 0)) if task.error_code in _LOSSES else 0
+    """Return how many attempts in a row began in a Spark session and ended with their process, or with the session."""
+    return int(task.details.get(LOSSES, 0))
 
 
 OpenedTable = tuple[TableLoader, ObjectStore]
@@ -171,9 +168,9 @@ class RewriteBehavior:
         runner = self._runner
 
         def done() -> Task:
-            held = self._noted_losses(self._continue_with(None, task), losses_of(task))
+            held = self._continue_with(None, task)
             asked, ctx = self._begun(held, None)
-            with taken(losses_of(task), lambda: ctx.attempt.look(moved=True)):
+            with taken(losses_of(held), lambda: ctx.attempt.look(moved=True)), self._as_loss(held):
                 plan = self.kind.plan(ctx, asked)
                 if asked.is_dry_run or not plan.rewrites:
                     return self._without_work(held, asked, ctx, plan, SPARK)
@@ -190,19 +187,32 @@ class RewriteBehavior:
             files, manifests = committed.get("files_rewritten", 0), committed.get("manifests_before", 0)
             rewritten = counted(files, "file") if files else counted(manifests, "manifest")
             before = f"{rewritten} had been rewritten before" if files or manifests else "nothing was rewritten"
-            findings = {FINDINGS: [{"code": error.code, "count": 1}]}
+            findings = {FINDINGS: [{"code": error.code, "count": 1}], LOSSES: None}
             summary = f"stopped, because {error.reason}; {before}"
             return self._runner.succeed(task, summary, findings, {"engine": engine})
 
     def _is_dry_run(self, task: Task) -> bool:
         return task.task_type == self.kind.work_type.plan_task_type
 
-    def _noted_losses(self, task: Task, losses: int) -> Task:
-        """Record the losses before this attempt, for the one after it."""
-        if losses == task.details.get(LOSSES, 0):
-            return task
+    @contextmanager
+    def _as_loss(self, task: Task) -> Iterator[None]:
+        """Count the attempt as a loss until it ends by itself: a process that dies records nothing more.
+
+        One that is stopped leaves the losses before it as they were. Successes and other errors clear them.
+        """
+        before = losses_of(task)
+        self._note_losses(task, before + 1)
+        try:
+            yield
+        except RewriteEngineFailed:
+            raise
+        except (DelegationError, RunStopped) as error:
+            self._note_losses(task, before if isinstance(error, RunStopped) else 0)
+            raise
+
+    def _note_losses(self, task: Task, losses: int) -> None:
         noted = {LOSSES: losses or None}
-        return self.tasks.holding(task).leases.note(task.task_id, task.attempt_count, details=noted)
+        self.tasks.holding(task).leases.note(task.task_id, task.attempt_count, details=noted)
 
     def _continue_with(self, engine: str | None, task: Task) -> Task:
         """Record the engine of the attempt after this one, and the submission's first attempt that may commit."""
@@ -243,7 +253,8 @@ class RewriteBehavior:
         before = None if work.is_dry_run else committed_before(ctx)
         if before is not None:
             return self._runner.succeed(task, *self._outcome(plan, before))
-        return self._runner.succeed(task, plan.summary, {}, {"engine": engine, "reported": dict(plan.details)})
+        fields = {"engine": engine, "reported": dict(plan.details)}
+        return self._runner.succeed(task, plan.summary, {LOSSES: None}, fields)
 
     def _outcome(self, plan: RewritePlan, result: RewriteResult) -> Outcome:
         """Return what a success writes: the figures also as details, which the line of the end shows."""
@@ -251,7 +262,7 @@ class RewriteBehavior:
         summary = self.kind.summary(result)
         if result.groups_put_off:
             summary += f"; {counted(result.groups_put_off, 'group')} put off, which the next run takes"
-        return summary, _details(result), {"engine": SPARK, "reported": reported}
+        return summary, {**_details(result), LOSSES: None}, {"engine": SPARK, "reported": reported}
 
     @staticmethod
     def _record(attempt: AttemptContext, result: RewriteResult) -> None:

@@ -36,7 +36,7 @@ RECEIPT: Final = "receipt"
 FIRST_ATTEMPT: Final = "first_attempt"
 """The detail with the first attempt of the present submission that may commit."""
 LOSSES: Final = "losses"
-"""The detail that states how many attempts before the last one were lost in a row."""
+"""The detail that counts the attempts in a row that began in a Spark session and did not end by themselves."""
 FINDINGS: Final = "findings"
 """The detail with what a success left undone: that its policy was withdrawn."""
 _OF_ONE_RUN: Final = frozenset(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from delegation.polaris.answers import PolarisUnavailable
 from delegation.rewrites.catalog import Gate
 from delegation.rewrites.commits import ATTEMPT, TASK_ID
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
@@ -17,7 +18,7 @@ from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, LOSSES
 from delegation.rewrites.worker import Places, SessionWorker, SharedSession, SharedWorker, WorkerLimits
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.model import Caller, Status, Task
-from delegation.tasks.life.policy import Policies
+from delegation.tasks.life.policy import Lease, Policies
 from delegation.tasks.pauses import EVERYTHING, PauseRecord, ReadPauses, WorkPause
 from delegation.tasks.work.attempt_context import WorkOutlivedLease
 from delegation.tasks.work.behaviors import Behaviors, BehaviorWhenNeeded
@@ -402,7 +403,7 @@ def test_losses_are_counted_in_a_row(world: RewritingWorld) -> None:
         process = Process(world, f"w{losses}")
 
         def notes(gate: Gate, attempt: RewriteAttempt, process: Process = process, losses: int = losses) -> None:
-            assert losses_noted(world, a) == losses
+            assert losses_noted(world, a) == losses + 1
             process.dies(gate, attempt)
 
         process.engine.acts = {"a": notes}
@@ -417,11 +418,103 @@ def test_losses_are_counted_in_a_row(world: RewritingWorld) -> None:
 
     process.engine.acts = {"a": stops}
     process.worker.run()
-    seen: list[int] = []
-    last = Process(world, "last")
-    last.engine.acts = {"a": lambda _gate, _attempt: seen.append(losses_noted(world, a))}
-    (after,) = last.until_ended(a)
-    assert (seen, after.status, LOSSES in after.details) == ([0], Status.SUCCESS, False)
+    assert (codes(world, a)[-1], losses_noted(world, a)) == ("HANDED_OVER", 3)
+    (after,) = Process(world, "last").until_ended(a)
+    assert (after.status, LOSSES in after.details) == (Status.SUCCESS, False)
+
+
+def lost_in_a_session(world: RewritingWorld, *tasks: Task) -> None:
+    """Let the process die that works on these tasks."""
+    process = Process(world, "dies", at_once=len(tasks))
+    first, *rest = (TYPES.labels(task).target or "" for task in tasks)
+    names = [name.rpartition(".")[2] for name in (first, *rest)]
+    process.engine.acts = together({**dict.fromkeys(names, process.with_it), names[0]: process.dies})
+    with pytest.raises(Died):
+        process.worker.run()
+    lost_leases(world)
+
+
+def test_an_attempt_that_is_postponed_stays_a_suspect(world: RewritingWorld) -> None:
+    (a,) = asked(world, "a")
+    lost_in_a_session(world, a)
+    process = Process(world)
+    with process.session.places.taken(1, lambda: None):
+        process.until(lambda: codes(world, a)[-1] == "POSTPONED")
+    world.clock.advance(timedelta(minutes=1))
+    following, seen = Process(world, "next"), []
+    following.engine.acts = {"a": lambda _gate, _attempt: seen.append(losses_noted(world, a))}
+    following.until_ended(a)
+    assert seen == [2]
+
+
+def test_what_decides_without_spark_keeps_the_losses(world: RewritingWorld) -> None:
+    (a,) = asked(world, "a")
+    lost_in_a_session(world, a)
+    lease = world.tasks.policies.lease.lost_timeout
+    held = world.tasks.leases.acquire(a.task_id, "other", lambda now: Lease.lasting(lease, now))
+    assert world.compaction.run(held, hand_over_at=None).error_code == "HANDED_OVER"
+    assert losses_noted(world, a) == 1
+
+
+def test_the_loss_of_a_process_without_spark_makes_no_suspect(world: RewritingWorld) -> None:
+    (a,) = asked(world, "a")
+    lease = world.tasks.policies.lease.lost_timeout
+    world.tasks.leases.acquire(a.task_id, "other", lambda now: Lease.lasting(lease, now))
+    lost_leases(world)
+    process, seen = Process(world), []
+    process.engine.acts = {"a": lambda _gate, _attempt: seen.append(losses_noted(world, a))}
+    (after,) = process.until_ended(a)
+    assert (seen, codes(world, a), after.status) == ([1], ["LOST"], Status.SUCCESS)
+
+
+def test_an_error_of_the_table_clears_its_losses(world: RewritingWorld) -> None:
+    (a,) = asked(world, "a")
+    lost_in_a_session(world, a)
+    process = Process(world)
+
+    def refused(_gate: Gate, _attempt: RewriteAttempt) -> None:
+        raise PolarisUnavailable("the catalog does not answer", status=503)
+
+    process.engine.acts = {"a": refused}
+    process.until(lambda: len(codes(world, a)) > 1)
+    assert (losses_noted(world, a), codes(world, a)[0]) == (0, "LOST")
+
+
+def held_of(world: RewritingWorld, process: Process) -> int:
+    owners = {worker.owner for worker in process.worker._workers}
+    heads = [entry for entry in world.tasks.reads.store.heads(limit=100).entries if isinstance(entry, Task)]
+    return sum(head.is_held and head.lease.owner in owners for head in heads)
+
+
+def test_three_tables_that_always_kill_do_not_fail_the_others(world: RewritingWorld) -> None:
+    filled(world, *"efgh")
+    killers, others = asked(world, *"abc"), asked(world, *"defgh")
+    tasks = [*killers, *others]
+    for number in range(80):
+        process = Process(world, f"w{number}", at_once=4)
+
+        def dies(gate: Gate, attempt: RewriteAttempt, process: Process = process) -> None:
+            # Not in the moment in which another attempt is postponed.
+            wait_until(lambda: process.dead.is_set() or held_of(world, process) == process.session.places._present)
+            process.dies(gate, attempt)
+
+        process.engine.acts = dict.fromkeys("abc", dies)
+
+        def are_done(process: Process = process) -> bool:
+            if not held_of(world, process):
+                world.clock.advance(timedelta(seconds=31))  # those that were postponed are due again
+            return all(world.tasks.reads.get(task.task_id).is_terminal for task in tasks)
+
+        try:
+            process.until(are_done)
+        except Died:
+            lost_leases(world)
+        else:
+            break
+    assert {world.tasks.reads.get(task.task_id).error_code for task in killers} == {"LOST"}
+    ended = [world.tasks.reads.get(task.task_id) for task in others]
+    assert {task.status for task in ended} == {Status.SUCCESS}
+    assert max(task.unexcused_attempts for task in ended) <= 6
 
 
 def test_a_session_that_ends_ends_its_worker_and_fails_only_what_ran_in_it(world: RewritingWorld) -> None:
