@@ -88,11 +88,7 @@ def rewrite_and_kill(world: RewriteWorld, name: str, master: str, seconds: float
         start_new_session=True,
     )
     assert driver.stdout is not None
-    try:
-        assert BEGUN in iter(driver.stdout.readline, ""), "the driver ended before it began"
-    except AssertionError:
-        driver.kill()
-        raise
+    assert f"{BEGUN}\n" in iter(driver.stdout.readline, ""), "the driver ended before it began"
     time.sleep(seconds)
     if master == EXECUTOR:
         for executor in executors_of(driver.pid)[:1]:
