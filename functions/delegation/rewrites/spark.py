@@ -5,6 +5,8 @@ thread with a job tag, by which its jobs are cancelled when the attempt has to s
 """
 
 import json
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,7 +29,7 @@ from delegation.rewrites.context import (
 )
 from delegation.rewrites.errors import RewriteEngineFailed, RewriteError, branch_not_found, rewrite_refused
 from delegation.rewrites.terms import MAIN
-from polaris_common.errors import printable
+from polaris_common.errors import DelegationError, printable
 
 POLL_SECONDS: Final = 1.0
 _CANCEL_SECONDS: Final = 0.1
@@ -67,11 +69,16 @@ def rewriting_session(**settings: str) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName("delegation-rewrites")
     for name, value in {**fixed, **settings}.items():
         builder = builder.config(name, value)
+    by_process = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
+    if by_process is not None and threading.current_thread() is threading.main_thread():
+        # pyspark's own handler would cancel the jobs of all attempts, which then would fail.
+        signal.signal(signal.SIGINT, by_process)
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(Py4JError, OSError):  # the JVM has ended; why is raised already
+            session.stop()
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class SparkRewriter:
                 context.setLocalProperty("spark.scheduler.pool", tag)
                 jvm_of(self.session).org.apache.spark.sql.SparkSession.setActiveSession(self.session._jsparkSession)
                 done.results.append(work())
-            except (PySparkException, Py4JError, OSError, RewriteError) as error:
+            except (PySparkException, Py4JError, OSError, DelegationError) as error:
                 done.error = error
 
         try:
@@ -134,13 +141,13 @@ class SparkRewriter:
         if gate.stopped is not None:
             raise gate.stopped
         if done.error is not None:
-            raise done.error if isinstance(done.error, RewriteError) else _engine_error(done.error)
+            raise done.error if isinstance(done.error, DelegationError) else _engine_error(done.error)
         return done.results[0]
 
     def _tasks_ended(self, tag: str) -> int:
         """Return how many Spark tasks of the tag's jobs have completed."""
-        tracker = self.session.sparkContext._jsc.sc().statusTracker()
         try:
+            tracker = self.session.sparkContext._jsc.sc().statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
             stages = [stage for job in jobs if job.isDefined() for stage in job.get().stageIds()]
             infos = [tracker.getStageInfo(stage) for stage in stages]

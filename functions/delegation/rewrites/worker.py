@@ -44,6 +44,7 @@ class Places:
     _has_suspect: bool = False
     _has_single: bool = False
     """One attempt runs alone, or waits for the others to leave."""
+    _is_over: bool = False
     _left_at: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,8 +58,12 @@ class Places:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether an attempt runs alone, or waits for that: until it leaves, no other one gets a place."""
-        return self._has_single
+        """Return whether no other attempt gets a place: one runs alone, or waits for that, or the session has ended."""
+        return self._has_single or self._is_over
+
+    def close(self) -> None:
+        """Let no other attempt begin: what is handed over would be leased again at once, until the process ends."""
+        self._is_over = True
 
     @contextmanager
     def taken(self, losses: int, look: Callable[[], None]) -> Iterator[None]:
@@ -93,7 +98,7 @@ class Places:
 
 
 class SessionWorker(Worker):
-    """A worker of a session, which leases nothing while an attempt runs alone."""
+    """A worker of a session, which leases nothing while an attempt runs alone, or after the session has ended."""
 
     def __init__(self, *arguments: Any, places: Places, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -133,6 +138,7 @@ class SharedSession:
         """Return whether the session has ended, and note it."""
         if not self.is_alive():
             self.lost.set()
+            self.places.close()
         return self.lost.is_set()
 
 

@@ -534,6 +534,15 @@ def test_a_session_that_ends_ends_its_worker_and_fails_only_what_ran_in_it(world
     assert sorted(ended.values()) == [[], ["ENGINE_FAILED"], ["ENGINE_FAILED"]]
 
 
+def test_a_lost_session_leases_nothing_more_until_its_process_ends(world: RewritingWorld) -> None:
+    (a,) = asked(world, "a")
+    process = Process(world, at_once=1)
+    process.jvm, process.worker._look_seconds = False, 0.5
+    with pytest.raises(RewriteEngineFailed, match="start the worker again"):
+        process.worker.run()
+    assert codes(world, a) == ["HANDED_OVER"]
+
+
 def test_the_budget_ends_the_leasing_and_not_the_attempt(world: RewritingWorld) -> None:
     a, b = asked(world, "a", "b")
     seconds = [0.0]
