@@ -68,7 +68,9 @@ def worker_command(
     engine: Literal["inline", "spark"] = defaulted(
         "--engine", "With spark, run rewrites alone, in one Spark session of this process.", "inline"
     ),
-    tasks_at_once: int = defaulted("--tasks-at-once", "With --engine spark: how many tables it rewrites.", 4, min=1),
+    tasks_at_once: int | None = optional(
+        "--tasks-at-once", "With --engine spark: how many tables it rewrites, otherwise 4.", min=1
+    ),
     idle: str | None = optional("--idle", "With --engine spark: end after so long without a task."),
     budget: str | None = optional("--budget", "With --engine spark: lease no more tasks after so long."),
 ) -> None:
@@ -172,16 +174,18 @@ def _duration(option: str, text: str) -> timedelta:
         raise BadSettings(f"{option}: {error}") from None
 
 
-def _limits(engine: str, tasks_at_once: int, idle: str | None, budget: str | None) -> "WorkerLimits | None":
+def _limits(engine: str, tasks_at_once: int | None, idle: str | None, budget: str | None) -> "WorkerLimits | None":
     """Return the limits of a worker with a Spark session, None for another worker; raises BadSettings."""
     if engine != "spark":
         if idle is not None or budget is not None:
             raise BadSettings("--idle and --budget: only a worker with --engine spark ends by itself")
+        if tasks_at_once is not None:
+            raise BadSettings("--tasks-at-once: only a worker with --engine spark runs several tasks at a time")
         return None
     from delegation.rewrites.worker import WorkerLimits  # noqa: PLC0415 - other workers rewrite nothing
 
     return WorkerLimits(
-        tasks_at_once,
+        tasks_at_once or 4,
         idle=None if idle is None else _duration("--idle", idle),
         budget=None if budget is None else _duration("--budget", budget),
     )

@@ -47,6 +47,23 @@ def test_a_missing_variable_is_named(run, monkeypatch):
     assert json.loads(run("worker", "--json").stderr)["error_code"] == "BAD_SETTINGS"
 
 
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--tasks-at-once", "8"], "--tasks-at-once"),
+        (["--idle", "5m"], "--idle"),
+        (["--engine", "spark", "--idle", "0s"], "--idle"),
+        (["--engine", "spark", "--budget", "-1h"], "--budget"),
+        (["--engine", "spark", "--tasks-at-once", "0"], "--tasks-at-once"),
+        (["--engine", "sparks"], "--engine"),
+    ],
+)
+def test_an_option_that_the_worker_cannot_follow_is_named(run, words, named):
+    result = run("worker", *words)
+    assert result.exit_code == 2
+    assert named in result.stderr
+
+
 def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
     for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
         monkeypatch.setenv(f"DELEGATION_{name}", "plans")
