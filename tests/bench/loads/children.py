@@ -33,7 +33,15 @@ def run(
     the part of Java; `tree_cpu` is their CPU time in seconds. `disk_mb` is the peak of the temporary files of Python.
     """
     server.reset()
-    command = [sys.executable, str(script), name, server.url, table.metadata_location, *options]
+    found = measured(name, sys.executable, str(script), name, server.url, table.metadata_location, *options)
+    left, others, calls = server.state()
+    if whole and "--dry-run" not in options and (left or others > (name != "ours")):
+        raise SystemExit(f"{name} left {left} objects and deleted {others} others")
+    return found | {"left": left, "others": others, "calls": calls}
+
+
+def measured(name: str, *command: str) -> dict[str, float]:
+    """Run a command, and return the figures that it prints as its last line with those of `run`."""
     path = os.pathsep.join([str(ROOT / "functions"), str(ROOT)])
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -51,10 +59,7 @@ def run(
             raise SystemExit(f"{name} ended with {code}:\n{err.read()[-4_000:]}")
         out.seek(0)
         figures: dict[str, float] = json.loads(out.read().splitlines()[-1])
-    left, others, calls = server.state()
-    if whole and "--dry-run" not in options and (left or others > (name != "ours")):
-        raise SystemExit(f"{name} left {left} objects and deleted {others} others")
-    return figures | seen | {"left": left, "others": others, "calls": calls}
+    return figures | seen
 
 
 class _Watch(threading.Thread):

@@ -55,9 +55,8 @@ class SharedRewrites:
         )
         return self.tasks.submission.create(first)[0]
 
-    def rewrite(self, session: SharedSession, tasks: Sequence[Task]) -> list[Task]:
-        """Work until the tasks have ended, and return them."""
-        behavior = RewriteBehavior(
+    def behavior(self, session: SharedSession | None) -> RewriteBehavior:
+        return RewriteBehavior(
             tasks=self.tasks,
             kind=Compactions(),
             requests=self.client.requests,
@@ -66,6 +65,10 @@ class SharedRewrites:
             settings=RemovalSettings(has_spark=True),
             session=session,
         )
+
+    def rewrite(self, session: SharedSession, tasks: Sequence[Task]) -> list[Task]:
+        """Work until the tasks have ended, and return them."""
+        behavior = self.behavior(session)
         behaviors = Behaviors([BehaviorWhenNeeded(frozenset({COMPACTION_TASK_TYPE}), lambda: behavior)])
         stop = threading.Event()
         workers = [

@@ -1,15 +1,19 @@
 """`delegation worker` refuses invalid settings before it leases a task."""
 
+import contextlib
 import json
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 
 import pytest
 
 from delegation.cli.worker import BadSettings, read_properties
+from delegation.rewrites.runtimes import JARS
+from delegation.rewrites.worker import SessionLost, SharedSession, WorkerLimits
 from delegation.tasks.work.worker import Worker, WorkerSettings
-from delegation.wiring.worker import added_worker
+from delegation.wiring.worker import added_worker, spark_worker
 from tests.paths import ROOT
 
 
@@ -149,3 +153,99 @@ main()
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     logged = [json.loads(line) for line in ran.stderr.splitlines()]
     assert [one["item"] for one in logged if one.get("loop") == "a.loop"] == ["an item"]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--idle", "5m"], "only a worker with --engine spark ends by itself"),
+        (["--budget", "5m"], "only a worker with --engine spark ends by itself"),
+        (["--engine", "spark", "--idle", "soon"], "--idle:"),
+        (["--engine", "spark", "--added-only"], "a worker with --engine spark runs rewrites alone"),
+    ],
+)
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_what_only_one_kind_of_worker_has_is_refused_for_another(run, monkeypatch, words, reason):
+    monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors")
+    result = run("worker", *words)
+    assert result.exit_code == 2
+    assert reason in " ".join(result.stderr.split())
+
+
+class Sessions:
+    """What `delegation worker --engine spark` makes of its options, without Spark."""
+
+    def __init__(self, ending=None):
+        self.ending = ending
+        self.limits = self.is_open = None
+
+    @contextlib.contextmanager
+    def made(self, settings, limits, _stop):
+        self.limits, self.is_open = limits, True
+        try:
+            yield None, self
+        finally:
+            self.is_open = False
+
+    owner = "w"
+
+    def stop(self): ...
+
+    def run(self):
+        assert self.is_open
+        if self.ending is not None:
+            raise self.ending
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_with_a_session_gets_its_limits_and_closes_the_session(run, monkeypatch):
+    sessions = Sessions()
+    monkeypatch.setattr("delegation.cli.worker.spark_worker", sessions.made)
+    assert run("worker", "--engine", "spark", "--tasks-at-once", "3", "--idle", "5m", "--budget", "8h").exit_code == 0
+    assert sessions.limits == WorkerLimits(3, idle=timedelta(minutes=5), budget=timedelta(hours=8))
+    assert sessions.is_open is False
+    assert run("worker", "--engine", "spark").exit_code == 0
+    assert sessions.limits == WorkerLimits(4)
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_ends_with_status_1_that_lost_its_session(run, monkeypatch):
+    monkeypatch.setattr("delegation.cli.worker.spark_worker", Sessions(SessionLost("the session ended")).made)
+    assert run("worker", "--engine", "spark").exit_code == 1
+
+
+@pytest.mark.usefixtures("_only_the_task_table")
+def test_a_worker_with_a_session_needs_spark(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for name in [
+        name for name in sys.modules if name.startswith("delegation.rewrites.") and name.endswith((".job", ".spark"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    result = run("worker", "--engine", "spark")
+    assert result.exit_code == 2
+    assert "install the extra [spark]" in " ".join(result.stderr.split())
+
+
+def test_a_worker_with_a_session_leases_rewrites_alone_each_under_a_name_of_its_own(monkeypatch):
+    for name in ("TASKS_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "REFERENCES_TABLE"):
+        monkeypatch.setenv(f"DELEGATION_{name}", "named")
+    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    asked = {}
+
+    @contextlib.contextmanager
+    def session(**settings):
+        asked.update(settings)
+        yield SharedSession(None, lambda: True)
+
+    monkeypatch.setattr("delegation.rewrites.job.shared_session", session)
+    stop = threading.Event()
+    with spark_worker(WorkerSettings(owner="w"), WorkerLimits(2), stop) as (deployed, shared):
+        assert [one.owner for one in shared._workers] == ["w/1", "w/2"]
+        assert shared.owner == "w"
+        for one in shared._workers:
+            assert set(one._behaviors) == {"TABLE_COMPACTION", "TABLE_REWRITE_MANIFESTS"}
+            assert one._stop is stop
+            assert {type(behavior._made.session) for behavior in one._behaviors.values()} == {SharedSession}
+        deployed.tasks.reads.store.dynamodb.client.close()
+    assert asked == {"spark.jars.packages": ",".join(JARS)}

@@ -393,7 +393,7 @@ def test_a_table_that_always_kills_costs_the_others_one_attempt_and_ends_alone(w
     assert sorted(first) == ["a", "b", "c", "d"]
     assert second[-1] == "a"
     assert len(later) == ended.unexcused_attempts - 2 > 0
-    assert codes(world, tasks[0]) == ["LOST"] * (ended.unexcused_attempts - 1)
+    assert codes(world, tasks[0]).count("LOST") == ended.unexcused_attempts - 1
 
 
 def test_losses_are_counted_in_a_row(world: RewritingWorld) -> None:
