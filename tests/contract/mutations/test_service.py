@@ -9,8 +9,9 @@ import pytest
 
 from delegation.idempotency.answers import MutationAnswer
 from delegation.idempotency.keys import KeyConflict
-from delegation.idempotency.mutations import AnswerSource, MutationAttempt
+from delegation.idempotency.mutations import AnswerSource, MutationAttempt, Mutations
 from delegation.idempotency.reservations import LARGEST_BODY, MemoryReservationStore, MutationInProgress
+from delegation.testing.reservations import nonce
 from tests.contract.mutations.world import AFTER_LEASE, POLICY, Calls, EffectfulCatalog, crash
 
 SECOND = timedelta(seconds=1)
@@ -88,6 +89,18 @@ def test_the_key_of_a_holder_that_died_is_taken_over_when_its_lease_is_over(worl
     world.clock.advance(2 * SECOND)
     assert world.call().how is AnswerSource.EXECUTED
     assert len(world.effects) == 1
+
+
+def test_a_key_is_held_until_its_holder_counts_as_dead(world: EffectfulCatalog) -> None:
+    world.call(calls=Calls(at=3, act=crash))
+    scope = world.mutation("k", "p", "apply", Calls()).scope
+    stored = world.store.get(scope.id)
+    assert stored is not None
+    mutations = Mutations(world.store, policy=POLICY, clock=world.clock, nonce=nonce)
+    world.clock.advance(stored.lost_not_before - world.clock() - SECOND)
+    assert mutations.is_held(scope)
+    world.clock.advance(SECOND)
+    assert not mutations.is_held(scope)
 
 
 def test_a_holder_that_was_taken_for_dead_has_no_effect_and_answers_the_truth(world: EffectfulCatalog) -> None:

@@ -280,6 +280,16 @@ def test_the_sweeper_fills_no_queue_beyond_its_room_and_leaves_nothing_behind(re
     assert len(receiver.keys) == 8
 
 
+def test_what_is_owed_to_a_receiver_that_is_set_apart_stays_due_while_the_queue_is_full(receiver):
+    site = ended_site(receiver)
+    site.store.receivers["callback:catalog"] = after_failure(None, "callback:catalog", HOUR, site.clock())
+    site.notify()
+    site.clock.advance(HOUR)
+    (parked,) = site.left(OWED)
+    assert send_due(site.owed, site, site.policy, site.clock(), room=0) == 0
+    assert site.left(OWED) == [parked]
+
+
 def test_a_worker_delivers_to_a_receiver_that_is_set_apart_beside_the_others(receiver):
     site = NotifyingProcesses(receiver, policy=policy_of(receiver))
     site.queue_is_down = True

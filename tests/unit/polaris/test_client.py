@@ -546,7 +546,7 @@ def test_a_catalog_is_looked_at_again_after_a_look_without_an_answer(
         client.check_catalog("lake")
     [look] = server.asked("GET", MANAGED)  # it is neither repeated at once nor waited for again
     assert (look.extensions["timeout"]["read"], server.slept) == (2.0, [])
-    clock.advance(timedelta(seconds=31))
+    clock.advance(timedelta(seconds=30))
     with pytest.raises(answers.PolarisError, match="EXTERNAL"):
         client.check_catalog("lake")
 
@@ -558,7 +558,7 @@ def test_what_is_known_of_a_catalog_stays_while_polaris_hangs_and_follows_a_new_
     for _ in range(2):
         with pytest.raises(answers.PolarisError, match="EXTERNAL"):
             client.check_catalog("lake")
-        clock.advance(timedelta(seconds=301))
+        clock.advance(timedelta(seconds=300))
     client.check_catalog("lake")
 
 

@@ -72,3 +72,9 @@ def test_requests_that_fail_fast_are_retried_to_the_full_number() -> None:
     with pytest.raises(PolarisUnavailable):
         hung.load()
     assert hung.requests == RequestRetries().attempts
+
+
+def test_a_request_begins_at_the_end_of_the_patience_and_none_after_it() -> None:
+    retries = RequestRetries(patience_seconds=5.0)
+    assert retries.wait(1, 1.0, spent_seconds=4.0) == 1.0
+    assert retries.wait(1, 1.0, spent_seconds=4.5) is None

@@ -1,7 +1,7 @@
 """The areas of a table cover every file of it, and there are few of them."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -134,3 +134,11 @@ def test_an_exemption_of_an_earlier_release_is_of_the_metadata_location_that_it_
     earlier = replace(Exemption.of(seen, why="known", by="me", now=now), unread=None)
     assert earlier.covers(seen, now)
     assert not earlier.covers(replace(seen, metadata_location="s3://b/2.json"), now)
+
+
+def test_an_exemption_covers_a_table_until_it_ends() -> None:
+    now = datetime(2026, 11, 28, tzinfo=UTC)
+    blocking = Blocking(Subject("lake", ("ns",), "t"), "CORRUPT_METADATA: x", now, "uuid")
+    exemption = Exemption.of(blocking, why="known", by="me", now=now)
+    assert exemption.covers(blocking, exemption.until - timedelta(microseconds=1))
+    assert not exemption.covers(blocking, exemption.until)

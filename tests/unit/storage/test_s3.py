@@ -310,3 +310,13 @@ def test_the_client_for_deletes_neither_retries_nor_validates() -> None:
     assert reading.meta.config.retries["total_max_attempts"] == 5
     assert type(deleting._serializer) is not type(reading._serializer)
     assert type(reading._serializer).__name__ == "ParamValidationDecorator"
+
+
+def test_the_clients_of_sixteen_credentials_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = S3ObjectStore(settings=S3Settings())
+    monkeypatch.setattr(store, "_build", lambda _credential, *, deleting: object())
+    credentials = [S3Credential("s3://b/", f"key-{number}", "secret", "token", None) for number in range(17)]
+    clients = [store._client(credential) for credential in credentials[:16]]
+    assert [store._client(credential) for credential in credentials[:16]] == clients
+    store._client(credentials[16])
+    assert store._client(credentials[0]) is not clients[0]

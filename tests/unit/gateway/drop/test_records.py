@@ -55,6 +55,10 @@ def test_a_record_changes_along_its_arrows_alone(wanted):
     assert record.identifier == TABLE
 
 
+def test_a_tombstone_is_stuck_from_the_third_failed_look_on():
+    assert [pending().model_copy(update={"attempts": failed}).is_stuck for failed in (2, 3)] == [False, True]
+
+
 def test_destinations_are_random_and_ids_sort_by_time():
     first, second = pending(), pending()
     assert first.destination_name != second.destination_name

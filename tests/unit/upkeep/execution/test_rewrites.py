@@ -20,7 +20,7 @@ from delegation.rewrites.task_type import (
     MANIFESTS_PLAN,
     MANIFESTS_TASK_TYPE,
 )
-from delegation.rewrites.terms import CompactionLimits, CompactionTerms
+from delegation.rewrites.terms import DEFAULT_MIN_INPUT_FILES, CompactionLimits, CompactionTerms
 from delegation.storage.memory import Killed
 from delegation.tasks.life.declared import TaskTypes
 from delegation.tasks.life.declared import named as named_kind
@@ -370,7 +370,8 @@ def health(**numbers: Any) -> TableHealth:
 
 def test_the_need_of_a_compaction_counts_small_files_and_deletes() -> None:
     assert compaction_need(health(files=9)) is None
-    assert compaction_need(health(files=9, small_files=4, small_bytes=4)) is None
+    assert compaction_need(health(files=9, small_files=DEFAULT_MIN_INPUT_FILES - 1, small_bytes=4)) is None
+    assert compaction_need(health(files=9, small_files=DEFAULT_MIN_INPUT_FILES, small_bytes=5)) is not None
     small = compaction_need(health(files=9, bytes=90, small_files=9, small_bytes=90))
     assert small is not None
     assert (small.gain, small.files, small.bytes) == (8, 9, 90)
