@@ -39,7 +39,7 @@ _EXECUTOR_CLASS = b"CoarseGrainedExecutorBackend"
 
 
 def remove_orphans(world: RewriteWorld, name: str) -> OrphanResult:
-    """Remove the orphan files of a table, as a task would do in ten days."""
+    """Remove the orphan files of a table, of which all count as old."""
     client, identifier = world.client(), world.identifier(name)
     tables, store = vended_table(client, identifier, clock=utc_now)
     return remove_orphan_files(
@@ -54,9 +54,8 @@ def remove_orphans(world: RewriteWorld, name: str) -> OrphanResult:
             references=LiveReferences(),
             places=lambda: (),
             claims=lambda: (),
-            options=OrphanOptions(older_than=timedelta(days=3), limits=AT_ONCE),
+            options=OrphanOptions(older_than=timedelta(seconds=1), limits=AT_ONCE),
             settings=OrphanSettings(vended=False),
-            clock=lambda: utc_now() + timedelta(days=10),
         )
     )
 
