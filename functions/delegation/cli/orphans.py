@@ -50,7 +50,7 @@ def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> t
     except PlanTampered as error:
         raise _plan_unknown(plan, str(error)) from error
     if index.stage == "listed":
-        raise _plan_unknown(plan, "it is a listing, which was not compared with what tables need")
+        raise _plan_unknown(plan, "it is only a listing, not yet compared with the files that tables need")
     return plans, index
 
 
@@ -69,9 +69,9 @@ def time_text(seconds: int) -> str:
 
 _WAITS: Final = {
     "first-run": "it is the table's first plan at this location",
-    "max-share": "its files are an unlikely share of what is there",
+    "max-share": "its share of the files there is unusually large",
     "max-files": "its files are many",
-    "finding": "something was found that its approval does not know",
+    "finding": "the removal found something new after the approval",
 }
 _DAY: Final = 86_400
 
@@ -198,8 +198,8 @@ def approve_command(
     summary = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
     more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
     call.confirm(
-        f"{identifier}: {summary}.\nThis deletes them{more}, or tags them if the plan is a quarantine. Where their "
-        "bucket keeps no versions, nothing brings deleted ones back. Continue?"
+        f"{identifier}: {summary}.\nThis deletes them{more}, or tags them if the plan is a quarantine. In a bucket "
+        "without versions, deleted files cannot be restored. Continue?"
     )
     seen = [
         segment for segment in (*task.plan_segments, task.waiting_plan) if segment is not None and segment.id == plan

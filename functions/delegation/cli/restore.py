@@ -250,8 +250,8 @@ def _restored(
             return run.run()
     except ObjectStoreDenied as error:
         raise CommandError(
-            f"{act} in {printable(split(removal.location)[0])} takes {' and '.join(rights)}, which "
-            f"credentials that the catalog vends lack, and so do those of this command: {error}",
+            f"{act} in {printable(split(removal.location)[0])} needs {' and '.join(rights)}. Vended "
+            f"credentials lack this, and so do those of this command: {error}",
             "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
             "stopped.",
             code="OPERATOR_ROLE_REQUIRED",

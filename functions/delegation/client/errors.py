@@ -106,7 +106,7 @@ class NotAuthorised(DelegationClientError):
     def __init__(self, table: str) -> None:
         super().__init__(
             f"the caller may not drop {table} with its files, so nothing was purged; "
-            "have the privilege to drop the table with purge granted"
+            "grant the caller the privilege to drop the table with purge"
         )
         self.table = table
 
@@ -170,7 +170,7 @@ class TableChangedSincePurge(DelegationClientError):
         super().__init__(
             f"task {delegation_task_id} purged {table} (table-uuid {purged[0]}, {purged[1]}), but the catalog now has "
             f"table-uuid {found[0] or 'unknown'}, {found[1]} under that name, so nothing was dropped; "
-            "purge and drop it in another call if it should go too"
+            "to remove that table too, purge and drop it in another call"
         )
         self.table = table
         self.delegation_task_id = delegation_task_id

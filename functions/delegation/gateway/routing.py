@@ -68,7 +68,7 @@ def segment_of(name: str, separator: str | None = None) -> str:
     try:
         _check(name.encode(), UnsafeName)
     except UnicodeEncodeError:
-        raise UnsafeName("a character that is none") from None
+        raise UnsafeName("half a surrogate pair") from None
     return encoded(name)
 
 

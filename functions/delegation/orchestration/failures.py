@@ -161,7 +161,7 @@ def has_no_job(task: Task) -> bool:
 
 def job_not_started() -> AttemptError:
     """Return the error of an attempt whose job the service did not start; it is excused."""
-    text = "EMR Serverless did not start the attempt's job: it is unavailable or refuses more; it is not counted"
+    text = "EMR Serverless is unavailable or refuses more jobs, so the attempt did not start; it is not counted"
     return AttemptError(JOB_NOT_STARTED, text, ErrorClass.REFUSED)
 
 

@@ -98,7 +98,7 @@ class SecretRotation:
             return  # all steps are done
         if PENDING not in stages[event.token]:
             raise PolarisMisconfigured(
-                f"version {event.token} of {event.secret_id} is not to be rotated to: no {PENDING}"
+                f"version {event.token} of {event.secret_id} lacks the stage {PENDING}, so nothing is rotated"
             )
         match event.step:
             case RotationStep.CREATE:
@@ -122,9 +122,9 @@ class SecretRotation:
         begun = _with(BEGUN, stages)
         if begun == current:
             raise SecretOutcomeUnknown(
-                f"an earlier rotation of {event.secret_id} had no clear answer: Polaris may keep its secret as the "
-                "former one, which another rotation would end. It still works. Reset the principal as root, store the "
-                "new secret, and rotate again (runbook, Secret rotation)"
+                f"an earlier rotation of {event.secret_id} had no clear answer. The stored secret still works, but "
+                "another rotation may end it. Reset the principal as root, store the new secret, and rotate again "
+                "(runbook, Secret rotation)"
             )
         self._move(event.secret_id, BEGUN, current, begun)
         try:

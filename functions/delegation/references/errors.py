@@ -45,7 +45,7 @@ class ReferencesNotKnown(ReferencesError):
         why = f"; the last pass was not completed: {problem}" if problem else ""
         if tables is not None and checked > tables:
             # Tables are looked at twice where names moved, and there may be more than in the last complete pass.
-            progress = f"{checked:,} looks at tables; the last complete pass had {tables:,}"
+            progress = f"tables were checked {checked:,} times; the last complete pass had {tables:,}"
         else:
             of = "" if tables is None else f" of {tables:,}"
             progress = f"{checked:,}{of} {'table is' if checked == 1 and tables is None else 'tables are'} checked"

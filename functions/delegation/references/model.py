@@ -132,9 +132,9 @@ MOST_SEEN: Final = 20_000
 MOST_DISPLACED: Final = 100
 """Tables kept that had one name in one pass; an entry with more has the uuid "" too, which no table has."""
 UNANSWERED_PASSES: Final = 3
-"""After so many passes in which others had an answer, it is a table's own trouble that it has none."""
+"""A table that got no answer in so many passes, while others did, counts as unreadable."""
 MOST_UNREAD: Final = 4_000
-"""Files of one table that cannot be read and are known one by one; of more nobody can tell whether they grew."""
+"""Unreadable files of one table that an entry lists; beyond that number, growth cannot be noticed."""
 LONGEST_TEXT: Final = 1_000
 LONGEST_LOCATION: Final = 4_096
 

@@ -385,8 +385,8 @@ class _Pass:
         names = shown([str(blocking.subject) for blocking in unreadable])
         passes = max(len(blocking.unanswered) for blocking in unreadable)
         return (
-            f"{names} had no answer in this pass and others had, {passes} of {UNANSWERED_PASSES} times; then it counts "
-            f"as unreadable: {unreadable[0].problem}"
+            f"the catalog did not answer for {names}, but for other tables, in {passes} of {UNANSWERED_PASSES} passes; "
+            f"after the last one it counts as unreadable: {unreadable[0].problem}"
         )
 
 

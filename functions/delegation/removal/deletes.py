@@ -279,8 +279,8 @@ def delete_in_lots(
         slow = slow + 1 if first == before else 0
         if slow >= most_slow:
             raise ComparisonTooOld(
-                f"{slow} times in a row, what was committed to the table could not be compared with the files to "
-                f"delete within {OLDEST_LOAD:.0f} s of a load; the rest is left to the next attempt"
+                f"{slow} times in a row, comparing new commits with the files to delete took more than "
+                f"{OLDEST_LOAD:.0f} s after a load; the next attempt deletes the rest"
             )
         work, before, loaded = (), first, now()
         if not compare(lot):

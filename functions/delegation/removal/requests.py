@@ -32,7 +32,7 @@ PLAN: Final = "plan"
 PLAN_OPTION: Final = text_option(
     PLAN,
     PLAN_PATTERN.strip("^$"),
-    "the id of a plan, as listed in a dry run's `plan_segments`, or of one that waits for approval",
+    "the id of a plan, as listed in a dry run's `plan_segments`, or of a plan that waits for approval",
     "The id of a dry run's plan.",
 )
 """The option of all work that can be planned."""

@@ -261,7 +261,7 @@ class RewriteBehavior:
         reported = {"estimate": dict(plan.details), **_reported(result), "seconds": round(result.seconds, 1)}
         summary = self.kind.summary(result)
         if result.groups_put_off:
-            summary += f"; {counted(result.groups_put_off, 'group')} put off, which the next run takes"
+            summary += f"; {counted(result.groups_put_off, 'group')} put off to the next run"
         return summary, {**_details(result), LOSSES: None}, {"engine": SPARK, "reported": reported}
 
     @staticmethod

@@ -152,9 +152,9 @@ class Left(StrEnum):
     """Why a partition that Iceberg's planner would rewrite is left alone."""
 
     HOT = "its newest commit is younger than cold-after"
-    NO_GAIN = "as many files and deletes would be there afterwards"
+    NO_GAIN = "the rewrite would not reduce its files and deletes"
     BENEFIT = "one unit of money removes fewer files than min-benefit"
-    NO_FILTER = "no filter selects it and leaves the others"
+    NO_FILTER = "no filter can select it alone"
     NEXT_RUN = "this run has enough partitions"
 
 

@@ -108,7 +108,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             MIN_INPUT_FILES,
             _COUNT,
             "a number from 1 to 999999999",
-            "A group of fewer files is rewritten only if it has more than a file's content or too many deletes. "
+            "A group of fewer files is rewritten only if its content exceeds one file, or if it has too many deletes. "
             f"Default: {DEFAULT_MIN_INPUT_FILES}.",
             Argument(f"Rewrite groups of N files or more. Default: {DEFAULT_MIN_INPUT_FILES}.", "N", type=int, least=1),
         ),
@@ -116,8 +116,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             DELETE_FILE_THRESHOLD,
             _COUNT,
             "a number from 1 to 999999999",
-            "A data file with so many delete files is rewritten, whatever its size. Default: only one whose deleted "
-            "rows are three tenths or more.",
+            "A data file with this many delete files is rewritten, whatever its size. Default: only files with 30% "
+            "deleted rows or more.",
             Argument("Rewrite a data file that has N delete files or more.", "N", type=int, least=1),
         ),
         text_option(
@@ -155,8 +155,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             MIN_BENEFIT,
             _NUMBER,
             "a number of files such as 100 or 2.5",
-            "The least number of files removed and deletes folded for one unit of the estimate's currency; a partition "
-            "that has less is left alone. Default: by the operator's setting, 0.",
+            "A partition is left alone if one unit of the estimate's currency removes fewer files and deletes. "
+            "Default: by the operator's setting, 0.",
             Argument("Leave partitions alone where one unit of money removes fewer files.", "FILES"),
         ),
         Option(
@@ -185,8 +185,8 @@ MANIFESTS_OPTIONS: Final = OptionTable(
             MIN_BENEFIT,
             _NUMBER,
             "a number of manifests such as 100 or 2.5",
-            "The least number of manifests removed for one unit of the estimate's currency. Default: by the "
-            "operator's setting, 0.",
+            "Manifests are left alone if one unit of the estimate's currency removes fewer. Default: by the operator's "
+            "setting, 0.",
             Argument("Leave manifests alone where one unit of money removes fewer.", "MANIFESTS"),
         ),
         Option(

@@ -75,7 +75,7 @@ class Places:
         is_suspect, is_single = losses > 0, losses >= ALONE_AFTER
         with self._changed:
             if self._has_single or (is_suspect and self._has_suspect):
-                raise RunPostponed("another attempt may not have this one beside it", _PLACE_WAIT)
+                raise RunPostponed("another attempt must run alone in this process", _PLACE_WAIT)
             self._present += 1
             self._has_suspect |= is_suspect
             self._has_single |= is_single

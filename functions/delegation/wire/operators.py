@@ -48,11 +48,11 @@ class PauseRequest(ResumeRequest):
 
     mode: Literal["stop", "drain"] = Field(
         default="stop",
-        description="With `stop` running attempts are handed over within a minute, uncounted; with `drain` they end, "
-        "and only nothing new begins.",
+        description="`stop` hands running attempts over within a minute, uncounted. `drain` lets them end, and nothing "
+        "new begins.",
     )
     reason: Annotated[str, StringConstraints(max_length=300)] = Field(
-        default="", description="Why, for those who find the tasks paused."
+        default="", description="The reason that others see."
     )
 
 
@@ -128,7 +128,7 @@ class TombstoneRecord(BaseModel):
     restore_namespace: tuple[str, ...] | None = None
     restore_name: str | None = None
     problem: str | None = None
-    attempts: int = Field(default=0, ge=0, description="The last looks of the recurring task, in a row, that failed.")
+    attempts: int = Field(default=0, ge=0, description="How many times in a row the recurring task failed.")
     trouble: str | None = Field(default=None, description="Why, or what only a person can do.")
     dismissed_at: AwareDatetime | None = None
 

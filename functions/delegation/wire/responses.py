@@ -143,7 +143,7 @@ class TaskPlace(Answer):
     place: int | None = Field(
         default=None,
         ge=1,
-        description="1 is the next of the lane; null before the time of the next attempt, and behind 1,000 others.",
+        description="The place in the lane; 1 is next. Null until the next attempt is due, and behind 1,000 others.",
     )
     reasons: tuple[str, ...] = Field(default=(), description="What keeps the next task of the lane from starting.")
 
@@ -173,9 +173,9 @@ class Estimate(Answer):
     currency: str
     prices_as_of: str
     prices_region: str
-    files_left: Count = Field(description="Of the plan, what the task has not deleted yet; a dry run deletes nothing.")
+    files_left: Count = Field(description="The part of the plan that is not deleted yet; a dry run deletes nothing.")
     seconds_left: float = Field(
-        ge=0, description="For these files, at the measured rate of a running purge, else at the assumed one."
+        ge=0, description="The time for these files, at the measured rate of a running purge, else at the assumed rate."
     )
 
 

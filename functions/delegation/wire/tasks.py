@@ -69,7 +69,7 @@ class NextAttempt(Answer):
 
     number: int = Field(ge=1)
     at: AwareDatetime
-    seconds: float = Field(ge=0, description="Until then; 0 if only a free process is waited for.")
+    seconds: float = Field(ge=0, description="The time until then; 0 if the task waits only for a free process.")
     awaits_admission: bool = Field(
         default=False, description="Whether the task also waits for a place (`delegation.limits.*`)."
     )
@@ -95,7 +95,7 @@ class Outlook(Answer):
     progress: WorkProgress | None = None
     rate: WorkRate | None = None
     eta_ts: AwareDatetime | None = Field(
-        default=None, description="When running work is expected to be done, as long as that is ahead."
+        default=None, description="The expected end of running work, if it is in the future."
     )
     next_attempt: NextAttempt | None = None
     next_step: str | None = Field(
@@ -125,7 +125,7 @@ class TaskRecord(Answer):
     lease_acquired_ts: AwareDatetime | None = None
     lease_owner: str | None = Field(
         default=None,
-        description="The lease holder, while the task has one; only for callers that may manage tasks, who read one.",
+        description="The lease holder, if there is one. Absent from lists, and for callers that may not manage tasks.",
     )
     result_summary: str | None = None
     result_extended: str | None = None
@@ -152,8 +152,8 @@ class TaskRecord(Answer):
     files_failed: int = 0
     files_absent: int = Field(
         default=0,
-        description="How many of the files deleted the store said that it did not have; their bytes are not counted. "
-        "S3 does not say so.",
+        description="How many of the deleted files were already absent, if the store reports that (S3 does not). Their "
+        "bytes are not counted.",
     )
     bytes_deleted: int = 0
     files_kept: int = 0
@@ -163,9 +163,9 @@ class TaskRecord(Answer):
     )
     progress_ts: AwareDatetime | None = None
     progress: Annotated[dict[str, Any] | None, described(properties=_PROGRESS)] = Field(
-        default=None, description="How far the work is, if it reported that."
+        default=None, description="The progress that the work reported."
     )
-    details: dict[str, Any] | None = Field(default=None, description="What else the work reported, if it did.")
+    details: dict[str, Any] | None = Field(default=None, description="Further values that the work reported.")
     eta_ts: AwareDatetime | None = None
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None

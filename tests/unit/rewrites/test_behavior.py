@@ -62,7 +62,7 @@ def test_a_job_rewrites_and_its_task_ends_with_the_figures(world: RewritingWorld
     world.rewrite = lambda job: rewritten(job, put_off=(PutOff(groups=1, reason="changed", is_conflict=True),))
     task = world.compact()
     assert (task.status, task.engine, task.attempt_count) == (Status.SUCCESS, "spark", 2)
-    assert task.result_summary == "rewrote 20 files; 1 group put off, which the next run takes"
+    assert "1 group put off" in str(task.result_summary)
     shown = task.public()
     assert (shown["files_rewritten"], shown["groups_put_off"]) == (20, 1)
     figures = {

@@ -235,7 +235,7 @@ def health_screens(health: TableHealth, costs: str) -> Iterator[RenderableType]:
         yield f"A plan waits for approval: delegation orphans approve {plain(plan)}"
     under_way = [run for run in health.runs.values() if run.ended is None]
     if not under_way and not health.past:
-        yield "\nNo policy has had anything done to this table yet."
+        yield "\nNo policy has run on this table yet."
         return
     numbers = ("snapshots", "files", "bytes")
     table = Rows("began", "what", "outcome", *numbers, "policy", right=numbers)
@@ -325,7 +325,7 @@ def _ages(healths: Sequence[TableHealth]) -> str:
     oldest, newest = (
         f"{pick(health.as_of for health in healths).astimezone():%Y-%m-%d %H:%M:%S %Z}" for pick in (min, max)
     )
-    return newest if oldest == newest else f"{newest}, of the table read longest ago {oldest}"
+    return newest if oldest == newest else f"{newest}; the oldest value is of {oldest}"
 
 
 def _states(health: TableHealth) -> tuple[str, ...]:

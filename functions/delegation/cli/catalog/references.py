@@ -122,7 +122,7 @@ def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
         yield f"exempt until {_time(exemption.until)} by {plain(exemption.by)}: {plain(exemption.why)}"
         return
     if blocking.is_doubted:
-        passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes in which others had an answer"
+        passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes, while other tables got an answer"
         yield f"no answer in {passes}; no pass completes until it answers or counts as unreadable"
         return
     narrow = "only purges of tables whose storage it overlaps"

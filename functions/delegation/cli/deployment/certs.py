@@ -132,7 +132,7 @@ def revoke_command(
     call.output.result(
         {"list": str(path), "next_update": isoformat(ends), "revoked": revoked},
         f"{what}: {path} has {counted(len(revoked), 'entry', 'entries')} and counts until {ends:%Y-%m-%d}.",
-        Text("It has effect once the deployment has it (page Deployment, Revocation).", "dim"),
+        Text("It takes effect when it is deployed (page Deployment, Revocation).", "dim"),
     )
 
 

@@ -48,12 +48,12 @@ class Risk(StrEnum):
 
 ADVICE: Final[Mapping[Risk, str]] = {
     Risk.REPLACED: "Undo the setting that changes it: a new, empty resource would take its place.",
-    Risk.REMOVED: "Undo the setting that removes it. What is kept belongs to no stack by then, and a later deployment "
-    "begins with an empty one.",
+    Risk.REMOVED: "Undo the setting that removes it. Otherwise the kept resource belongs to no stack, and a later "
+    "deployment begins with an empty one.",
     Risk.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`: subnets that are used "
-    "cannot be replaced by others of overlapping ranges.",
-    Risk.EXPORT_IN_USE: "Deploy the stacks that import it first, alone: `cdk deploy --exclusively STACK`; delete one "
-    "that the settings no longer have.",
+    "cannot be replaced by subnets of overlapping ranges.",
+    Risk.EXPORT_IN_USE: "Deploy the stacks that import it first, alone: `cdk deploy --exclusively STACK`; delete a "
+    "stack that the settings no longer have.",
     Risk.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
     "stop-application --application-id ID`, deploy, `delegation resume`.",
     Risk.INDEXES_AT_ONCE: "Deploy the stack with one index more at a time: `-c delegation:task-indexes=N` for the task "

@@ -43,7 +43,7 @@ class KnownLimits:
         if given is None and catalog in self.file_catalogs:
             raise CommandError(
                 f"the deployment executes the policies of its policy file for {catalog}, not those of the catalog",
-                "Name that file with --policy-file FILE: the one with which the deployment's package was made.",
+                "Name that file with --policy-file FILE: the file in the deployment's package.",
                 code="POLICY_FILE_UNKNOWN",
             )
 

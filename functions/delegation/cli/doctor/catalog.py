@@ -63,8 +63,8 @@ class CatalogCheck:
         if unknown:
             yield not_checked(
                 ENDPOINTS,
-                f"{self.catalog} advertises endpoints of tables that are not known here: {shown(unknown)}; a dropped "
-                "table may still be there, and its files are then treated as another table's",
+                f"{self.catalog} advertises unknown endpoints of tables: {shown(unknown)}; if they still serve a "
+                "dropped table, its files count as another table's",
             )
         yield passed(NAMESPACE, f"{place}: {number} {'tables' if self.namespace else 'namespaces'} can be listed")
 
@@ -89,12 +89,12 @@ class ViewCheck:
         else:
             yield failed(CATALOG, f"{self.catalog}: {why}", "Leave it out: drop its tables where they are owned.")
         if properties.get(UNIQUE_LOCATION, "").lower() == "true":
-            yield passed(NAMES, "a table that is made again under its name gets another location")
+            yield passed(NAMES, "a recreated table gets another location")
         else:
             yield not_checked(
                 NAMES,
-                f"{UNIQUE_LOCATION} is not true for {self.catalog}: unless the server has another default, a table "
-                "that is made again gets the dropped one's location, and its readers the files not deleted yet",
+                f"{UNIQUE_LOCATION} is not true for {self.catalog}: a recreated table may get the dropped table's "
+                "location, and its readers can then read files that are not deleted yet",
             )
         if are_droppable(properties):
             yield passed(VIEWS, f"views of {self.catalog} can be dropped")

@@ -218,7 +218,7 @@ class Cascade:
         identifier = other.identifier(receipt.catalog)
         try:
             if identity_of(self.catalog.load_other(other.kind, identifier)) != other.table_uuid:
-                return other.kept(f"another {other.kind} has the name {other.table} by now")
+                return other.kept(f"another {other.kind} now has the name {other.table}")
             self.catalog.drop_other(other.kind, identifier)
         except (NoSuchTable, NoSuchNamespace):
             return other.gone()

@@ -68,7 +68,7 @@ def _after_refused_restore(record: TombstoneRecord, error: PolarisError) -> str:
         other = f"delegation tombstones restore {record.tombstone_id} --mine --to {record.name}_restored"
         return f"Do what the message states; if the name is taken: `{other}`."
     if error.status == 403:
-        return "Have TABLE_CREATE on the namespace granted, or name one with --to in which you may create tables."
+        return "Ask for TABLE_CREATE on the namespace, or name another namespace with --to."
     return "Run the same command again: it finishes what was begun."
 
 

@@ -80,5 +80,5 @@ class CachedSource(Generic[Value]):
 
     def _usable(self, cached: _Cached[Value], now: datetime) -> _Cached[Value]:
         if now >= cached.fetched_at + self._policy.fresh + self._policy.stale:
-            raise self._unavailable(f"{self._what} cannot be fetched, and what is cached is too old")
+            raise self._unavailable(f"{self._what} cannot be fetched, and the cached copy is too old")
         return cached

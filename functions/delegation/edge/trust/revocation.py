@@ -265,7 +265,7 @@ class PublishedLists:
             raise RevocationListUnavailable(f"the revocation list {url} is not yet valid")
         if former is not None and parsed.this_update < former.parsed.this_update:
             # A former list put back would admit what was revoked since.
-            raise RevocationListUnavailable(f"the revocation list {url} is older than the one that it replaced")
+            raise RevocationListUnavailable(f"the revocation list {url} is older than the list that it replaced")
         self._issuers[url] = parsed.listed.issuer
         return _Published(parsed, fetched.version)
 

@@ -130,7 +130,7 @@ class CertificateSettings(EnvironmentSettings):
         for issuer in self._admitted_issuers:
             if parse_name(issuer) != listed.listed.issuer:
                 raise ValueError(
-                    f"DELEGATION_CLIENT_CRL decides on no certificate of {issuer}, which would be admitted unchecked: "
+                    f"DELEGATION_CLIENT_CRL covers no certificate of {issuer}, so these would be admitted unchecked: "
                     "set DELEGATION_REVOCATION_LISTS with the lists of every issuer instead"
                 )
         return self
@@ -192,8 +192,8 @@ class TokenSettings(EnvironmentSettings):
     def _next_follows_a_first(self) -> Self:
         if self.token_next_public_key is not None and self.token_public_key is None and self.token_next_issuer is None:
             raise ValueError(
-                "DELEGATION_TOKEN_NEXT_PUBLIC_KEY needs DELEGATION_TOKEN_PUBLIC_KEY, which it will replace, or "
-                "DELEGATION_TOKEN_NEXT_ISSUER, whose key it is"
+                "DELEGATION_TOKEN_NEXT_PUBLIC_KEY needs the key that it will replace (DELEGATION_TOKEN_PUBLIC_KEY) or "
+                "its issuer (DELEGATION_TOKEN_NEXT_ISSUER)"
             )
         if self.token_next_issuer == self.token_issuer:
             raise ValueError("DELEGATION_TOKEN_NEXT_ISSUER must be another issuer than DELEGATION_TOKEN_ISSUER")

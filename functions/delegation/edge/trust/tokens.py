@@ -123,7 +123,7 @@ class TokenVerifier:
         issuer = self._issuer_of(token)
         claims = _signed(token, issuer.keys)
         if issuer.audience is None and "aud" in claims:
-            raise Unauthorized("the token is for an audience, and none is configured (delegation:token-audience)")
+            raise Unauthorized("the token has an audience, but none is configured (delegation:token-audience)")
         if issuer.audience is not None and issuer.audience not in _listed(claims.get("aud")):
             raise Unauthorized("the token is for another audience")
         self._check_time(claims)
@@ -158,7 +158,7 @@ def _signed(token: str, keys: KeySource) -> Mapping[str, Any]:
     except jwt.PyJWTError as error:
         raise Unauthorized(f"not a token: {type(error).__name__}") from None
     if not _is_access_token(header):
-        raise Unauthorized("the token is of another type than JWT or at+jwt")
+        raise Unauthorized("the token's type is neither JWT nor at+jwt")
     algorithm = header.get("alg")
     candidates = [key for key in keys.keys(header.get("kid")) if algorithm in key.algorithms]
     if not candidates:
@@ -182,7 +182,7 @@ def require_scope(principal: Principal, scope: str) -> None:
 def require_client(principal: Principal, clients: Collection[str]) -> None:
     """Raise Forbidden unless the token's client is one of the pinned ones; none pinned admits any client."""
     if clients and principal.client_id not in clients:
-        raise Forbidden("the token belongs to another client than the pinned ones", code="CLIENT_REFUSED")
+        raise Forbidden("the token belongs to a client that is not pinned", code="CLIENT_REFUSED")
 
 
 def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding) -> None:
@@ -199,7 +199,7 @@ def bearer_token(authorization: str | None) -> str:
         raise Unauthorized("no Authorization header, or more than one")
     token = authorization[len(_SCHEME) :].strip()
     if authorization[: len(_SCHEME)].lower() != _SCHEME or not token:
-        raise Unauthorized("the Authorization header has another scheme than Bearer")
+        raise Unauthorized("the Authorization header's scheme is not Bearer")
     if len(token) > _LONGEST_TOKEN or not token.isascii():
         raise Unauthorized("not a token: too long or not ASCII")
     return token
@@ -250,7 +250,7 @@ def _thumbprint_of(claims: Mapping[str, Any]) -> str | None:
     confirmation = claims["cnf"]
     thumbprint = confirmation.get(_THUMBPRINT) if isinstance(confirmation, dict) and len(confirmation) == 1 else None
     if not isinstance(thumbprint, str) or not thumbprint:
-        raise Unauthorized("the token is bound to something else than a certificate (RFC 8705)")
+        raise Unauthorized("the token is bound, but not to a certificate (RFC 8705)")
     return thumbprint
 
 

@@ -86,9 +86,7 @@ class DropBehavior:
             raise tombstone_refused(f"task {task.task_id} names no tombstone of this service; nothing was purged")
         wanted = (purge.identifier, purge.table.table_uuid.lower(), task.task_id)
         if wanted != (record.destination, record.table_uuid, task_id_of(tombstone_id)):
-            raise tombstone_refused(
-                f"the tombstone {tombstone_id} is a different table than that of task {task.task_id}"
-            )
+            raise tombstone_refused(f"the tombstone {tombstone_id} is not the table of task {task.task_id}")
         if record.table_uuid != record.expected_uuid:
             raise tombstone_refused(f"the tombstone {tombstone_id} is not the table that its caller dropped")
         if record.dismissed_at is not None:

@@ -252,7 +252,7 @@ def _wanted(record: Tombstone, body: bytes) -> TableIdentifier | None:
         raise bad_tombstone_request(f"to: {error}") from None
     if wanted is not None and record.table_uuid != record.expected_uuid:
         raise RestoreRefused(
-            f"the tombstone {record.tombstone_id} may hold another table than its caller dropped, and can only be "
-            "restored to its own name"
+            f"the tombstone {record.tombstone_id} may not hold the table that its caller dropped, and can only "
+            "be restored to its own name"
         )
     return wanted

@@ -149,8 +149,8 @@ def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
 
 def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported:
     return DropUnsupported(
-        f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for tables that are to be "
-        "purged, so nothing was dropped; an administrator creates it with "
+        f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for dropped tables, so nothing was "
+        "dropped; an administrator creates it with "
         f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`, and "
         f"`delegation doctor --tombstones {printable(f'{catalog}.{namespace}')}` checks what drops need",
         code="TOMBSTONE_NAMESPACE_MISSING",

@@ -118,7 +118,7 @@ class TableDrops:
         answer = self.forward(request)
         if key is None or is_genuine(Operation.DROP_TABLE, answer):
             return answer
-        raise _left_to_the_catalog(identifier, f"the answer {answer.status} is not one of an Iceberg catalog")
+        raise _left_to_the_catalog(identifier, f"the answer {answer.status} is not an Iceberg catalog's")
 
     def earlier(
         self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey

@@ -63,7 +63,7 @@ def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
         if _follows(there, left):
             catalog.drop_table(record.destination, purge=False)
             return (
-                f"a clone was registered as {target} meanwhile, which is the table now; the tombstone's entry is gone"
+                f"a clone was registered as {target} meanwhile; it is the table now, and the tombstone's entry is gone"
             )
         raise NameTaken(record.tombstone_id, str(target), is_former_state=True) from error
     if isinstance(error, TableAlreadyExists):
@@ -174,11 +174,11 @@ class Tombstones:
             return record
         if record.state not in {TombstoneState.RENAMED, TombstoneState.FAILED}:
             raise purge_not_possible(
-                f"the tombstone {tombstone_id} is {record.state}; only one that is RENAMED or FAILED can be purged"
+                f"the tombstone {tombstone_id} is {record.state}; only a RENAMED or FAILED tombstone can be purged"
             )
         if record.is_of_another_table:
             raise purge_not_possible(
-                f"the tombstone {tombstone_id} is another table than its caller dropped and is never purged; restore it"
+                f"the tombstone {tombstone_id} is not the table that its caller dropped and is never purged; restore it"
             )
         now = self.clock()
         task = submit(self.tasks, record, at=now)
@@ -197,11 +197,11 @@ class Tombstones:
         if record.dismissed_at is None:
             if record.state is not TombstoneState.FAILED:
                 raise dismissal_refused(
-                    f"the tombstone {tombstone_id} is {record.state}; only one that is FAILED can be dismissed"
+                    f"the tombstone {tombstone_id} is {record.state}; only a FAILED tombstone can be dismissed"
                 )
             if record.is_of_another_table:
                 raise dismissal_refused(
-                    f"the tombstone {tombstone_id} is another table than its caller dropped; give it a name again: "
+                    f"the tombstone {tombstone_id} is not the table that its caller dropped; give it a name again: "
                     f"`delegation tombstones restore {tombstone_id} --to NAME`"
                 )
             left = f"dismissed: its files stay, {_finish(record)}"
@@ -226,7 +226,7 @@ class Tombstones:
         if record.is_of_another_table:
             left = "closed: the table, which the caller never dropped, has left its destination"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
-            left = f"closed: somebody else gave the table its name {record.identifier} back"
+            left = f"closed: somebody else restored the table's name {record.identifier}"
         else:
             left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"
         return self.changed(record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=False))
@@ -347,7 +347,7 @@ def _too_late(record: Tombstone, task: Task) -> str:
     if task.status is Status.FAILURE:
         return (
             f"the purge of the tombstone {record.tombstone_id} has deleted files (task {task.task_id}), so it cannot "
-            "be restored; `delegation tombstones purge` has the rest deleted"
+            "be restored; `delegation tombstones purge` deletes the rest"
         )
     return (
         f"the purge of the tombstone {record.tombstone_id} has begun (task {task.task_id} is {task.status}), so it "

@@ -309,7 +309,7 @@ def _note_trouble(steps: DropSteps, tombstone_id: str, error: Exception) -> None
         record = steps.tombstones.get(tombstone_id)
         steps.tombstones.changed(record, lambda now, tombstone: records.troubled(tombstone, now, reason_of(error)))
     except DropError as unnoted:
-        logger.warning("its trouble could not be noted: %s", unnoted, extra={"tombstone_id": tombstone_id})
+        logger.warning("its problem could not be recorded: %s", unnoted, extra={"tombstone_id": tombstone_id})
 
 
 def _settled(steps: DropSteps, listed: Tombstone) -> str:

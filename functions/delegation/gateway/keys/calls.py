@@ -311,7 +311,7 @@ class KeyedCall:
             return rule.verify(Evidence(states, attempt.began_at - _CLOCKS, noted))
         except MALFORMED as error:
             raise MutationNotVerified(
-                f"what the catalog loaded for {self.target.operation} does not conform to the Iceberg REST Catalog API "
+                f"the catalog's answer for {self.target.operation} does not conform to the Iceberg REST Catalog API "
                 f"({type(error).__name__}); nothing more was done"
             ) from error
 

@@ -75,7 +75,7 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
             return NOT_APPLIED
         if all(isinstance(each, Applied) for each in verifications):
             return Applied(DONE)
-        return Undecided("no table of the transaction proves that it was applied, or that it was not")
+        return Undecided("no table of the transaction proves whether it was applied")
 
     lookups = tuple(rule.after[0] for rule in rules)
     parts = tuple(
@@ -112,7 +112,7 @@ def verify_commit(updates: Updates, requirements: Updates, state: State) -> Veri
         return Applied(committed(state), is_certain=True)
     uuid = asserted(requirements, "assert-table-uuid", "uuid")
     if uuid is None or not same_uuid(state.metadata.get(TABLE_UUID), uuid):
-        return Undecided("the commit asserts no UUID, or not the UUID of the table with this name")
+        return Undecided("the commit does not assert the UUID of the table with this name")
     if any(_is_below(update, requirements, state.metadata) for update in updates):
         return NOT_APPLIED
     if not ids and all(shows(update, updates, state.metadata) for update in updates):

@@ -289,8 +289,8 @@ class CallersView:
         if is_absence(answer):
             return None
         raise MutationNotVerified(
-            f"what a call with this key did is uncertain: {answer.status} was answered when /{lookup.path} was read as "
-            "the caller. If that is a refusal, give its principal the privilege to load it (TABLE_READ_PROPERTIES, "
+            f"the outcome of a call with this key is uncertain: as the caller, the catalog answers /{lookup.path} with "
+            f"{answer.status}. If that is a refusal, grant the caller the privilege to load it (TABLE_READ_PROPERTIES, "
             "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES); then repeat the request with the same key",
             is_refused=answer.status == 403 and is_error(answer),  # after 401 another token may show it
         )

@@ -185,7 +185,7 @@ def rename(
         uuid, state = (evidence.noted or {}).get("uuid"), evidence.states[0]
         if uuid is not None and state is not None and same_uuid(state.metadata[uuid_name], uuid):
             return Applied(DONE)
-        return Undecided("the destination is not what the source was; it may have been renamed, and moved since")
+        return Undecided("the destination differs from the former source; it may have been renamed and moved since")
 
     return VerificationRule(verify, (destination,), uuid_noted(uuid_name), (source,))
 
@@ -294,7 +294,7 @@ def view_replacement(path: str, request: JsonObject) -> VerificationRule:
     def verify(evidence: Evidence) -> Verification:
         view = evidence.states[0]
         if view is None or uuid is None or not same_uuid(view.metadata.get(VIEW_UUID), uuid):
-            return Undecided("the request asserts no UUID, or not the UUID of the view with this name")
+            return Undecided("the request does not assert the UUID of the view with this name")
         if added and _is_below(added, view.metadata):
             return NOT_APPLIED
         if added and all(_added(each, view.metadata, evidence) for each in added):

@@ -49,8 +49,8 @@ class RefLost(ExpiryError):
         kept = "Without a reference index its files are not kept: restore it before the table's snapshots expire again"
         if kept_until is not None:
             kept = (
-                f"Its files stay until {kept_until:%Y-%m-%d}; `delegation references dismiss` ends that before, "
-                "when it is restored or not needed"
+                f"Its files stay until {kept_until:%Y-%m-%d}; `delegation references dismiss` releases them "
+                "earlier, if it is restored or not needed"
             )
         super().__init__(
             f"the commit also removed {len(refs)} refs of {table} that were created just before it: "

@@ -108,17 +108,17 @@ def _refs(metadata: Mapping[str, Any], current_id: int | None) -> Mapping[str, R
 
 def _ref(name: str, given: Any) -> Ref:
     if not isinstance(given, Mapping):
-        raise _corrupt("refs", "one is not an object")
+        raise _corrupt("refs", "a ref is not an object")
     type_ = str(given.get("type")).upper()
     if type_ not in ("BRANCH", "TAG"):
-        raise _corrupt("refs", "one is neither a branch nor a tag")
+        raise _corrupt("refs", "a ref is neither a branch nor a tag")
     minimum = _integer(given, "min-snapshots-to-keep", INT, default=None)
     age = _integer(given, "max-snapshot-age-ms", LONG, default=None)
     ref_age = _integer(given, "max-ref-age-ms", LONG, default=None)
     if type_ == "TAG" and (minimum is not None or age is not None):
         raise _corrupt("refs", "a tag has a retention of snapshots, which only branches have")
     if any(number is not None and number <= 0 for number in (minimum, age, ref_age)):
-        raise _corrupt("refs", "one has a retention that is not greater than 0")
+        raise _corrupt("refs", "a ref has a retention that is not greater than 0")
     return Ref(name, _required(given, "snapshot-id", LONG), type_ == "BRANCH", minimum, age, ref_age)
 
 

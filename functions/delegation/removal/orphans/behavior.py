@@ -40,7 +40,7 @@ from polaris_common.errors import counted, printable
 
 _WHY = {
     "first-run": "it is the table's first plan at this location",
-    "max-share": "that is an unlikely share",
+    "max-share": "its share is unusually large",
     "max-files": "they are many",
     "finding": "the removal found something new after the approval",
 }
@@ -85,7 +85,7 @@ def success(
             done = f"{counted(gone, 'file')} had been deleted, the others stay" if gone else "nothing was deleted"
             summary = (
                 f"found {amount}; {done}, because {_WHY[result.waits]} ({result.waits}, "
-                f"{_percent(result)} of what is there). Look at them, then `delegation orphans approve "
+                f"{_percent(result)} of the files there). Look at them, then `delegation orphans approve "
                 f"{result.plan_ids[-1]}`{released}"
             )
             return summary, changed(OrphanDetails, **details)

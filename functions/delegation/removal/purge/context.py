@@ -304,8 +304,8 @@ class LostPlan:
         check_not_replaced(plans, metadata, self.left)
         if self.done is not None and self.done.state and not self.left and not continues(metadata, self.done.state):
             raise metadata_replaced(
-                f"the catalog names {metadata.path}, whose log lacks {self.done.state}, from which the purge "
-                "deleted; the plan is lost, so the table's files are unknown"
+                f"the purge deleted files of {self.done.state}; the catalog now names {metadata.path}, and its log "
+                "lacks that file; the plan is lost, so the table's files are unknown"
             )
 
     def excuses(self, metadata: ParsedMetadata, spelling: Spelling) -> Callable[[str], bool]:

@@ -116,8 +116,8 @@ class PlanNotAllowed(GuardRefused):
 def table_is_written_to(commits: int) -> PurgeError:
     """Return the error: the table received a commit at so many of the purge's looks that it stopped following them."""
     return PurgeError(
-        f"the table received new commits while it was purged, at {commits} looks of this attempt: "
-        "stop what writes to it, then send the same purge again, which deletes the rest",
+        f"the table received new commits while it was purged, at {commits} loads of this attempt: "
+        "stop its writers, then send the same purge again, which deletes the rest",
         code="TABLE_IS_WRITTEN_TO",
     )
 
@@ -135,8 +135,8 @@ def files_left_unknown(
     where = f"below {shown(locations)}" if locations else "where the table was"
     return PurgeError(
         f"the plan {plan_id} of this purge is lost, and {why}{file}: {known}, other files may remain {where}. "
-        "Either put back the plan's objects, which the versions of its bucket have, and retry the task, which "
-        "deletes the rest; or look there and delete what no table needs, then drop the table",
+        "Either restore the plan's objects from their versions and retry the task, which deletes the rest; or delete "
+        "the files there that no table needs, then drop the table",
         code="FILES_LEFT_UNKNOWN",
     )
 
@@ -147,8 +147,8 @@ _NO_STEP = "no step is recorded as done"
 def dropped(root: str) -> PurgeError:
     """Return the error of a table whose entry is gone while its metadata file may still exist."""
     return _table_gone(
-        "the catalog has no such table any more and vends no credentials for it, and the purge had not yet deleted "
-        f"its current metadata file {root}",
+        "the catalog no longer has the table, so it vends no credentials for it; the purge had not yet deleted the "
+        f"table's current metadata file {root}",
         f"Run `delegation purge {root}` with credentials of your own; it deletes what is left",
     )
 
@@ -156,7 +156,7 @@ def dropped(root: str) -> PurgeError:
 def root_lost(root: str, plan_id: str) -> PurgeError:
     """Return the error of a table whose current metadata file was deleted by another process."""
     return _table_gone(
-        f"the table's current metadata file {root} was deleted by another process before the purge came to it",
+        f"the table's current metadata file {root} was deleted by another process before the purge reached it",
         f"The files are listed in the plan {plan_id}; delete what is left of them, then drop the table",
     )
 

@@ -74,7 +74,7 @@ def held_by(
         with suppress(ReferencesError):  # then it runs within the hour
             index.put_held(HeldPurge(task.task_id, error.subject))
     fields = {"action": "hold", "task_id": task.task_id, "table": error.who, "error_code": error.why}
-    logger.warning("a table cannot be read, so a purge that it may concern waits", extra=fields)
+    logger.warning("a purge waits: a table that may use its files cannot be read", extra=fields)
     return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), HELD_FOR
 
 

@@ -224,7 +224,7 @@ def check_not_foreign(ctx: PurgeContext, left: Sequence[Work]) -> None:
     for work in left if foreign.uris else ():
         paths = chain.from_iterable(paths_of(ctx.plans, work.index.plan_id, [work.chunk]))
         if any(map(foreign.contain, paths)):
-            reason = "has files at a location that delegation.foreign-locations names by now"
+            reason = "has files in a location that delegation.foreign-locations now names"
             if ctx.options.execute_plan is not None:
                 raise PlanNotAllowed(f"plan {ctx.options.execute_plan} {reason}; make a new plan")
             raise PlanLost(work.index.plan_id, f"it {reason}")

@@ -138,7 +138,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
             is_lost = isinstance(error, TableMetadataMissing)
             raise errors.files_left_unknown(
                 plan_id,
-                "the table has no metadata file any more" if is_lost else "the catalog has no such table any more",
+                "the table's metadata file no longer exists" if is_lost else "the catalog no longer has the table",
                 root=left.root,
                 deleted=left.steps_known(root_is_next=Marks(self._ctx.plans, plan_id).root_is_next()),
                 locations=tuple(dict.fromkeys(left.roots)),

@@ -267,8 +267,8 @@ def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str,
     if full or free:
         return full
     if lane.is_background and room(running, limits):
-        return ("other tasks, or enough tasks in the background, run",)
-    return ("dispatched tasks that have no holder yet: executions or functions are short",)
+        return ("other tasks run, or enough tasks in the background",)
+    return ("dispatched tasks have no holder yet: too few executions or functions are free",)
 
 
 def _counted(running: Iterable[Running], limits: Caps) -> "_Counts":

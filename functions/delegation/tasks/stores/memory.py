@@ -42,7 +42,7 @@ from delegation.tasks.stores.base import (
 
 Fault = Callable[[str], None]
 """Called with `before NAME` and `after NAME` around every call; what it raises reaches the caller."""
-_OTHER_FORMAT: Final = "format: not one that this release reads"
+_OTHER_FORMAT: Final = "format: this release cannot read it"
 
 
 def no_fault(_point: str) -> None: ...

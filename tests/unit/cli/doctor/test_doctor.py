@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
+from delegation.cli.doctor.catalog import UNIQUE_LOCATION
 from delegation.cli.doctor.checks import CheckResult, findings_screen
 from delegation.cli.doctor.service import check_certificate
 from infra.local.identities import CertificateAuthority
@@ -270,7 +271,7 @@ def test_a_catalog_whose_tables_get_the_location_of_dropped_ones_is_named(run, s
     (document,) = lines(result.stdout)
     [found] = [one for one in document["checks"] if one["id"] == "names"]
     assert (result.exit_code, found["ok"]) == (0, ok)
-    assert ok or "gets the dropped one's location" in found["detail"]
+    assert ok or UNIQUE_LOCATION in found["detail"]
 
 
 def test_an_endpoint_by_which_dropped_tables_may_be_kept_is_named(run, settings, deployment):

@@ -122,7 +122,7 @@ def test_a_plan_that_waits_is_shown_with_the_command_that_approves_it(run, healt
 
 def test_a_table_without_upkeep_and_one_that_is_not_known_say_so(run, healths, stack):
     put(healths, "new")
-    assert "No policy has had anything done" in run("health", "lake.sales.new", "--stack", str(stack)).stdout
+    assert "No policy has run" in run("health", "lake.sales.new", "--stack", str(stack)).stdout
     unknown = run("health", "lake.sales.gone", "--stack", str(stack))
     assert unknown.exit_code != 0
     assert "the health of lake.sales.gone" in unknown.output

@@ -173,7 +173,7 @@ def test_a_stranger_in_the_place_of_a_tombstone_is_not_restored(graced):
     graced.send("DELETE", f"namespaces/{HIDDEN[0]}/tables/{name}")
     graced.table("stranger")
     graced.rename("stranger", HIDDEN, name)
-    with pytest.raises(RestoreRefused, match="another table"):
+    with pytest.raises(RestoreRefused, check=coded("RESTORE_REFUSED")):
         restore(graced)
     assert (graced.uuid(), graced.hidden()) == (None, [name])
 
@@ -206,7 +206,7 @@ def test_a_purge_that_failed_is_purged_again_on_request(world):
 def test_another_table_than_was_dropped_is_not_purged_on_request_either(graced):
     wrong = graced.record().model_copy(update={"expected_uuid": "another", "nonce": "n"})
     graced.records.replace(wrong, graced.record())
-    with pytest.raises(DropError, match="another table", check=coded("PURGE_NOT_POSSIBLE")):
+    with pytest.raises(DropError, check=coded("PURGE_NOT_POSSIBLE")):
         graced.tombstones.run_now(wrong.tombstone_id)
 
 

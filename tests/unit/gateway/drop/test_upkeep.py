@@ -177,7 +177,7 @@ def test_a_failed_tombstone_that_somebody_renamed_back_is_closed(world):
     here.clock.advance(DAY)
     here.upkeep()
     assert here.record().is_ended
-    assert "gave the table its name" in here.record().problem
+    assert str(here.record().identifier) in here.record().problem
     assert "delegation purge" not in here.record().problem
 
 
@@ -222,7 +222,7 @@ def test_what_is_still_to_be_purged_or_is_another_s_table_is_not_dismissed(world
         here.tombstones.dismiss(here.record().tombstone_id)
     wrong = records.failed(here.record(), here.clock(), "why").model_copy(update={"expected_uuid": "another"})
     here.records.replace(wrong, here.record())
-    with pytest.raises(DropError, match="another table", check=coded("DISMISSAL_REFUSED")):
+    with pytest.raises(DropError, check=coded("DISMISSAL_REFUSED")):
         here.tombstones.dismiss(wrong.tombstone_id)
     assert len(here.hidden()) == 1
 

@@ -87,7 +87,7 @@ def test_what_is_kept_is_recorded_before_the_task_ends_and_its_error_says_until_
 
     assert (lost.metadata_file, list(lost.refs), lost.task_id) == (metadata_file, ["new"], task.task_id)
     assert lost.until - lost.at == KEPT_FOR
-    assert f"Its files stay until {lost.until:%Y-%m-%d}" in str(task.result_summary)
+    assert f"{lost.until:%Y-%m-%d}" in str(task.result_summary)
     assert restore_statement(lost.identifier, metadata_file) in str(task.result_summary)
     assert world.plans.get(lost.copy) == world.lake.io.new_input(metadata_file).open().read()
 
