@@ -385,8 +385,8 @@ class _Pass:
         names = shown([str(blocking.subject) for blocking in unreadable])
         passes = max(len(blocking.unanswered) for blocking in unreadable)
         return (
-            f"the catalog did not answer for {names}, but for other tables, in {passes} of {UNANSWERED_PASSES} passes; "
-            f"after the last one it counts as unreadable: {unreadable[0].problem}"
+            f"the catalog answered for other tables, but not for {names}, in {passes} of {UNANSWERED_PASSES} passes; "
+            f"after {UNANSWERED_PASSES} it counts as unreadable: {unreadable[0].problem}"
         )
 
 

@@ -194,7 +194,7 @@ class Waits(StrEnum):
     NO_NEED = "nothing to do"
     NO_TERMS = "its policy no longer exists"
     RUNS = "the table has a run of upkeep"
-    RAN_TODAY = "it ran on this day of the budget"
+    RAN_TODAY = "it has already run on this day"
     AFTER_FAILURE = "its last run failed, and the pause before the next run is not over"
     OUTSIDE_WINDOW = "outside the policy's window"
     NEVER_FITS = "one run needs more than the budget of a day"

@@ -168,7 +168,7 @@ def _screens(result: Simulated, catalog: str, days: int, most: int, note: str) -
     if result.unknown:
         yield f"Not simulated: {counted(len(result.unknown), 'table')} that could not be read or is too large."
     for reason in result.unreadable[:most]:
-        yield f"Policies that cannot be read run nothing: {printable(reason, 800)}"
+        yield f"Unreadable policies start no runs: {printable(reason, 800)}"
     cost = sum(run.need.cost.micros for run in simulation.runs) / MICROS
     saved = sum(run.need.score for run in simulation.runs) / MICROS
     yield (

@@ -134,7 +134,7 @@ def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tup
     text = f"Attempt {attempt} waits for a place" + ("" if at is None else f" for {_ago(at, now)}")
     text += f", in the lane {lane}"
     if waiting.place is not None:
-        text += f", as number {waiting.place} of it"
+        text += f", at place {waiting.place}"
     if waiting.reasons:
         text += f"; the next of the lane waits for {plain('; '.join(waiting.reasons))}"
     advice = f"`delegation tasks why {task.task_id} --direct` shows its place in the lane and what it waits for."

@@ -268,7 +268,7 @@ def test_a_task_that_waits_for_a_place_names_its_lane_its_place_and_what_it_wait
         table.queued(number, BEFORE + timedelta(seconds=number))
     found = table.why(f"00000000-0000-4000-8000-{2:012d}")
     assert "waits for a place for 8 min 58 s" in found.next
-    assert "tenant sa/les, bucket lake, small TABLE_PURGE, priority 5, as number 3 of it" in found.next
+    assert "tenant sa/les, bucket lake, small TABLE_PURGE, priority 5, at place 3" in found.next
     assert "delegation.limits.tenant sa/les: 1 of 1 run" in found.next
     assert "delegation.limits.all" not in found.next
     assert found.advice == ""
@@ -334,7 +334,7 @@ def test_the_service_names_the_place_and_what_the_lane_waits_for():
     )
     task = queued_record()
     found = explain(task, NOW, (), ApiTasks(service).waiting(task))
-    assert "as number 3 of it" in found.next
+    assert "at place 3" in found.next
     assert "the next of the lane waits for all: 9 of 9 run" in found.next
 
 
