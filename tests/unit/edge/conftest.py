@@ -89,7 +89,7 @@ class FakeTasks:
         """This object is every part of a TaskService."""
         return self
 
-    operators = dispatching = reads
+    operators = dispatching = store = reads
 
     def get(self, task_id: str) -> Task:
         if task_id not in self.tasks:
