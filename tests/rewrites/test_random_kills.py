@@ -10,10 +10,12 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from delegation.removal.attempt import MemoryAttempt
+from delegation.removal.orphans import place
 from delegation.removal.orphans.context import OrphanContext, OrphanOptions, OrphanResult, OrphanSettings
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.rewrites.commits import own_commits
@@ -42,22 +44,23 @@ def remove_orphans(world: RewriteWorld, name: str) -> OrphanResult:
     """Remove the orphan files of a table, of which all count as old."""
     client, identifier = world.client(), world.identifier(name)
     tables, store = vended_table(client, identifier, clock=utc_now)
-    return remove_orphan_files(
-        OrphanContext(
-            attempt=MemoryAttempt("orphans"),
-            identifier=identifier,
-            table_uuid=client.load_table(identifier, vend=False).table_uuid,
-            tables=tables,
-            store=store,
-            plans=MemoryPlanStore(),
-            neighbours=lambda _roots: (),
-            references=LiveReferences(),
-            places=lambda: (),
-            claims=lambda: (),
-            options=OrphanOptions(older_than=timedelta(seconds=1), limits=AT_ONCE),
-            settings=OrphanSettings(vended=False),
-        )
+    ctx = OrphanContext(
+        attempt=MemoryAttempt("orphans"),
+        identifier=identifier,
+        table_uuid=client.load_table(identifier, vend=False).table_uuid,
+        tables=tables,
+        store=store,
+        plans=MemoryPlanStore(),
+        neighbours=lambda _roots: (),
+        references=LiveReferences(),
+        places=lambda: (),
+        claims=lambda: (),
+        options=OrphanOptions(older_than=timedelta(0), limits=AT_ONCE),
+        settings=OrphanSettings(vended=False),
     )
+    # The store dates files by its own clock.
+    with mock.patch.object(place, "LEAST_AGE", timedelta(0)):
+        return remove_orphan_files(ctx)
 
 
 def executors_of(group: int) -> list[int]:
