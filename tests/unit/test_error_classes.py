@@ -13,7 +13,8 @@ PUBLISHED = "functions/delegation/client/"
 KEPT = {
     "CatalogNotReached": "caught as its other base, NothingDone",
     "ChildFailed": "exported to authors of behaviors",
-    "RewriteEngineFailed": "caught as its base RewriteError; it is the one that is retried",
+    "CommitRefused": "caught as its base RewriteError; the fence alone raises it",
+    "SessionLost": "caught as its base RewriteEngineFailed; the worker ends with it",
     "CredentialsDoNotCover": "its family has count and sample, and others of it are caught",
     "FilesAtAnotherTable": "its family has count and sample, and others of it are caught",
     "StoredSettingsError": "no DelegationError: pydantic takes a ValueError for a setting that is not valid",

@@ -1,5 +1,6 @@
 """The image, the compose file and the manifests of infra/pairing, as far as they can be checked without Docker."""
 
+import contextlib
 import json
 import re
 import threading
@@ -13,7 +14,7 @@ import typer.main
 import yaml
 
 from delegation.cli.main import build
-from delegation.cli.worker import _worker
+from delegation.cli.worker import _settings, _worker
 from delegation.environment import EnvironmentSettings
 from delegation.metrics import MetricLines
 from infra.pairing.catalog import make_catalog
@@ -104,7 +105,8 @@ def test_the_workers_variables_are_exactly_ones_that_a_worker_reads(monkeypatch:
     given = MANIFESTS["ConfigMap"]["data"]
     for name, value in {**given, "AWS_DEFAULT_REGION": given["AWS_REGION"]}.items():
         monkeypatch.setenv(name, value)
-    _worker(None, "5s", threading.Event(), added_only=False)
+    with contextlib.ExitStack() as until_the_end:
+        _worker(_settings(None, "5s"), threading.Event(), until_the_end, added_only=False, spark=None)
     MetricLines.of_environment()
     assert set(given) - {"AWS_REGION"} <= read
 
