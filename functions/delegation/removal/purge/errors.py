@@ -130,18 +130,18 @@ def files_left_unknown(
     `deleted` are the steps of which every file is known to be deleted, `locations` the table's as far as they are
     known, `root` its metadata file.
     """
-    known = f"all files of these steps are deleted: {', '.join(deleted)}" if deleted else _NO_STEP
-    file = "" if root is None else f", whose metadata file was {root}"
+    known = f"All files of these steps are deleted: {', '.join(deleted)}" if deleted else _NO_STEP
+    file = "" if root is None else f" (metadata file {root})"
     where = f"below {shown(locations)}" if locations else "where the table was"
     return PurgeError(
-        f"the plan {plan_id} of this purge is lost, and {why}{file}: {known}, other files may remain {where}. "
+        f"the plan {plan_id} of this purge is lost, and {why}{file}. {known}. Other files may remain {where}. "
         "Either restore the plan's objects from their versions and retry the task, which deletes the rest; or delete "
         "the files there that no table needs, then drop the table",
         code="FILES_LEFT_UNKNOWN",
     )
 
 
-_NO_STEP = "no step is recorded as done"
+_NO_STEP = "No step is recorded as done"
 
 
 def dropped(root: str) -> PurgeError:

@@ -235,7 +235,7 @@ def test_a_view_that_was_made_anew_meanwhile_is_not_dropped(run, catalog, stack)
     catalog.refuses.clear()
     catalog.others[VIEW, name_of("lake.sales.eu.report")] = "v-2"
     result = run(*words, "--receipt", "r.json", "--stack", str(stack))
-    assert (result.exit_code, "another view has the name" in result.stdout, catalog.keys) == (4, True, [])
+    assert (result.exit_code, "another view now has the name" in result.stdout, catalog.keys) == (4, True, [])
 
 
 def test_a_namespace_of_many_tables_is_dropped_with_a_line_for_each_and_one_summary(run, catalog, stack, tmp_path):

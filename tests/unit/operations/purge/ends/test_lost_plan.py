@@ -140,7 +140,7 @@ def test_a_plan_lost_after_the_metadata_file_ends_with_what_to_do(world: Lake) -
     assert "another process" not in text
     below = text.partition("may remain below ")[2].partition(". Either ")[0].split(", ")
     assert {FORMER_LOCATION, TABLE} <= set(below)
-    assert "these steps are deleted: DATA, META, other files may remain" in text
+    assert "these steps are deleted: DATA, META. Other files may remain" in text
     assert bench.lake.pointers["doomed"] in text
     bench.plans.objects.update(versions)
     assert purge_table(bench.context("doomed", options=STRICT)).status == "PURGED"
@@ -154,10 +154,11 @@ def test_a_plan_lost_with_the_metadata_file_while_files_are_left_says_below_whic
     left = bench.lake.below(TABLE)
     assert left
     for _ in range(2):
-        with pytest.raises(PurgeError, check=coded("FILES_LEFT_UNKNOWN"), match="put back") as unknown:
+        with pytest.raises(PurgeError, check=coded("FILES_LEFT_UNKNOWN")) as unknown:
             purge_table(bench.context("doomed", options=STRICT))
         text = str(unknown.value)
-        assert "these steps are deleted: DATA, other files may remain" in text
+        assert "restore the plan's objects" in text
+        assert "these steps are deleted: DATA. Other files may remain" in text
         below = text.partition("may remain below ")[2].partition(". Either ")[0].split(", ")
         assert {FORMER_LOCATION, TABLE} <= set(below)
     assert bench.lake.below(TABLE) == left
@@ -168,7 +169,7 @@ def test_only_the_index_of_a_plan_is_lost_after_the_metadata_file(world: Lake) -
     names = calls_of_a_purge(world).names
     assert killed(bench, len(names) - names[::-1].index("delete"))
     lose_index(bench.plans.objects)
-    deleted = "these steps are deleted: DATA, META, LISTS, other files may remain"
+    deleted = "these steps are deleted: DATA, META, LISTS. Other files may remain"
     with pytest.raises(PurgeError, check=coded("FILES_LEFT_UNKNOWN"), match=deleted):
         purge_table(bench.context("doomed", options=STRICT))
 
@@ -178,7 +179,7 @@ def test_a_plan_and_a_metadata_file_that_are_lost_before_anything_was_deleted(wo
     deleting(bench, DeleteStep.DATA)
     lose_all(bench.plans.objects)
     bench.lake.io.delete(bench.lake.pointers["doomed"])
-    with pytest.raises(PurgeError, check=coded("FILES_LEFT_UNKNOWN"), match="no step is recorded as done") as unknown:
+    with pytest.raises(PurgeError, check=coded("FILES_LEFT_UNKNOWN"), match="No step is recorded as done") as unknown:
         purge_table(bench.context("doomed", options=STRICT))
     assert "whose metadata file was" not in str(unknown.value)
 
