@@ -22,8 +22,10 @@ class Turns:
 
     order: Sequence[str]
     _starting: str | None = None
-    _held: set[str] = field(default_factory=set)
+    _held: list[str] = field(default_factory=list)
     _passing: str | None = None
+    _is_taken: bool = False
+    """One commit took the turn: groups of a compaction commit side by side, under one label."""
     _ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -44,16 +46,17 @@ class Turns:
         with self._changed:
             label = self._label(request)
             if label is not None:
-                self._held.add(label)
+                self._held.append(label)
                 self._changed.notify_all()
-                self._wait(lambda: self._passing == label)
+                self._wait(lambda: self._passing == label and not self._is_taken)
+                self._is_taken = True
                 self._held.remove(label)
         try:
             yield
         finally:
             if label is not None:
                 with self._changed:
-                    self._passing = None
+                    self._passing, self._is_taken = None, False
                     self._changed.notify_all()
 
     def play(self, works: Mapping[str, Callable[[], None]]) -> None:
@@ -81,7 +84,7 @@ class Turns:
             self._changed.notify_all()
 
     def _is_held_or_ended(self, label: str) -> bool:
-        return label in self._held | self._ended
+        return label in self._held or label in self._ended
 
     def _wait(self, until: Callable[[], bool]) -> None:
         assert self._changed.wait_for(until, _PATIENCE), "a commit did not arrive"

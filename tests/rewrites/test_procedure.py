@@ -1,6 +1,7 @@
 """A rewrite beside Iceberg's procedure on the same table: the same rows at every snapshot, the same row ids, and no
 more files."""
 
+import os
 import random
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +20,8 @@ pytestmark = [
     pytest.mark.timeout(1200),
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-TABLES = 60
+TABLES = int(os.environ.get("TABLES", "30"))
+"""TABLES=60 compares sixty."""
 SHORT = (7, 20)
 
 
