@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, Self
@@ -280,7 +280,7 @@ def _literal(column: Column, tokens: Sequence[Token]) -> Range | None:
     try:
         if value.kind == "number" and len(tokens) == (2 if tokens[0].text == "-" else 1):
             number = Decimal(_INTEGER_SUFFIXES.sub("", value.text))
-            return convert(column, -number if len(tokens) == 2 else number, "")
+            return convert(column, number.copy_negate() if len(tokens) == 2 else number, "")
         if value.kind == "string" and (len(tokens) == 1 or word in ("date", "timestamp")):
             return convert(column, value.text[1:-1], word)
         if len(tokens) == 1 and value.word in ("true", "false"):
@@ -301,7 +301,8 @@ def _as_double(_column: Column, value: Any, _word: str) -> Range | None:
 def _as_unscaled(column: Column, value: Any, _word: str) -> Range | None:
     if not isinstance(value, Decimal):
         return None
-    unscaled = value.scaleb(int(column.type.partition(",")[2].strip(" )")))
+    # Arithmetic rounds to 28 digits by default; a literal of Spark has up to 38.
+    unscaled = value.scaleb(int(column.type.partition(",")[2].strip(" )")), Context(prec=80))
     return unscaled, unscaled
 
 

@@ -7,7 +7,7 @@ that follows such a loss is a suspect: it has no other suspect beside it, and af
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -118,11 +118,9 @@ class SharedSession:
     places: Places = field(default_factory=Places)
     lost: threading.Event = field(default_factory=threading.Event)
 
-    @contextmanager
-    def taken(self, losses: int, look: Callable[[], None]) -> Iterator[None]:
+    def taken(self, losses: int, look: Callable[[], None]) -> AbstractContextManager[None]:
         """See RewriteSession.taken."""
-        with self.places.taken(losses, look):
-            yield
+        return self.places.taken(losses, look)
 
     def rewrite(self, job: RewriteJob) -> RewriteResult:
         """See RewriteSession.rewrite."""
@@ -152,9 +150,6 @@ class WorkerLimits:
     tasks_at_once: int = 4
     idle: timedelta | None = None
     budget: timedelta | None = None
-
-
-def no_look() -> None: ...
 
 
 class SharedWorker:
@@ -195,10 +190,10 @@ class SharedWorker:
         self._tasks.drain()
         self._stop.set()
 
-    def run(self, look: Callable[[], None] = no_look) -> None:
-        """Work until the end; call `look` each second, and hand the tasks over if it raises.
+    def run(self) -> None:
+        """Work until the end.
 
-        Raises what it raised, SessionLost, and WorkOutlivedLease, after which the caller must end the process at once.
+        Raises SessionLost, and what ended a worker: after WorkOutlivedLease the caller must end the process at once.
         """
         began = self._now()
         # Daemons: work that does not stop must not keep the process from ending.
@@ -208,15 +203,8 @@ class SharedWorker:
         ]
         for thread in threads:
             thread.start()
-        try:
-            while self._is_working(threads):
-                look()
-                self._check_limits(self._now() - began)
-        except BaseException:
-            self.stop()
-            while not self._failures and self._is_working(threads):
-                pass
-            raise
+        while self._is_working(threads):
+            self._check_limits(self._now() - began)
         if self._session.lost.is_set():
             raise SessionLost("the Spark session ended; start the worker again")
 
@@ -232,6 +220,7 @@ class SharedWorker:
             worker.run()
         except BaseException as error:  # noqa: BLE001 - passed to the thread that waits
             self._failures.append(error)
+            self.stop()
             self._look_again.set()
 
     def _check_limits(self, seconds: float) -> None:

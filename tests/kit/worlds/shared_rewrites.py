@@ -18,7 +18,7 @@ from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import Policies
 from delegation.tasks.work.behaviors import Behaviors, BehaviorWhenNeeded
 from delegation.tasks.work.worker import WorkerSettings
-from delegation.timestamps import utc_now
+from delegation.timestamps import elapsed, utc_now
 from delegation.wire.requests import TableState
 from delegation.wiring.operations import vended_table
 from delegation.wiring.types import TYPES, default_properties
@@ -82,9 +82,12 @@ class SharedRewrites:
             for number in range(self.at_once)
         ]
 
-        def look() -> None:
+        def seconds() -> float:
             if all(self.tasks.reads.get(task.task_id).is_terminal for task in tasks):
                 stop.set()
+            return elapsed()
 
-        SharedWorker(self.tasks, session, workers, WorkerLimits(self.at_once), stop, look_seconds=0.05).run(look)
+        SharedWorker(
+            self.tasks, session, workers, WorkerLimits(self.at_once), stop, now=seconds, look_seconds=0.05
+        ).run()
         return [self.tasks.reads.get(task.task_id) for task in tasks]

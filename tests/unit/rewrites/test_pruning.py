@@ -20,6 +20,7 @@ FIELDS = [
     {"id": 10, "name": "local", "type": "timestamp"},
     {"id": 11, "name": "small", "type": "float"},
     {"id": 12, "name": "exact", "type": "double"},
+    {"id": 13, "name": "wide", "type": "decimal(38, 2)"},
 ]
 DOCUMENT = {
     "schemas": [{"schema-id": 0, "fields": FIELDS}],
@@ -135,6 +136,7 @@ def test_a_file_that_may_have_rows_stays(text: str) -> None:
         "NOT (id >= 10)",
         "NOT (id = 15 OR id < 100) AND id > 0 AND NOT id <= 20",
         "id NOT BETWEEN 5 AND 25",
+        "NOT (id > 5 OR name = 'paris')",
         "id < 5 OR (id > 50 AND name LIKE 'b%')",
         "name LIKE 'c%'",
         "name = 'a'",
@@ -184,3 +186,16 @@ def test_without_a_filter_no_column_is_read() -> None:
 def test_columns_of_version_1_are_those_of_its_schema() -> None:
     document = {"schema": {"fields": FIELDS}}
     assert not FileFilter.of("id > 50", document).may_match(0, (), FILE)
+
+
+def test_bounds_of_four_bytes_have_a_sign() -> None:
+    days = {4: between(struct.pack("<i", -20), struct.pack("<i", -10))}  # 1969-12-12 to 1969-12-22
+    assert matches("day = DATE '1969-12-15'", days)
+    assert not matches("day > DATE '1969-12-31'", days)
+
+
+def test_a_decimal_of_38_digits_is_not_rounded() -> None:
+    digits = "123456789012345678901234567890123456"
+    raw = int(f"{digits}78").to_bytes(16)
+    assert matches(f"wide = {digits}.78", {13: between(raw, raw)})
+    assert not matches(f"wide > {digits}.78", {13: between(raw, raw)})

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -102,7 +102,8 @@ class Engine:
                 manifests_created=1,
             )
             [*_, own] = own_commits({"snapshots": self.table.snapshots}, attempt.task_id)
-            gate.commits += [SentCommit(own, Sent.APPLIED), SentCommit(None, Sent.REFUSED)]
+            conflicting = SentCommit(replace(own, snapshot_id=own.snapshot_id + 1_000), Sent.CONFLICT)
+            gate.commits += [SentCommit(own, Sent.APPLIED), conflicting, SentCommit(None, Sent.REFUSED)]
         if self.is_expired:
             self.table.snapshots.clear()
         if self.error is not None:
