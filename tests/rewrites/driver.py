@@ -4,8 +4,8 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from delegation.rewrites.catalog import Fence
 from delegation.rewrites.context import DataFilesRewrite
+from delegation.rewrites.fence import Fence
 from delegation.timestamps import utc_now
 from tests.rewrites.world import PlainAttempt, RewriteWorld, spark_settings
 from tests.spark_sessions import spark_session

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from delegation.rewrites.catalog import Gate
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
+from delegation.rewrites.fence import Gate
 from delegation.rewrites.spark import SparkRewriter, is_alive
 from delegation.rewrites.worker import SharedSession
 from delegation.tasks.life.model import Status

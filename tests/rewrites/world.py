@@ -13,9 +13,9 @@ import httpx
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.transport import Transport
-from delegation.rewrites.catalog import Fence, Gate
 from delegation.rewrites.commits import CommitRules
 from delegation.rewrites.context import Performed, Rewrite, RewriteContext, RewriteResult
+from delegation.rewrites.fence import Fence, Gate
 from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.spark import SparkRewriter
 from delegation.storage.memory import MemoryPlanStore

@@ -10,8 +10,8 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
 from delegation.removal.errors import table_uuid_mismatch
-from delegation.rewrites.catalog import Gate
 from delegation.rewrites.errors import RewriteWithdrawn
+from delegation.rewrites.fence import Gate
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.timestamps import elapsed, utc_now
 

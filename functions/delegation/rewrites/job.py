@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from functools import partial
 
 from delegation.rewrites.behavior import RewriteJob
-from delegation.rewrites.catalog import Fence
 from delegation.rewrites.context import RewriteResult
+from delegation.rewrites.fence import Fence
 from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.spark import SparkRewriter, is_alive, reached_at, rewriting_session
 from delegation.rewrites.worker import SharedSession

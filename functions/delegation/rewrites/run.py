@@ -12,10 +12,10 @@ from typing import Final
 
 from delegation.errors import RunStopped
 from delegation.polaris.model import LoadedTable
-from delegation.rewrites.catalog import Gate, Sent
 from delegation.rewrites.commits import CommitRules, OwnCommit, own_commits
 from delegation.rewrites.context import Performed, PutOff, Rewrite, RewriteContext, RewriteEngine, RewriteResult
 from delegation.rewrites.errors import RewriteEngineFailed, branch_not_found
+from delegation.rewrites.fence import Gate, Sent
 from delegation.rewrites.files import head_of
 from delegation.rewrites.runtimes import check_runtime
 from delegation.rewrites.terms import MAIN

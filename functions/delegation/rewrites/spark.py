@@ -18,7 +18,6 @@ from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from delegation.rewrites.catalog import LOOPBACK, Fence, Gate, Sent
 from delegation.rewrites.context import (
     DataFilesRewrite,
     ManifestsRewrite,
@@ -28,6 +27,7 @@ from delegation.rewrites.context import (
     RewriteAttempt,
 )
 from delegation.rewrites.errors import RewriteEngineFailed, RewriteError, branch_not_found, rewrite_refused
+from delegation.rewrites.fence import LOOPBACK, Fence, Gate, Sent
 from delegation.rewrites.terms import MAIN
 from polaris_common.errors import DelegationError, printable
 

@@ -80,7 +80,7 @@ def shared(url: str, tables: Sequence[TableIdentifier], timed: Timed) -> None:
 
 def job(url: str, tables: Sequence[TableIdentifier], timed: Timed) -> None:
     """Rewrite one table as a job of its own does."""
-    from delegation.rewrites.catalog import Fence
+    from delegation.rewrites.fence import Fence
     from delegation.rewrites.run import run_rewrites
     from delegation.rewrites.spark import SparkRewriter, reached_at, rewriting_session
     from delegation.tasks.life.policy import Lease

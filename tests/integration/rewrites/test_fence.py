@@ -16,8 +16,8 @@ import pytest
 from delegation.errors import RunCancelled, RunStopped
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.transport import RequestRetries, Transport
-from delegation.rewrites.catalog import Fence, Gate, Sent
 from delegation.rewrites.commits import ATTEMPT, TASK_ID, CommitRules, own_commits
+from delegation.rewrites.fence import Fence, Gate, Sent
 from delegation.tasks.errors import LeaseLost
 from delegation.tasks.life.model import Status
 from tests.integration.local.catalog_world import ORDERS, Stack, emptied, orders, polaris, rows, running

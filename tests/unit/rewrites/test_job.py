@@ -10,7 +10,7 @@ import pytest
 
 from delegation.rewrites import job
 from delegation.rewrites.behavior import RewriteJob, RewritePlan
-from delegation.rewrites.catalog import LOOPBACK
+from delegation.rewrites.fence import LOOPBACK
 from delegation.rewrites.spark import SparkRewriter
 
 

@@ -12,7 +12,6 @@ from delegation.errors import GuardRefused, RunCancelled
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
-from delegation.rewrites.catalog import Gate, Sent, SentCommit
 from delegation.rewrites.commits import ATTEMPT, TASK_ID, own_commits
 from delegation.rewrites.context import (
     DataFilesRewrite,
@@ -25,6 +24,7 @@ from delegation.rewrites.context import (
     RewriteResult,
 )
 from delegation.rewrites.errors import RewriteError
+from delegation.rewrites.fence import Gate, Sent, SentCommit
 from delegation.rewrites.run import ROUNDS, run_rewrites, wait_after
 from delegation.storage.memory import MemoryPlanStore
 from polaris_common.errors import DelegationError

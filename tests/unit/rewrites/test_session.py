@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from delegation.identifiers import TableIdentifier
 from delegation.rewrites import spark
-from delegation.rewrites.catalog import Fence, Gate
 from delegation.rewrites.commits import CommitRules
 from delegation.rewrites.context import DataFilesRewrite
 from delegation.rewrites.errors import RewriteEngineFailed
+from delegation.rewrites.fence import Fence, Gate
 from delegation.rewrites.spark import SparkRewriter, is_alive, rewriting_session
 from delegation.tasks.errors import StoreUnavailable
 

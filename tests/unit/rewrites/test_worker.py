@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from delegation.polaris.answers import PolarisUnavailable
-from delegation.rewrites.catalog import Gate
 from delegation.rewrites.commits import ATTEMPT, TASK_ID
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
 from delegation.rewrites.errors import RewriteEngineFailed
+from delegation.rewrites.fence import Gate
 from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, LOSSES
 from delegation.rewrites.worker import Places, SessionWorker, SharedSession, SharedWorker, WorkerLimits
 from delegation.tasks.errors import RunPostponed

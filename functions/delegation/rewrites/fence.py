@@ -1,4 +1,4 @@
-"""The fence: the catalog as Spark sees it while it rewrites tables.
+"""The fence of commits: the catalog as Spark sees it while it rewrites tables.
 
 Iceberg in Spark knows one address on this machine for each attempt, and no secret of the service's principal. It can
 load its table there, with vended credentials, and commit replacements of files to its branch. The lease is checked
