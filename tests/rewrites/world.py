@@ -3,6 +3,7 @@
 Writers are the principal `owner` with a catalog of their own in Spark; rewrites are the service's principal.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +16,11 @@ from delegation.polaris.client import PolarisClient
 from delegation.polaris.transport import Transport
 from delegation.rewrites.commits import CommitRules
 from delegation.rewrites.context import Performed, Rewrite, RewriteContext, RewriteResult
+from delegation.rewrites.decide import decide_compaction
 from delegation.rewrites.fence import Fence, Gate
 from delegation.rewrites.run import run_rewrites
 from delegation.rewrites.spark import SparkRewriter
+from delegation.rewrites.terms import CompactionTerms
 from delegation.storage.memory import MemoryPlanStore
 from delegation.timestamps import utc_now
 from delegation.wiring.operations import vended_table
@@ -166,12 +169,24 @@ class RewriteWorld:
         }
         return RewriteContext(**{**given, **fields})
 
+    def compact(self, name: str, attempt: PlainAttempt, terms: CompactionTerms) -> RewriteResult | None:
+        """Choose partitions and rewrite them, as a task does; return None if there is nothing to rewrite."""
+        ctx = self.context(name, attempt, now=time.monotonic, sleep=time.sleep)
+
+        def planned() -> tuple[Rewrite, ...]:
+            rewrite = decide_compaction(ctx, ctx.load_table(), terms).rewrite
+            return () if rewrite is None else (rewrite,)
+
+        rewrites = planned()
+        engine = SparkRewriter(self.spark, self.fence, poll_seconds=0.1)
+        return run_rewrites(ctx, rewrites, engine, planned) if rewrites else None
+
     def run(
         self, name: str, attempt: PlainAttempt, *rewrites: Rewrite, wire: httpx.BaseTransport | None = None
     ) -> RewriteResult:
         """Run an attempt at rewriting a table."""
         engine = SparkRewriter(self.spark, self.fence, poll_seconds=0.1)
-        return run_rewrites(self.context(name, attempt, wire), rewrites, engine)
+        return run_rewrites(self.context(name, attempt, wire), rewrites, engine, lambda: rewrites)
 
     def metadata(self, name: str) -> Mapping[str, Any]:
         return self.client().load_table(self.identifier(name), vend=False).metadata

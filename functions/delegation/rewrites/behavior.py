@@ -54,10 +54,12 @@ class RewritePlan:
 
 @dataclass(frozen=True, slots=True)
 class RewriteJob:
-    """What a Spark job does for one attempt."""
+    """What a Spark job does for one attempt. `planned_again` returns the rewrites by what the table is now; it raises
+    what RewriteKind.plan raises."""
 
     ctx: RewriteContext
     plan: RewritePlan
+    planned_again: Callable[[], tuple[Rewrite, ...]]
 
 
 class RewriteKind(Protocol):
@@ -174,7 +176,8 @@ class RewriteBehavior:
                 plan = self.kind.plan(ctx, asked)
                 if asked.is_dry_run or not plan.rewrites:
                     return self._without_work(held, asked, ctx, plan, SPARK)
-                return runner.succeed(held, *self._outcome(plan, rewrite(RewriteJob(ctx, plan))))
+                job = RewriteJob(ctx, plan, lambda: self.kind.plan(ctx, asked).rewrites)
+                return runner.succeed(held, *self._outcome(plan, rewrite(job)))
 
         return runner.run(task, lambda: self._unless_withdrawn(task, SPARK, done))
 

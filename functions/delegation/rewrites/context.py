@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
@@ -139,6 +139,9 @@ class RewriteContext:
         if table.table_uuid != self.table_uuid.lower():
             raise table_uuid_mismatch(self.table_uuid.lower(), table.table_uuid, work="rewrite")
         return table
+
+
+CHANGED_FIRST: Final = "another writer changed their files first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

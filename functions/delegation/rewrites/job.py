@@ -15,7 +15,7 @@ from delegation.rewrites.worker import SharedSession
 def rewrite_in_session(job: RewriteJob, _resources: object) -> RewriteResult:
     """Rewrite with executors; raises what `run_rewrites` raises. They need no resources: they read no task."""
     with rewriting_session() as session, Fence(reached_at(session)) as fence:
-        return run_rewrites(job.ctx, job.plan.rewrites, SparkRewriter(session, fence))
+        return run_rewrites(job.ctx, job.plan.rewrites, SparkRewriter(session, fence), job.planned_again)
 
 
 @contextmanager

@@ -6,14 +6,22 @@ killed, or whose answers were lost, is continued by the next one without a recor
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from delegation.errors import RunStopped
 from delegation.polaris.model import LoadedTable
 from delegation.rewrites.commits import CommitRules, OwnCommit, own_commits
-from delegation.rewrites.context import Performed, PutOff, Rewrite, RewriteContext, RewriteEngine, RewriteResult
+from delegation.rewrites.context import (
+    CHANGED_FIRST,
+    Performed,
+    PutOff,
+    Rewrite,
+    RewriteContext,
+    RewriteEngine,
+    RewriteResult,
+)
 from delegation.rewrites.errors import RewriteEngineFailed, branch_not_found
 from delegation.rewrites.fence import Gate, Sent
 from delegation.rewrites.files import head_of
@@ -37,8 +45,16 @@ def wait_after(rounds: int, put_off: Sequence[PutOff]) -> float | None:
     return exponential(rounds, _FIRST_WAIT, _LONGEST_WAIT)
 
 
-def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: RewriteEngine) -> RewriteResult:
+def run_rewrites(
+    ctx: RewriteContext,
+    rewrites: Sequence[Rewrite],
+    engine: RewriteEngine,
+    planned_again: Callable[[], Sequence[Rewrite]],
+) -> RewriteResult:
     """Rewrite a table as it was chosen; a call after a failure rewrites what is left.
+
+    After a conflict the rewrites are `planned_again`: what another writer has just changed is no longer cold, and stays
+    for the next run.
 
     Raises what ends the attempt, RewriteError (RUNTIME_UNSOUND, REWRITE_REFUSED, BRANCH_NOT_FOUND, ENGINE_FAILED if
     nothing was done), and the errors of the catalog and of the plan store. `ctx.ended_early` gets what was committed
@@ -50,25 +66,26 @@ def run_rewrites(ctx: RewriteContext, rewrites: Sequence[Rewrite], engine: Rewri
         check_runtime(version, rewrite, table.metadata)
     run = _Run(ctx, engine, own=list(_own(ctx, table)))
     try:
-        performed = [run.in_rounds(rewrite) for rewrite in rewrites]
+        groups_done, put_off = run.in_rounds(rewrites, planned_again)
         now = ctx.load_table()
         run.add(_own(ctx, now))
-        _check_branches(now, rewrites, performed)
+        if put_off:
+            _check_branches(now, rewrites)
     except (DelegationError, RunStopped):
         if run.own:
-            run.end_early(result_of(ctx, table, run.own, ()), version)
+            run.end_early(result_of(ctx, table, run.own), version)
         raise
-    result = result_of(ctx, table, run.own, performed)
+    result = replace(result_of(ctx, table, run.own), groups_done=groups_done, put_off=put_off)
     if result.status == "NOTHING" and any(not left.is_conflict for left in result.put_off):
         raise RewriteEngineFailed(f"no group of files was rewritten: {result.put_off[0].reason}")
     result = replace(result, iceberg_version=version, seconds=ctx.now() - began, engine="spark")
     return _stored(ctx, result) if run.own else result
 
 
-def _check_branches(table: LoadedTable, rewrites: Sequence[Rewrite], performed: Sequence[Performed]) -> None:
-    """Raise RewriteError (BRANCH_NOT_FOUND) if groups were put off because their branch was deleted."""
-    for rewrite, action in zip(rewrites, performed, strict=True):
-        if action.put_off and rewrite.branch != MAIN and head_of(table.metadata, rewrite.branch) is None:
+def _check_branches(table: LoadedTable, rewrites: Sequence[Rewrite]) -> None:
+    """Raise RewriteError (BRANCH_NOT_FOUND) if the branch whose groups were put off was deleted."""
+    for rewrite in rewrites:
+        if rewrite.branch != MAIN and head_of(table.metadata, rewrite.branch) is None:
             raise branch_not_found(rewrite.branch)
 
 
@@ -79,16 +96,14 @@ def committed_before(ctx: RewriteContext) -> RewriteResult | None:
         return None
     table = ctx.load_table()
     own = _own(ctx, table)
-    return _stored(ctx, replace(result_of(ctx, table, own, ()), engine="spark")) if own else None
+    return _stored(ctx, replace(result_of(ctx, table, own), engine="spark")) if own else None
 
 
 def _own(ctx: RewriteContext, table: LoadedTable) -> list[OwnCommit]:
     return own_commits(table.metadata, ctx.attempt.task_id, first_attempt=ctx.first_attempt)
 
 
-def result_of(
-    ctx: RewriteContext, before: LoadedTable, own: Sequence[OwnCommit], performed: Sequence[Performed]
-) -> RewriteResult:
+def result_of(ctx: RewriteContext, before: LoadedTable, own: Sequence[OwnCommit]) -> RewriteResult:
     """Return what the task's commits came to, by their summaries (Iceberg, SnapshotSummary)."""
 
     def total(name: str) -> int:
@@ -107,8 +122,6 @@ def result_of(
         deletes_folded=total("removed-delete-files"),
         manifests_before=total("manifests-replaced"),
         manifests_after=total("manifests-created"),
-        groups_done=sum(action.groups_done for action in performed),
-        put_off=tuple(put_off for action in performed for put_off in action.put_off),
     )
 
 
@@ -121,18 +134,27 @@ class _Run:
     engine: RewriteEngine
     own: list[OwnCommit]
 
-    def in_rounds(self, rewrite: Rewrite) -> Performed:
-        """Call an action until no group conflicts with another writer; Iceberg plans each time by the table as it
-        is."""
-        groups, groups_done, rounds = 0, 0, 0
+    def in_rounds(
+        self, rewrites: Sequence[Rewrite], planned_again: Callable[[], Sequence[Rewrite]]
+    ) -> tuple[int, tuple[PutOff, ...]]:
+        """Call the actions until no group conflicts with another writer; return the groups done and those put off."""
+        groups_done, groups_left, rounds = 0, 0, 0
         while True:
-            performed = self._once(rewrite)
+            performed = [self._once(rewrite) for rewrite in rewrites]
             rounds += 1
-            groups, groups_done = max(groups, groups_done + performed.groups), groups_done + performed.groups_done
-            wait = wait_after(rounds, performed.put_off)
+            not_planned = max(0, groups_left - sum(action.groups for action in performed))
+            groups_left = not_planned + sum(action.groups - action.groups_done for action in performed)
+            groups_done += sum(action.groups_done for action in performed)
+            put_off = tuple(left for action in performed for left in action.put_off)
+            wait = wait_after(rounds, put_off)
+            if not_planned:
+                put_off += (PutOff(groups=not_planned, reason=CHANGED_FIRST, is_conflict=True),)
             if wait is None:
-                return Performed(groups=groups, groups_done=groups_done, put_off=performed.put_off)
+                return groups_done, put_off
             _wait(self.ctx, wait)
+            rewrites = planned_again()
+            if not rewrites:
+                return groups_done, put_off
 
     def _once(self, rewrite: Rewrite) -> Performed:
         attempt = self.ctx.attempt

@@ -127,7 +127,7 @@ class SharedSession:
         if self._is_lost():
             raise RunHandedOver(job.ctx.attempt.task_id, "the Spark session of this process has ended")
         try:
-            return run_rewrites(job.ctx, job.plan.rewrites, self.engine)
+            return run_rewrites(job.ctx, job.plan.rewrites, self.engine, job.planned_again)
         except RewriteEngineFailed:
             self._is_lost()
             raise

@@ -89,7 +89,7 @@ def job(url: str, tables: Sequence[TableIdentifier], timed: Timed) -> None:
         """Rewrite as `delegation.rewrites.job` does, and note when the session has started."""
         with rewriting_session(**SETTINGS) as session, Fence(reached_at(session)) as fence:
             timed.began = time.monotonic()
-            return run_rewrites(work.ctx, work.plan.rewrites, SparkRewriter(session, fence))
+            return run_rewrites(work.ctx, work.plan.rewrites, SparkRewriter(session, fence), work.planned_again)
 
     worker = SharedRewrites(lambda: client(url))
     (table,) = tables

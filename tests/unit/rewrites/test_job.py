@@ -40,8 +40,8 @@ def test_executors_reach_the_fence_of_a_job_where_they_reach_its_driver(
         yield SimpleNamespace(sparkContext=context)
 
     monkeypatch.setattr(job, "rewriting_session", session)
-    monkeypatch.setattr(job, "run_rewrites", lambda _ctx, _rewrites, engine: engine)
-    work = RewriteJob(cast("Any", None), RewritePlan(rewrites=(), summary=""))
+    monkeypatch.setattr(job, "run_rewrites", lambda _ctx, _rewrites, engine, _again: engine)
+    work = RewriteJob(cast("Any", None), RewritePlan(rewrites=(), summary=""), tuple)
     engine: Any = job.rewrite_in_session(work, None)
     assert isinstance(engine, SparkRewriter)
     assert engine.fence.server_address[0] == host

@@ -88,6 +88,23 @@ def test_a_partition_with_a_new_commit_is_left(world: RewritingWorld) -> None:
     assert task.result_summary == "nothing is to be rewritten (1 left: its newest commit is younger than cold-after)"
 
 
+def test_a_partition_is_not_planned_again_after_a_commit_of_another_writer(world: RewritingWorld) -> None:
+    planned: list[int] = []
+
+    def rewrite(job: RewriteJob) -> RewriteResult:
+        began, world.clock.now = world.clock.now, datetime.now(UTC) + timedelta(hours=2)
+        planned.append(len(job.planned_again()))
+        world.lake.table("orders").append(rows(9))
+        world.clock.now = datetime.now(UTC) + timedelta(minutes=30)
+        planned.append(len(job.planned_again()))
+        world.clock.now = began
+        return done(job)
+
+    world.rewrite = rewrite
+    assert ended(world, COMPACTION_TASK_TYPE).status is Status.SUCCESS
+    assert planned == [1, 0]
+
+
 def test_manifests_are_rewritten_by_a_task_of_their_own(world: RewritingWorld) -> None:
     jobs: list[RewriteJob] = []
     world.jobs.behavior = lambda: world.beside["manifests"]  # type: ignore[assignment,return-value]

@@ -14,6 +14,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
 from delegation.rewrites.commits import ATTEMPT, TASK_ID, own_commits
 from delegation.rewrites.context import (
+    CHANGED_FIRST,
     DataFilesRewrite,
     ManifestsRewrite,
     Performed,
@@ -138,7 +139,8 @@ class World:
 
     def run(self, answers: Sequence[Performed], *rewrites: Rewrite, commits: bool = True, **fields: Any) -> Any:
         self.engine = Engine(self.table, list(answers), commits)
-        return run_rewrites(self.context(**fields), rewrites or (DataFilesRewrite(),), self.engine)
+        chosen = rewrites or (DataFilesRewrite(),)
+        return run_rewrites(self.context(**fields), chosen, self.engine, lambda: chosen)
 
 
 def test_the_figures_are_those_of_the_task_s_own_commits_whoever_saw_their_answers() -> None:
@@ -167,7 +169,7 @@ def test_commits_of_an_earlier_submission_are_not_counted() -> None:
 def test_a_commit_whose_snapshot_has_expired_counts_by_what_the_fence_saw() -> None:
     world = World()
     engine = Engine(world.table, [Performed(groups=1, groups_done=1)], is_expired=True)
-    result = run_rewrites(world.context(), (DataFilesRewrite(),), engine)
+    result = run_rewrites(world.context(), (DataFilesRewrite(),), engine, tuple)
     assert (result.status, result.snapshot_ids) == ("REWRITTEN", (1,))
     assert (result.files_rewritten, result.files_added) == (10, 1)
     assert json.loads(world.plans.get(result.receipt or ""))["snapshots"] == ["1"]
@@ -180,14 +182,14 @@ def test_what_was_committed_before_an_error_is_recorded(error: BaseException) ->
     kept: list[RewriteResult] = []
     engine = Engine(world.table, [], error=error)
     with pytest.raises(type(error)):
-        run_rewrites(world.context(ended_early=kept.append), (DataFilesRewrite(),), engine)
+        run_rewrites(world.context(ended_early=kept.append), (DataFilesRewrite(),), engine, tuple)
     [result] = kept
     assert (result.status, result.snapshot_ids, result.files_rewritten) == ("REWRITTEN", (1, 2), 15)
     assert json.loads(world.plans.get(result.receipt or ""))["files_rewritten"] == 15
     nothing: list[RewriteResult] = []
     engine = Engine(Table(), [], commits=False, error=error)
     with pytest.raises(type(error)):
-        run_rewrites(World().context(ended_early=nothing.append), (DataFilesRewrite(),), engine)
+        run_rewrites(World().context(ended_early=nothing.append), (DataFilesRewrite(),), engine, tuple)
     assert nothing == []
 
 
@@ -202,6 +204,7 @@ def test_figures_are_recorded_without_a_receipt_that_could_not_be_stored(monkeyp
             world.context(ended_early=kept.append),
             (DataFilesRewrite(),),
             Engine(world.table, [], error=RunCancelled("task-1")),
+            tuple,
         )
     assert [(result.files_rewritten, result.receipt) for result in kept] == [(10, None)]
 
@@ -223,6 +226,20 @@ def test_a_group_that_conflicts_is_planned_again_and_then_left_to_the_next_run()
     assert world.seconds == 2 + 4
 
 
+def test_what_another_writer_has_just_changed_is_left_to_the_next_run() -> None:
+    world = World()
+    conflict = Performed(groups=3, groups_done=1, put_off=(CONFLICT,))
+    engine = Engine(world.table, [conflict])
+    result = run_rewrites(world.context(), (DataFilesRewrite(),), engine, tuple)
+    assert (len(engine.calls), result.groups_done, result.put_off) == (1, 1, (CONFLICT,))
+    colder = DataFilesRewrite(options={"min-input-files": "2"})
+    engine = Engine(world.table, [conflict, Performed(groups=1, groups_done=1)])
+    result = run_rewrites(world.context(), (DataFilesRewrite(),), engine, lambda: (colder,))
+    assert [rewrite for rewrite, _ in engine.calls] == [DataFilesRewrite(), colder]
+    assert (result.groups_done, result.put_off) == (2, (PutOff(groups=1, reason=CHANGED_FIRST, is_conflict=True),))
+    assert world.seconds == 2 + 2
+
+
 def test_each_call_has_a_gate_of_its_own_for_its_branch() -> None:
     world = World()
     world.run(
@@ -237,12 +254,12 @@ def test_groups_whose_branch_was_deleted_meanwhile_are_not_put_off() -> None:
     world, kept = World(), list[RewriteResult]()
     world.table.refs = {"audit": {"type": "branch", "snapshot-id": 1}}
     world.engine = Engine(world.table, [Performed(groups=2, groups_done=1, put_off=(FAILED,))])
-    result = run_rewrites(world.context(), (DataFilesRewrite(branch="audit"),), world.engine)
+    result = run_rewrites(world.context(), (DataFilesRewrite(branch="audit"),), world.engine, tuple)
     assert result.put_off == (FAILED,)
     world.table.refs = {}
     world.engine = Engine(world.table, [Performed(groups=2, groups_done=1, put_off=(FAILED,))])
     with pytest.raises(RewriteError, match="no branch audit") as raised:
-        run_rewrites(world.context(ended_early=kept.append), (DataFilesRewrite(branch="audit"),), world.engine)
+        run_rewrites(world.context(ended_early=kept.append), (DataFilesRewrite(branch="audit"),), world.engine, tuple)
     assert raised.value.code == "BRANCH_NOT_FOUND"
     assert [one.files_rewritten for one in kept] == [20]
 
@@ -274,7 +291,7 @@ def test_a_runtime_that_harms_the_table_is_refused_before_the_first_call() -> No
     world = World(table=Table(version=3))
     world.engine = Engine(world.table, [], iceberg_version="1.11.0")
     with pytest.raises(RewriteError, match=r"16699.*1\.12\.0"):
-        run_rewrites(world.context(), (DataFilesRewrite(), ManifestsRewrite()), world.engine)
+        run_rewrites(world.context(), (DataFilesRewrite(), ManifestsRewrite()), world.engine, tuple)
     assert world.engine.calls == []
 
 
