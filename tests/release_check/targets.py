@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-LANDINGS: Final = 14
+LANDINGS: Final = 15
 """After so many landings every target has run."""
 MINUTES: Final = 30
 """A landing runs targets whose bounds are at most so many minutes together, and one at least."""
@@ -52,6 +52,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/rewrites/test_random_kills.py", of="rewrites-kills"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long --dist load tests/rewrites/test_procedure.py", of="rewrites-tables"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long --dist load tests/rewrites/test_orders.py", of="rewrites-orders"),
+    _part(10, "test", "THOROUGH=1", "ARGS=-m long tests/rewrites/test_live_writers.py", of="rewrites-writers"),
     _part(6, "test", "THOROUGH=1", "ARGS=tests/persistence", of="persistence"),
     _part(6, "crash-matrix", "ARGS=--engine inline"),
     _part(6, "crash-matrix", "OPERATION=expiry", "ARGS=10", of="expiry"),

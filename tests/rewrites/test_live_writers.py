@@ -1,6 +1,7 @@
 """Writers that commit all the time beside compactions: no append fails, and no more merges than beside Iceberg's
 procedure."""
 
+import os
 import random
 import threading
 import time
@@ -25,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 APPENDERS = 8
-SECONDS = 60.0
+SECONDS = float(os.environ.get("WRITER_SECONDS", "60"))
 REGIONS = 12
 ROWS = 72
 COLD_AFTER = timedelta(seconds=5)
