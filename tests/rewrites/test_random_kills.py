@@ -21,7 +21,7 @@ from delegation.removal.orphans.run import remove_orphan_files
 from delegation.rewrites.commits import own_commits
 from delegation.storage.memory import MemoryPlanStore
 from delegation.timestamps import utc_now
-from delegation.wiring.operations import vended_table
+from delegation.wiring.table_access import vended_table
 from tests.kit.stories.orphans import AT_ONCE
 from tests.orphans.sweep import LiveReferences
 from tests.paths import ROOT

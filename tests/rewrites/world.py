@@ -23,7 +23,7 @@ from delegation.rewrites.spark import SparkRewriter
 from delegation.rewrites.terms import CompactionTerms
 from delegation.storage.memory import MemoryPlanStore
 from delegation.timestamps import utc_now
-from delegation.wiring.operations import vended_table
+from delegation.wiring.table_access import vended_table
 from tests.integration.local.catalog_world import BUCKET, REALM, REGION, SCOPE, Stack, objects, polaris
 from tests.kit.clocks import SleptSeconds
 from tests.spark_sessions import spark_session

@@ -73,7 +73,7 @@ def tombstones(tasks: TaskService) -> "Tombstones | None":
     if TombstoneEnvironment.read().tombstones_table is None:
         return None
     from delegation.wiring.drops import required_tombstones  # noqa: PLC0415 - a cold start needs none of it
-    from delegation.wiring.operations import synchronous_polaris  # noqa: PLC0415
+    from delegation.wiring.table_access import synchronous_polaris  # noqa: PLC0415
 
     return required_tombstones(tasks, synchronous_polaris())
 
@@ -138,7 +138,7 @@ def _plan_bucket() -> None:
 
 
 def _polaris() -> None:
-    from delegation.wiring.operations import synchronous_polaris  # noqa: PLC0415
+    from delegation.wiring.table_access import synchronous_polaris  # noqa: PLC0415
 
     synchronous_polaris().sign_in()
 
@@ -162,7 +162,7 @@ def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
 
     @cache
     def tables() -> "PolarisClient":
-        from delegation.wiring.operations import synchronous_polaris  # noqa: PLC0415
+        from delegation.wiring.table_access import synchronous_polaris  # noqa: PLC0415
 
         return synchronous_polaris()
 

@@ -20,8 +20,9 @@ from delegation.tasks.work.behaviors import FunctionBehavior, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
-from delegation.wiring.operations import shared_access, synchronous_polaris
+from delegation.wiring.operations import shared_access
 from delegation.wiring.settings import DropEnvironment, RequiredTombstoneEnvironment
+from delegation.wiring.table_access import synchronous_polaris
 from delegation.wiring.tasks import dispatch_queue, task_service
 from polaris_common.dynamodb import client_config
 

@@ -1,32 +1,23 @@
 """What makes the behaviors of operations and of upkeep; loading one is left to its first task."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
-import httpx
-
-from delegation.identifiers import TableIdentifier
 from delegation.metrics import PURGES_HELD, MetricLines
 from delegation.polaris.client import PolarisClient
-from delegation.polaris.credentials import VendedCredentials
-from delegation.polaris.model import LoadedTable
-from delegation.polaris.settings import PolarisSettings
-from delegation.polaris.transport import RequestRetries, Transport
 from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP
 from delegation.references.concurrent_visits import MOST_AT_ONCE
 from delegation.references.store import ReferenceStore, ReferenceTable
 from delegation.references.visits import TableVisited
 from delegation.removal.choice import INLINE_MAX_FILES
 from delegation.removal.errors import NeighbourUnreadable
-from delegation.removal.neighbourhood import Catalog
 from delegation.removal.purge.behavior import PurgeBehavior
 from delegation.removal.purge.requests import Limits, PurgeSettings, ReferenceSettings
 from delegation.removal.requests import foreign_locations
 from delegation.storage.deleter import DeletePolicy
-from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3ObjectStore, S3Timeouts
+from delegation.storage.s3 import SYNCHRONOUS_TIMEOUTS, S3Timeouts
 from delegation.storage.s3_plans import S3PlanStore
 from delegation.tasks.life.declared import named
 from delegation.tasks.life.model import Task
@@ -36,22 +27,10 @@ from delegation.timestamps import utc_now
 from delegation.wiring.clients import PATIENT, aws
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment, TaskSettings, TombstoneEnvironment
+from delegation.wiring.table_access import polaris, synchronous_polaris, vended_store, vended_table
 from delegation.wiring.types import OPERATIONS, RUN, Operation, operation_of
 from polaris_common.dynamodb import client_config
 from polaris_common.errors import DelegationError
-
-_CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
-"""For Polaris within API Gateway's 29 s: large metadata takes long, but two such answers do not fit."""
-
-
-def polaris(transport: Transport | None = None) -> PolarisClient:
-    """Return a client of Polaris as the service's principal."""
-    return PolarisSettings.read().client(aws("secretsmanager"), clock=utc_now, transport=transport)
-
-
-def synchronous_polaris() -> PolarisClient:
-    """Return a client that fails before API Gateway's time-out, so that the caller gets a 502."""
-    return polaris(Transport(httpx.Client(timeout=_CALLER_WAITS), backoff=RequestRetries(patience_seconds=5)))
 
 
 def purge_behavior(tasks: TaskService, tables: PolarisClient, timeouts: S3Timeouts | None = None) -> PurgeBehavior:
@@ -160,31 +139,6 @@ def forecast(task: Task) -> Mapping[str, Any] | None:
     is_dry_run = plan is not None and plan.name == task.task_type
     found = forecast_of(task, plan_store(), purge_settings(), is_dry_run=is_dry_run)
     return None if found is None else found.model_dump(mode="json")
-
-
-def vended_store(
-    catalog: Catalog,
-    identifier: TableIdentifier,
-    *,
-    clock: Callable[[], datetime],
-    timeouts: S3Timeouts | None = None,
-    loaded: LoadedTable | None = None,
-) -> S3ObjectStore:
-    """Return a table's files with credentials vended by Polaris, which are renewed before they expire."""
-    return vended_table(catalog, identifier, clock=clock, timeouts=timeouts, loaded=loaded)[1]
-
-
-def vended_table(
-    catalog: Catalog,
-    identifier: TableIdentifier,
-    *,
-    clock: Callable[[], datetime],
-    timeouts: S3Timeouts | None = None,
-    loaded: LoadedTable | None = None,
-) -> tuple[VendedCredentials, S3ObjectStore]:
-    """Return a table's source and its files; each load of the source also renews the credentials of the files."""
-    credentials = VendedCredentials(lambda: catalog.load_table(identifier), clock=clock, loaded=loaded)
-    return credentials, S3ObjectStore(credentials, timeouts=timeouts)
 
 
 _TYPES: Final = "delegation.upkeep.types"

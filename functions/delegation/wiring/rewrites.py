@@ -13,9 +13,10 @@ from delegation.tasks.work.service import TaskService
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.wiring.operations import purge_settings, shared_access, vended_table
+from delegation.wiring.operations import purge_settings, shared_access
 from delegation.wiring.policies import deployed_policies
 from delegation.wiring.settings import PurgeEnvironment
+from delegation.wiring.table_access import vended_table
 
 
 def compaction_behavior(tasks: TaskService) -> RewriteBehavior:

@@ -20,8 +20,8 @@ from delegation.tasks.stores.dynamodb import DynamoDbPauseStore
 from delegation.tasks.work.hooks import NoDispatchQueue, TaskHooks
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed, utc_now
-from delegation.wiring.operations import vended_store
 from delegation.wiring.settings import PurgeEnvironment, TaskSettings
+from delegation.wiring.table_access import vended_store
 from delegation.wiring.tasks import task_service, task_table
 from delegation.wiring.types import TYPES, operation_of
 

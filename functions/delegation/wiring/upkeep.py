@@ -28,9 +28,10 @@ from delegation.upkeep.health.store import HealthStore, HealthTable
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.wiring.clients import aws
 from delegation.wiring.deployment import DeployedTasks
-from delegation.wiring.operations import shared_access, vended_store
+from delegation.wiring.operations import shared_access
 from delegation.wiring.policies import deployed_policies
 from delegation.wiring.settings import PurgeEnvironment, ReferenceEnvironment
+from delegation.wiring.table_access import vended_store
 from delegation.wiring.types import OPERATIONS
 from polaris_common.dynamodb import client_config
 

@@ -38,7 +38,7 @@ from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
-from delegation.wiring.operations import vended_table
+from delegation.wiring.table_access import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.contract.polaris.world import TLS, PolarisView, encoded
 from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore

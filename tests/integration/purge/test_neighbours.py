@@ -15,7 +15,7 @@ from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryPlanStore
-from delegation.wiring.operations import vended_store
+from delegation.wiring.table_access import vended_store
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from infra.local.catalog.privileges import SERVICE, Privilege
 from tests.integration.local.test_catalog import (

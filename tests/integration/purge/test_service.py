@@ -10,7 +10,7 @@ import pytest
 from delegation.removal.purge.task_type import PurgeDetails
 from delegation.storage.memory import Killed, MemoryPlanStore
 from delegation.tasks.life.model import Status, Task
-from delegation.wiring.operations import vended_store
+from delegation.wiring.table_access import vended_store
 from infra.local.catalog.layout import ALLOW_OVERLAP, ALLOW_UNSTRUCTURED
 from tests.integration.local.catalog_world import (
     ORDERS,

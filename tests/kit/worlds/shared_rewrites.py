@@ -20,7 +20,7 @@ from delegation.tasks.work.behaviors import Behaviors, BehaviorWhenNeeded
 from delegation.tasks.work.worker import WorkerSettings
 from delegation.timestamps import elapsed, utc_now
 from delegation.wire.requests import TableState
-from delegation.wiring.operations import vended_table
+from delegation.wiring.table_access import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.kit.tasks.services import task_service
 

@@ -11,7 +11,7 @@ from delegation.removal.purge.context import PurgeContext
 from delegation.storage.base import ObjectStoreDenied
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Create
-from delegation.wiring import operations as wired_purge
+from delegation.wiring import table_access
 from delegation.wiring import tasks as wired_tasks
 from tests.kit.tasks.builders import submitted
 from tests.unit.handlers import test_handlers as handlers
@@ -27,7 +27,7 @@ def submitted_by_the_api(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, ca
     event = json.loads((handlers.EVENTS / "api-submit.json").read_text())
     for headers in (event["headers"], event.get("multiValueHeaders") or {}):
         headers.pop("Idempotency-Key", None)  # there is no table of keys here
-    monkeypatch.setattr(wired_purge, "synchronous_polaris", lambda: deployed.world.tables)
+    monkeypatch.setattr(table_access, "synchronous_polaris", lambda: deployed.world.tables)
     body = deployed.world.identity("orders")
     body["common_payload"] |= {"realm_identifier": "POLARIS", "polaris_correlation_id": JOINED}
     event["body"] = json.dumps(body)

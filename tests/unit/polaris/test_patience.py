@@ -9,7 +9,7 @@ from delegation.polaris.answers import PolarisUnavailable
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import TIMEOUT, RequestRetries, Transport
-from delegation.wiring import operations as wiring
+from delegation.wiring import table_access as wiring
 from infra.environment.functions import FUNCTIONS
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
 from tests.kit.clocks import Clock

@@ -27,6 +27,7 @@ QUESTIONS = [
     ("Which snapshots does an expiry remove?", "removal/expiry/retention.py", "decide"),
     ("Where are orphan files looked for?", "removal/orphans/place.py", "check_alone"),
     ("Which neighbour tables are read?", "removal/neighbours.py", "neighbours_of"),
+    ("How does a process get a table's credentials?", "wiring/table_access.py", "vended_store"),
     ("Which files does a table reach?", "iceberg/reach.py", "read_manifest_lists"),
     ("What does the sweeper do?", "orchestration/sweep.py", "sweep"),
     ("Which error is a 409?", "edge/answers.py", "status_of"),

@@ -19,8 +19,8 @@ from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease, LeasePolicy
 from delegation.tasks.stores.base import Create
 from delegation.wiring import spark as spark_job
-from delegation.wiring.operations import vended_store
 from delegation.wiring.spark import JobResources, job_resources
+from delegation.wiring.table_access import vended_store
 from delegation.wiring.tasks import task_service
 from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table

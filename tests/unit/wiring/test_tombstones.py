@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from delegation.gateway.drop.service import Tombstones
-from delegation.wiring import api, drops, operations
+from delegation.wiring import api, drops, table_access
 
 
 @pytest.mark.parametrize("table", [None, "tombstones"])
@@ -21,7 +21,7 @@ def test_tombstones_are_those_of_the_named_table(monkeypatch: pytest.MonkeyPatch
     if table is not None:
         monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", table)
     monkeypatch.setattr(drops, "aws", lambda *_: DynamoDb())
-    monkeypatch.setattr(operations, "synchronous_polaris", lambda: cast("Any", None))
+    monkeypatch.setattr(table_access, "synchronous_polaris", lambda: cast("Any", None))
     found = api.tombstones(cast("Any", None))
     assert isinstance(found, Tombstones) is (table is not None)
     if found is not None:

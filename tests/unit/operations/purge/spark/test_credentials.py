@@ -21,7 +21,7 @@ from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryPlanStore
-from delegation.wiring.operations import vended_store
+from delegation.wiring.table_access import vended_store
 from tests.aws import mock_aws
 
 TABLE = TableIdentifier("cat", ("ns",), "t")
