@@ -158,11 +158,13 @@ class CallerSettings:
             reason = f"there is no profile {named} ({_listed(file.profiles)})"
             raise SettingsInvalid(str(file.path), [FieldProblem("--profile", reason)], "Name one of the profiles.")
         chosen = named or (file.default if file.default in file.profiles else None)
-        found = {name: Value(text, f"profile {chosen}") for name, text in file.profiles.get(chosen or "", {}).items()}
+        values = {name: Value(text, f"profile {chosen}") for name, text in file.profiles.get(chosen or "", {}).items()}
         for setting in SETTINGS:
             if text := environ.get(setting.variable):
-                found[setting.name] = Value(text, setting.variable)
-        return cls(file, chosen, found, frozenset(one.name for one in SETTINGS if environ.get(one.variable) == ""))
+                values[setting.name] = Value(text, setting.variable)
+        return cls(
+            file, chosen, values, frozenset(setting.name for setting in SETTINGS if environ.get(setting.variable) == "")
+        )
 
     def address(self, name: str) -> str | None:
         """Return an address, None if it is not set; raises SettingsInvalid for an empty variable, because without an
@@ -173,11 +175,11 @@ class CallerSettings:
         return self.get(name)
 
     def get(self, name: str) -> str | None:
-        found = self.values.get(_BY_NAME[name].name)
-        return None if found is None else found.text
+        value = self.values.get(_BY_NAME[name].name)
+        return None if value is None else value.text
 
     def variables(self) -> dict[str, str]:
-        return {_BY_NAME[name].variable: found.text for name, found in self.values.items()}
+        return {_BY_NAME[name].variable: value.text for name, value in self.values.items()}
 
     def exposed_secrets(self) -> list[str]:
         """Return the profiles that hold a secret, if others than the owner may read the file."""
@@ -222,7 +224,7 @@ def _profile(path: Path, name: str, table: object, problems: list[FieldProblem])
     if not isinstance(table, dict):
         problems.append(FieldProblem(f"profiles.{name}", "is not a table"))
         return {}
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, value in table.items():
         where = f"profiles.{name}.{key}"
         setting = _BY_NAME.get(key)
@@ -232,8 +234,8 @@ def _profile(path: Path, name: str, table: object, problems: list[FieldProblem])
         elif not isinstance(value, str) or not value:
             problems.append(FieldProblem(where, "must be a text that is not empty"))
         else:
-            found[key] = str(path.parent / Path(value).expanduser()) if setting.is_path else value
-    return found
+            settings[key] = str(path.parent / Path(value).expanduser()) if setting.is_path else value
+    return settings
 
 
 def _listed(profiles: Mapping[str, object]) -> str:

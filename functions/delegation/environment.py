@@ -32,12 +32,12 @@ def stored_variables(url: str) -> Mapping[str, str]:
     if scheme not in _fetchers:
         raise StoredSettingsError(url, f"has none of the schemes {sorted(_fetchers)}")
     try:
-        found = json.loads(_fetchers[scheme](url))
+        variables = json.loads(_fetchers[scheme](url))
     except json.JSONDecodeError:
         raise StoredSettingsError(url, "is not JSON") from None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
         raise StoredSettingsError(url, "must be an object whose values are texts")
-    return found
+    return variables
 
 
 class EnvironmentSettings(BaseModel):
@@ -67,7 +67,7 @@ class EnvironmentSettings(BaseModel):
 
 def parse_properties(text: str) -> dict[str, str]:
     """Parse lines `name=value` or `name: value` (`#`, `!`: comment); raises ValueError, which names the line."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":
@@ -75,5 +75,5 @@ def parse_properties(text: str) -> dict[str, str]:
         at = min((stripped.index(mark) for mark in "=:" if mark in stripped), default=0)
         if at == 0:
             raise ValueError(f"line {number} is not name=value")
-        found[stripped[:at].strip()] = stripped[at + 1 :].strip()
-    return found
+        properties[stripped[:at].strip()] = stripped[at + 1 :].strip()
+    return properties

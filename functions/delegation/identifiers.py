@@ -74,9 +74,9 @@ def split_name(text: str) -> list[str]:
 def stand_in_uuid(catalog: str, metadata_location: str) -> str:
     """Return what identifies a table of format version 1 that has no table-uuid, in the form of one. Its name is no
     part of that, so that it stays the same table where a drop renames it. A commit makes it another one."""
-    found = str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:without-uuid:{catalog}:{metadata_location}"))
+    by_name = str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:without-uuid:{catalog}:{metadata_location}"))
     # Version 8 is for such uses (RFC 9562, Section 5.8): no writer of tables makes one.
-    return f"{found[:14]}8{found[15:]}"
+    return f"{by_name[:14]}8{by_name[15:]}"
 
 
 def is_stand_in(table_uuid: str) -> bool:

@@ -147,12 +147,12 @@ def each_item(
 
     def tried(item: T) -> tuple[ItemOutcome[T, R], float]:
         began = seconds()
-        found: ItemOutcome[T, R]
+        outcome: ItemOutcome[T, R]
         try:
-            found = ItemOutcome(item, act(item))
+            outcome = ItemOutcome(item, act(item))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this item's alone
-            found = ItemOutcome(item, None, error)
-        return found, seconds() - began
+            outcome = ItemOutcome(item, None, error)
+        return outcome, seconds() - began
 
     def tries() -> Iterator[Callable[[], tuple[ItemOutcome[T, R], float]]]:
         for item in items:
@@ -162,21 +162,21 @@ def each_item(
                 checkpoint()
                 yield partial(tried, item)
 
-    for found, taken in _in_order(tries(), pool, at_once):
-        error = found.error
+    for outcome, taken in _in_order(tries(), pool, at_once):
+        error = outcome.error
         if error is None:
-            if found.was_tried:
-                row.answered(found.item)
-            yield found
+            if outcome.was_tried:
+                row.answered(outcome.item)
+            yield outcome
             continue
         if scope_of(error) >= stops:
             raise error
         wasted += taken
         if error is not last:
-            _log(name, shown(found.item), error)
-            row.failed(found.item, error)
+            _log(name, shown(outcome.item), error)
+            row.failed(outcome.item, error)
         last = error
-        yield found
+        yield outcome
         if in_a_row is not None and row.length >= in_a_row:
             if probe is None or not probe():
                 row.end(shown)
@@ -260,7 +260,7 @@ class _Row(Generic[T]):
     def answered(self, item: T) -> None:
         if self._asides is not None and self._asides.of(item) is not None:
             self._asides.put(item, None)
-            self._overdue = [one for one in self._overdue if one is not item]
+            self._overdue = [other for other in self._overdue if other is not item]
         self.others_answered()
 
     def others_answered(self) -> None:

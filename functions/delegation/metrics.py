@@ -191,7 +191,7 @@ NOTIFICATIONS_DEAD: Final = _count(
 )
 
 METRICS: Final[Mapping[str, Metric]] = {
-    found.name: found for found in tuple(globals().values()) if isinstance(found, Metric)
+    metric.name: metric for metric in tuple(globals().values()) if isinstance(metric, Metric)
 }
 """Every metric by name."""
 

@@ -11,7 +11,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the nearest known one, or all if none is near."""
     from difflib import get_close_matches  # noqa: PLC0415 - a process that meets no such name needs none of it
 
-    names = {_plain(one): one for one in sorted(known)}
+    names = {_plain(name): name for name in sorted(known)}
     near = get_close_matches(_plain(word), names, n=1)
     return f"did you mean {names[near[0]]}?" if near else f"there is {', '.join(names.values()) or 'none'}"
 
@@ -19,9 +19,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def misspelled(word: str, known: Iterable[str]) -> str | None:
     """Return the known name that a word is within two letters of, in whatever case and with whatever separators."""
     plain = _plain(word)
-    found = {one: _distance(plain, _plain(one)) for one in known}
-    nearest = min(found, key=found.__getitem__, default=None)
-    return nearest if nearest is not None and found[nearest] <= _MOST_LETTERS else None
+    distances = {name: _distance(plain, _plain(name)) for name in known}
+    nearest = min(distances, key=distances.__getitem__, default=None)
+    return nearest if nearest is not None and distances[nearest] <= _MOST_LETTERS else None
 
 
 def _plain(name: str) -> str:

@@ -18,11 +18,11 @@ Timestamp = Annotated[AwareDatetime, Field(ge=_FIRST, le=_LAST), AfterValidator(
 
 def stored_time(text: Any) -> datetime:
     """Return a stored time in UTC; raise TypeError or ValueError for what is none, or has no time zone."""
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
         raise ValueError(f"{text} has no time zone")
     try:
-        return found.astimezone(UTC)
+        return time.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{text} is out of range in UTC") from None
 

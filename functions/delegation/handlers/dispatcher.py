@@ -47,9 +47,11 @@ def say_admitted(task_id: str, n: int, correlation_id: str | None) -> None:
 
 def admit() -> None:
     """Admit tasks after a batch that asked for it; after an error the sweeper's next message does it."""
-    for one in each_item(("admission",), lambda _name: inbox().admit(), name="dispatcher.admission", in_a_row=None):
-        if one.result:
-            logger.info("admitted", extra={"action": "admit", "tasks": one.result})
+    for admission in each_item(
+        ("admission",), lambda _name: inbox().admit(), name="dispatcher.admission", in_a_row=None
+    ):
+        if admission.result:
+            logger.info("admitted", extra={"action": "admit", "tasks": admission.result})
 
 
 def handler(event: Mapping[str, Any], context: LambdaContext) -> Mapping[str, Any]:

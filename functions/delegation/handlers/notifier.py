@@ -22,24 +22,24 @@ notifier = cache(wiring.notifier)
 def deliver(record: SQSRecord) -> DeliveryOutcome:
     """Deliver the notification of one message; a receiver's failure is recorded, and repeated by the sweeper."""
     message = parse(record.body)
-    found = notifier().take(message)
+    delivered = notifier().take(message)
     fields = {
         "action": "notify",
         "task_id": message.task_id,
         "notification_id": message.notification_id,
         "delivery": message.n,
-        "outcome": found.outcome.value,
-        "channel": found.owed.channel if found.owed else None,
+        "outcome": delivered.outcome.value,
+        "channel": delivered.owed.channel if delivered.owed else None,
     }
-    _log(found, fields)
-    return found.outcome
+    _log(delivered, fields)
+    return delivered.outcome
 
 
-def _log(found: Delivered, fields: Mapping[str, Any]) -> None:
-    error = {} if found.error is None else {"error_code": found.error.code, "reason": str(found.error)}
-    if found.outcome is DeliveryOutcome.DEAD:
+def _log(delivered: Delivered, fields: Mapping[str, Any]) -> None:
+    error = {} if delivered.error is None else {"error_code": delivered.error.code, "reason": str(delivered.error)}
+    if delivered.outcome is DeliveryOutcome.DEAD:
         logger.error("dead letter; `delegation callbacks resend` sends it again", extra={**fields, **error})
-    elif found.outcome is DeliveryOutcome.FAILED:
+    elif delivered.outcome is DeliveryOutcome.FAILED:
         logger.warning("not delivered; it is repeated", extra={**fields, **error})
     else:
         logger.info("notification", extra=fields)

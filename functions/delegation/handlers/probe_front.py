@@ -20,11 +20,11 @@ def _probe() -> FrontProbe:
 
 def handler(_event: Mapping[str, Any], _context: LambdaContext) -> dict[str, bool]:
     """Probe once; a request that fails is a metric and a line of the log, no error of the function."""
-    found = _probe().perform()
-    if found.problem is not None:
-        logger.error("the front does not answer", extra={"action": "probe", "reason": found.problem})
-    succeeded = found.problem is None
+    probe = _probe().perform()
+    if probe.problem is not None:
+        logger.error("the front does not answer", extra={"action": "probe", "reason": probe.problem})
+    succeeded = probe.problem is None
     MetricLines.of_environment().put(
-        {PROBES_SUCCEEDED: int(succeeded)}, action="probe", seconds=round(found.seconds, 3)
+        {PROBES_SUCCEEDED: int(succeeded)}, action="probe", seconds=round(probe.seconds, 3)
     )
     return {"succeeded": succeeded}

@@ -63,7 +63,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
     steps = (_wake, _send_owed, _ensure_maintenance, _measured, _maintenance_age, _pauses)
     measured: dict[Metric, float] = {}
     # After an error of one the next sweep tries it again.
-    for one in each_item(
+    for outcome in each_item(
         steps,
         lambda step: step(deployed),
         name="sweeper.steps",
@@ -71,7 +71,7 @@ def handler(_event: Mapping[str, Any], context: LambdaContext) -> dict[str, int]
         shown=lambda step: step.__name__.strip("_"),
         in_a_row=None,
     ):
-        measured |= one.result or {}
+        measured |= outcome.result or {}
     MetricLines.of_environment().put({**counts, **measured}, action="sweep")
     return {"looked": counts[TASKS_SWEPT], "failed": failed}
 

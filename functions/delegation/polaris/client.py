@@ -184,10 +184,11 @@ class PolarisClient:
             if catalog in self._without_generic_tables:
                 return
         path = f"polaris/{self.requests.catalog(catalog).namespace_path(namespace)}/generic-tables"
-        found, failed = list[TableIdentifier](), list[Exception]()
+        tables, failed = list[TableIdentifier](), list[Exception]()
         try:
-            for one in _listed(GENERIC_TABLE, catalog, namespace, self.requests.pages(path, {}, "identifiers", before)):
-                found.append(one)
+            pages = self.requests.pages(path, {}, "identifiers", before)
+            for identifier in _listed(GENERIC_TABLE, catalog, namespace, pages):
+                tables.append(identifier)
         except PolarisError as error:
             if error.status in _NO_SUCH_API and not isinstance(error, NoSuchNamespace):
                 with self._lock:
@@ -210,7 +211,7 @@ class PolarisClient:
             return GenericTable(identifier, location if isinstance(location, str) and location else None)
 
         for outcome in each_item(
-            found, load, name="polaris.generic-tables", stops=ErrorScope.CATALOG, checkpoint=before
+            tables, load, name="polaris.generic-tables", stops=ErrorScope.CATALOG, checkpoint=before
         ):
             if outcome.result is not None:
                 yield outcome.result
@@ -230,8 +231,8 @@ class PolarisClient:
     def namespace_location(self, catalog: str, namespace: tuple[str, ...]) -> str | None:
         """Return a namespace's property `location`, None without one; Polaris gives every namespace one. Raises
         NoSuchNamespace, NoSuchCatalog. Source: Iceberg REST specification, loadNamespaceMetadata."""
-        found = self.requests.get(self.requests.catalog(catalog).namespace_path(namespace), {}).get("properties")
-        location = found.get("location") if isinstance(found, dict) else None
+        properties = self.requests.get(self.requests.catalog(catalog).namespace_path(namespace), {}).get("properties")
+        location = properties.get("location") if isinstance(properties, dict) else None
         return location if isinstance(location, str) and location else None
 
     def create_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
@@ -290,7 +291,7 @@ class PolarisClient:
         renameTable."""
         path = f"{self.requests.catalog(identifier.catalog).prefixed}tables/rename"
         ends = {"source": identifier, "destination": destination}
-        document = {end: {"namespace": list(one.namespace), "name": one.name} for end, one in ends.items()}
+        document = {end: {"namespace": list(table.namespace), "name": table.name} for end, table in ends.items()}
         response = self.requests.send("POST", path, {}, {}, document)
         if not response.is_success:
             raise error_in(response)

@@ -27,11 +27,13 @@ def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[A
         for entry in storage_credentials
         if isinstance(entry, Mapping) and isinstance(entry.get("config"), Mapping)
     ]
-    found = [one for prefix, properties in sets if (one := _credential(prefix, properties)) is not None]
+    credentials = [
+        credential for prefix, properties in sets if (credential := _credential(prefix, properties)) is not None
+    ]
     general = _credential("", config)
-    if general is not None and all(general.access_key_id != one.access_key_id for one in found):
-        found.append(general)
-    return tuple(found)
+    if general is not None and all(general.access_key_id != credential.access_key_id for credential in credentials):
+        credentials.append(general)
+    return tuple(credentials)
 
 
 def select_credential(table: LoadedTable, uri: str) -> S3Credential:

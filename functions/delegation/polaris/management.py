@@ -69,13 +69,13 @@ class PolarisManagement:
     def set_property(self, catalog: str, name: str, value: str) -> None:
         """Set one property of a catalog and keep the others; raises PolarisError if another change came between."""
         path = f"catalogs/{encoded(catalog)}"
-        found = self._find(path) or {}
-        properties = {**_properties(found), name: value}
-        self._change("PUT", path, {"currentEntityVersion": found.get("entityVersion"), "properties": properties})
+        entity = self._find(path) or {}
+        properties = {**_properties(entity), name: value}
+        self._change("PUT", path, {"currentEntityVersion": entity.get("entityVersion"), "properties": properties})
 
     def client_id_of(self, principal: str) -> str | None:
-        found = self._find(f"principals/{encoded(principal)}")
-        return None if found is None else str(found.get("clientId") or "")
+        entity = self._find(f"principals/{encoded(principal)}")
+        return None if entity is None else str(entity.get("clientId") or "")
 
     def create_principal(self, principal: str) -> ClientCredentials:
         """Create a principal; its secret cannot be read again."""
@@ -119,8 +119,8 @@ class PolarisManagement:
         self._change("PUT", path, {"catalogRole": {"name": role}})
 
     def grants_of(self, catalog: str, role: str) -> frozenset[PolarisGrant]:
-        found = self._find(f"{_roles(catalog)}/{encoded(role)}/grants")
-        entries = [] if found is None else _listed(found, "grants")
+        document = self._find(f"{_roles(catalog)}/{encoded(role)}/grants")
+        entries = [] if document is None else _listed(document, "grants")
         return frozenset(
             PolarisGrant(str(entry.get("privilege")), _levels(entry))
             for entry in entries
@@ -131,8 +131,12 @@ class PolarisManagement:
         self._change("PUT", f"{_roles(catalog)}/{encoded(role)}/grants", {"grant": grant.resource()})
 
     def _names(self, path: str) -> frozenset[str]:
-        found = self._find(path)
-        return frozenset() if found is None else frozenset(str(entry.get("name")) for entry in _listed(found, "roles"))
+        document = self._find(path)
+        return (
+            frozenset()
+            if document is None
+            else frozenset(str(entry.get("name")) for entry in _listed(document, "roles"))
+        )
 
     def _find(self, path: str) -> Mapping[str, Any] | None:
         response = self._send("GET", path, None)

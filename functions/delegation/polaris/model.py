@@ -40,10 +40,10 @@ def properties_of(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return the properties of table metadata as texts, as JSON writes them, without nulls: some writers store other
     types."""
     given = metadata.get("properties")
-    found = given if isinstance(given, Mapping) else {}
+    properties = given if isinstance(given, Mapping) else {}
     return {
         name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in found.items()
+        for name, value in properties.items()
         if value is not None
     }
 
@@ -141,18 +141,18 @@ def read_document(data: bytes) -> Any:
 def read_large(data: Iterable[bytes | memoryview]) -> Any:
     """Return table metadata, or an answer with it as `metadata`, from pieces of UTF-8. Raises ValueError."""
     text = _Text(data)
-    found = _object(text, outermost=True) if text.next() == "{" else text.value()
+    document = _object(text, outermost=True) if text.next() == "{" else text.value()
     if text.next():
         raise text.error("Extra data")
-    return found
+    return document
 
 
 def _object(text: "_Text", *, outermost: bool = False) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     text.take("{")
     if text.next() == "}":
         text.take("}")
-        return found
+        return members
     while True:
         if text.next() != '"':
             raise text.error("Expecting property name enclosed in double quotes")
@@ -160,13 +160,13 @@ def _object(text: "_Text", *, outermost: bool = False) -> dict[str, Any]:
         text.take(":")
         begin = text.next()
         if begin == "{" and outermost and name == _METADATA:
-            found[name] = _object(text)
+            members[name] = _object(text)
         elif begin == "[" and (name in _NOT_KEPT or name == _LOG):
-            found[name] = [one for one in _elements(text, name, found) if name != _LOG]
+            members[name] = [element for element in _elements(text, name, members) if name != _LOG]
         else:
-            found[name] = text.value()
+            members[name] = text.value()
         if text.take(",}") == "}":
-            return found
+            return members
 
 
 def _elements(text: "_Text", name: str, around: Mapping[str, Any]) -> Iterator[Any]:
@@ -175,17 +175,17 @@ def _elements(text: "_Text", name: str, around: Mapping[str, Any]) -> Iterator[A
         text.take("]")
         return
     while True:
-        one = text.value()
-        yield _kept(one, name, around) if isinstance(one, dict) else one
+        element = text.value()
+        yield _kept(element, name, around) if isinstance(element, dict) else element
         if text.take(",]") == "]":
             return
 
 
-def _kept(one: dict[str, Any], name: str, around: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(element: dict[str, Any], name: str, around: Mapping[str, Any]) -> dict[str, Any]:
     # Names are shared: the scanner has a name of its own for each element.
-    kept = {intern(key): value for key, value in one.items() if key != _NOT_KEPT.get(name)}
-    summary = one.get("summary") if name == _SNAPSHOTS else None
-    snapshot_id = one.get("snapshot-id")
+    kept = {intern(key): value for key, value in element.items() if key != _NOT_KEPT.get(name)}
+    summary = element.get("summary") if name == _SNAPSHOTS else None
+    snapshot_id = element.get("snapshot-id")
     if isinstance(summary, dict) and MARK in summary:
         kept["summary"] = summary
     elif isinstance(summary, dict) and snapshot_id == around.get(_CURRENT, snapshot_id):
@@ -214,11 +214,11 @@ class _Text:
 
     def take(self, expected: str) -> str:
         """Return the next character, one of those expected, and go beyond it."""
-        found = self.next()
-        if not found or found not in expected:
+        character = self.next()
+        if not character or character not in expected:
             raise self.error(f"Expecting {' or '.join(map(repr, expected))} delimiter")
         self._at += 1
-        return found
+        return character
 
     def value(self) -> Any:
         """Return the next value, read again with more of the text if it may be cut off."""

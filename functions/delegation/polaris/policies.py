@@ -173,12 +173,13 @@ class PolicyClient:
     def _is_attached(self, identifier: PolicyIdentifier, target: PolicyTarget) -> bool:
         """Return whether the catalog shows a policy as attached to a target; False where that cannot be read."""
         try:
-            found = self.applicable(target)
+            policies = self.applicable(target)
         except (PolarisForbidden, NoSuchTable, NoSuchNamespace):
             return False
         return any(
-            (one.namespace, one.policy.name) == (identifier.namespace, identifier.name) and not one.inherited
-            for one in found
+            (attached.namespace, attached.policy.name) == (identifier.namespace, identifier.name)
+            and not attached.inherited
+            for attached in policies
         )
 
     def _detach(self, identifier: PolicyIdentifier, target: PolicyTarget) -> None:
@@ -204,9 +205,9 @@ class PolicyClient:
         entries = list(itertools.islice(self._pages(path, params, "applicable-policies"), MOST_APPLICABLE + 1))
         if len(entries) > MOST_APPLICABLE:
             raise PolarisUnexpectedAnswer(f"Polaris returned more than {MOST_APPLICABLE} policies of {target}")
-        found = [_applicable_in(entry) for entry in entries]
+        policies = [_applicable_in(entry) for entry in entries]
         # Polaris ignores a type that it does not know, and returns all.
-        return [one for one in found if type_ in {None, one.policy.type}]
+        return [policy for policy in policies if type_ in {None, policy.policy.type}]
 
     def _path(self, identifier: PolicyIdentifier) -> str:
         namespace = self._requests.catalog(identifier.catalog).namespace_path(identifier.namespace)

@@ -251,11 +251,11 @@ def each_named(entries: Iterable[Any], named: Callable[[Any], T]) -> Iterator[T]
     failed = list[PolarisUnexpectedAnswer]()
     for entry in entries:
         try:
-            one = named(entry)
+            item = named(entry)
         except PolarisUnexpectedAnswer as error:
             failed.append(error)
             continue
-        yield one
+        yield item
     if failed:
         raise failed[0]
 
@@ -385,6 +385,6 @@ def _catalog_of(name: str, body: Mapping[str, Any]) -> PolarisPaths:
 
 
 def _unknown_of(advertised: object) -> tuple[str, ...]:
-    named = {str(one) for one in advertised} if isinstance(advertised, list) else set()
-    below = {one: one.partition("/tables/{table}/")[2].partition("/")[0] for one in named}
-    return tuple(sorted(one for one, word in below.items() if word and word not in _OF_TABLES))
+    named = {str(endpoint) for endpoint in advertised} if isinstance(advertised, list) else set()
+    below = {endpoint: endpoint.partition("/tables/{table}/")[2].partition("/")[0] for endpoint in named}
+    return tuple(sorted(endpoint for endpoint, word in below.items() if word and word not in _OF_TABLES))

@@ -114,10 +114,10 @@ class SecretRotation:
         if self._value(event.secret_id, VersionId=event.token, VersionStage=PENDING) is not None:
             return
         current = _with(CURRENT, stages)
-        found = self._value(event.secret_id, VersionStage=CURRENT)
-        if current is None or found is None:
+        credentials = self._value(event.secret_id, VersionStage=CURRENT)
+        if current is None or credentials is None:
             raise PolarisMisconfigured(f"{event.secret_id} has no credentials to rotate; store them first")
-        principal = self._principal(credentials_of(found, event.secret_id))
+        principal = self._principal(credentials_of(credentials, event.secret_id))
         principal.sign_in()
         begun = _with(BEGUN, stages)
         if begun == current:
@@ -161,10 +161,10 @@ class SecretRotation:
         if not described.get("RotationEnabled"):
             raise PolarisMisconfigured(f"rotation of {event.secret_id} is not enabled")
         versions = described.get("VersionIdsToStages", {})
-        found = {version: frozenset(labels) for version, labels in versions.items()}
-        if event.token not in found:
+        stages = {version: frozenset(labels) for version, labels in versions.items()}
+        if event.token not in stages:
             raise PolarisMisconfigured(f"{event.secret_id} has no version {event.token} to rotate to")
-        return found
+        return stages
 
     def _value(self, secret_id: str, **which: str) -> str | None:
         return self._call("get_secret_value", SecretId=secret_id, **which).get("SecretString")

@@ -36,7 +36,9 @@ class Columns:
         """Read the schemas of table metadata, of any version; a column has its newest type."""
         current = document.get("current-schema-id")
         schemas = document.get("schemas") or ()
-        newest = next((one for one in schemas if one.get("schema-id") == current), document.get("schema") or {})
+        newest = next(
+            (schema for schema in schemas if schema.get("schema-id") == current), document.get("schema") or {}
+        )
         by_id: dict[int, Column] = {}
         for schema in (*schemas, newest):
             by_id |= {field_id: column for _, field_id, column in _primitives(schema.get("fields") or ())}

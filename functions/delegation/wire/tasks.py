@@ -222,8 +222,8 @@ class TaskRecord(Answer):
     def properties(self) -> Mapping[str, str]:
         """The properties with which the work was requested; none for a payload without any."""
         match _object(self.task_payload):
-            case {"operation_parameters": {"properties": {**found}}}:
-                return {str(name): str(value) for name, value in found.items()}
+            case {"operation_parameters": {"properties": {**properties}}}:
+                return {str(name): str(value) for name, value in properties.items()}
             case _:
                 return {}
 
@@ -231,16 +231,16 @@ class TaskRecord(Answer):
     def policy(self) -> str | None:
         """The dotted name of the policy that asked for the work, None where a caller did."""
         match _object(self.task_payload):
-            case {"operation_parameters": {"policy": str(found)}}:
-                return found
+            case {"operation_parameters": {"policy": str(name)}}:
+                return name
             case _:
                 return self.properties.get("upkeep-policy")
 
     @property
     def correlation_id(self) -> str | None:
         match _object(self.task_payload):
-            case {"common_payload": {"polaris_correlation_id": str(found)}}:
-                return found
+            case {"common_payload": {"polaris_correlation_id": str(correlation_id)}}:
+                return correlation_id
             case _:
                 return None
 

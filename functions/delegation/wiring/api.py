@@ -97,9 +97,9 @@ def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
     from delegation.notifications.queue import dead_letters_of, resent  # noqa: PLC0415
 
     owed = notification_store(store)
-    for one in resent(owed, dead_letters_of(owed, task_id), utc_now()):
-        if one.error is not None:
-            raise one.error
+    for letter in resent(owed, dead_letters_of(owed, task_id), utc_now()):
+        if letter.error is not None:
+            raise letter.error
 
 
 def mutations(store: DynamoDbTaskStore) -> "Mutations":

@@ -38,10 +38,10 @@ def required_tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones
     return Tombstones(store, tasks, tables, utc_now, count_failed, count_stuck)
 
 
-def drop_steps(found: Tombstones) -> DropSteps:
+def drop_steps(tombstones: Tombstones) -> DropSteps:
     """Return the steps of a drop, with the guards' options that a purge without properties has."""
     environment = DropEnvironment.read()
-    return DropSteps(found, environment.settings(), Limits.from_properties(environment.properties).base)
+    return DropSteps(tombstones, environment.settings(), Limits.from_properties(environment.properties).base)
 
 
 def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
@@ -62,8 +62,8 @@ def owners_tombstones(forwarder: Forwarder, realm: str, paths: "CatalogPaths") -
     """Return what answers callers about the tables that they dropped; raises pydantic's ValidationError."""
     from delegation.gateway.drop.caller import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
 
-    found = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
-    return OwnersTombstones(lambda: found, forwarder.forward, realm, paths)
+    tombstones = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
+    return OwnersTombstones(lambda: tombstones, forwarder.forward, realm, paths)
 
 
 def callers_files(table: LoadedTable) -> S3ObjectStore:

@@ -83,19 +83,19 @@ def _run(notifier: Notifier, deliver: Deliver, stop: threading.Event) -> None:
 
 def deliver_once(notifier: Notifier, deliver: Deliver = deliver_due) -> None:
     """Deliver what is due, and log it; raises the store's errors."""
-    found = deliver(notifier)
-    for one in found:
-        _log(one)
-    counts = Counter(COUNTED[one.outcome] for one in found if one.outcome in COUNTED)
+    delivered = deliver(notifier)
+    for message in delivered:
+        _log(message)
+    counts = Counter(COUNTED[message.outcome] for message in delivered if message.outcome in COUNTED)
     MetricLines.of_environment().put(counts, action="notify")
 
 
-def _log(found: Delivered) -> None:
-    if found.owed is None or found.outcome is DeliveryOutcome.SKIPPED:
+def _log(delivered: Delivered) -> None:
+    if delivered.owed is None or delivered.outcome is DeliveryOutcome.SKIPPED:
         return
-    fields = {"action": "notify", "task_id": found.owed.task_id, "channel": found.owed.channel}
-    if found.outcome is DeliveryOutcome.DELIVERED:
+    fields = {"action": "notify", "task_id": delivered.owed.task_id, "channel": delivered.owed.channel}
+    if delivered.outcome is DeliveryOutcome.DELIVERED:
         logger.info("delivered", extra=fields)
     else:
-        reason = {"outcome": found.outcome.value, "reason": found.owed.last_error}
+        reason = {"outcome": delivered.outcome.value, "reason": delivered.owed.last_error}
         logger.warning("not delivered", extra={**fields, **reason})

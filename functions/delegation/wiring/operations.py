@@ -98,10 +98,10 @@ def operations(deployed: DeployedTasks) -> list[TaskBehavior]:
             made: TaskBehavior = named(operation.behavior)(deployed.tasks)
             return made
 
-        names = frozenset(one.name for one in operation.task_types)
+        names = frozenset(task_type.name for task_type in operation.task_types)
         return BehaviorWhenNeeded(names, make, operation.work.payload_version)
 
-    return [behavior(one) for one in OPERATIONS if one.work.runner == RUN]
+    return [behavior(operation) for operation in OPERATIONS if operation.work.runner == RUN]
 
 
 def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
@@ -137,8 +137,8 @@ def forecast(task: Task) -> Mapping[str, Any] | None:
 
     plan = operation_of(task).plan
     is_dry_run = plan is not None and plan.name == task.task_type
-    found = forecast_of(task, plan_store(), purge_settings(), is_dry_run=is_dry_run)
-    return None if found is None else found.model_dump(mode="json")
+    plan_forecast = forecast_of(task, plan_store(), purge_settings(), is_dry_run=is_dry_run)
+    return None if plan_forecast is None else plan_forecast.model_dump(mode="json")
 
 
 _TYPES: Final = "delegation.upkeep.types"

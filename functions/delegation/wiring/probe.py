@@ -117,10 +117,10 @@ def _wrong_in(status: int, body: bytes) -> str | None:
     if status != http.client.OK:
         return f"GET {HEALTH} was answered with {status}"
     try:
-        found: Any = json.loads(body)
+        health: Any = json.loads(body)
     except ValueError:
         return f"GET {HEALTH} was answered with 200 and no JSON"
-    if not isinstance(found, Mapping) or found.get("status") != "up":
+    if not isinstance(health, Mapping) or health.get("status") != "up":
         return f"GET {HEALTH} was answered with 200, and the service is not up"
     return None
 

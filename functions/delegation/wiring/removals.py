@@ -179,8 +179,8 @@ def _below(prefix: str) -> str:
     """Return the beginning of the ARNs of objects at a prefix, cut if too long for a policy. IAM User Guide, policy
     variables: `*`, `?` and `$` are written as `${*}`, `${?}` and `${$}`."""
     below, left = "", _LONGEST_PREFIX
-    for one in f"{prefix}/" if prefix else "":
-        literal = f"${{{one}}}" if one in "*?$" else one
+    for character in f"{prefix}/" if prefix else "":
+        literal = f"${{{character}}}" if character in "*?$" else character
         left -= len(json.dumps(literal)) - 2
         if left < 0:
             break

@@ -43,7 +43,7 @@ class TaskSettings(_Properties):
     @classmethod
     def _given(cls, values: Any) -> Any:
         """Have each table looked at, also one that is not set, by the name of its variable."""
-        aliases = (one.alias for one in cls.model_fields.values() if one.annotation is str and one.alias)
+        aliases = (field.alias for field in cls.model_fields.values() if field.annotation is str and field.alias)
         return {**dict.fromkeys(aliases, ""), **values}
 
     @field_validator("tasks_table", "objects_table", "persistence_references", mode="after")

@@ -73,8 +73,8 @@ def task_store() -> StoredTasks:
     settings = TaskSettings.read()
     if settings.store == "table":
         return task_table(settings.tasks_table)
-    found: StoredTasks = _persistence().process_tasks(settings)
-    return found
+    store: StoredTasks = _persistence().process_tasks(settings)
+    return store
 
 
 def task_table(table: str | None = None) -> DynamoDbTaskStore:
@@ -86,8 +86,8 @@ def task_table(table: str | None = None) -> DynamoDbTaskStore:
 def pause_store(store: StoredTasks) -> "PauseStore":
     if isinstance(store, DynamoDbTaskStore):
         return DynamoDbPauseStore(store.dynamodb, store.table)
-    found: PauseStore = _persistence().pauses_of(store)
-    return found
+    pauses: PauseStore = _persistence().pauses_of(store)
+    return pauses
 
 
 def notification_store(store: StoredTasks) -> "NotificationStore":
@@ -95,8 +95,8 @@ def notification_store(store: StoredTasks) -> "NotificationStore":
         from delegation.tasks.stores.notifications import DynamoDbNotificationStore  # noqa: PLC0415
 
         return DynamoDbNotificationStore(store)
-    found: NotificationStore = _persistence().notifications_of(store)
-    return found
+    notifications: NotificationStore = _persistence().notifications_of(store)
+    return notifications
 
 
 def _persistence() -> Any:
@@ -194,7 +194,9 @@ def _queue(url: str, events: str | None, apart: str | None) -> "NotificationQueu
     from delegation.notifications.queue import Pool, SqsNotificationQueue  # noqa: PLC0415
 
     others = {Pool.EVENTS: events, Pool.APART: apart}
-    return SqsNotificationQueue(aws("sqs", QUICK), url, {pool: one for pool, one in others.items() if one})
+    return SqsNotificationQueue(
+        aws("sqs", QUICK), url, {pool: queue_url for pool, queue_url in others.items() if queue_url}
+    )
 
 
 def _announce(owed: Sequence[Notification]) -> None:

@@ -141,9 +141,9 @@ def policies_of(properties: Mapping[str, str]) -> Policies:
 
 def load_runners() -> None:
     """Import what makes the behaviors, for a process that runs tasks: while it starts, not with its first task."""
-    for one in TYPES.values():
-        if one.runner is not None:
-            importlib.import_module(one.runner.partition(":")[0])
+    for task_type in TYPES.values():
+        if task_type.runner is not None:
+            importlib.import_module(task_type.runner.partition(":")[0])
 
 
 def operation_of(task: Task) -> Operation:
