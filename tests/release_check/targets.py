@@ -36,7 +36,9 @@ def _part(minutes: int, target: str, *words: str, of: str = "") -> LongTarget:
     return LongTarget(f"{target}-{of}" if of else target, minutes, (target, *words))
 
 
-_REWRITES: Final = " ".join(f"tests/rewrites/test_{name}.py" for name in ("kills", "old_runtimes", "rows", "writers"))
+_REWRITES: Final = " ".join(
+    f"tests/rewrites/test_{name}.py" for name in ("kills", "old_runtimes", "policies", "rows", "writers")
+)
 
 TARGETS: Final[tuple[LongTarget, ...]] = (
     *_whole(10, "localstack-test"),

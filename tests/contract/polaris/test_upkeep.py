@@ -116,7 +116,7 @@ class Service:
     def work(self, kinds: Sequence[str] | None = None) -> None:
         """Run what is due until nothing is, only tasks of some types if they are given."""
         chosen = Behaviors([one for kind, one in self.behaviors.items() if kinds is None or kind in kinds])
-        worker = Worker(self.tasks, chosen, WorkerSettings(owner="worker"), waits=_until_done)
+        worker = Worker(self.tasks, chosen, WorkerSettings(owner="worker"), waits=until_done)
         while worker.run_once() is not None:
             pass
 
@@ -140,7 +140,7 @@ class Service:
         return [one for one in self.store.heads().tasks if one.task_type == TASK_TYPE]
 
 
-def _until_done(work: "Future[Any]", _seconds: float) -> bool:
+def until_done(work: "Future[Any]", _seconds: float) -> bool:
     wait([work])
     return True
 
@@ -263,8 +263,8 @@ class Operator:
         base = f"{world.polaris.url}/polaris/v1/{world.polaris.warehouse}/namespaces/{encoded((world.name,))}"
         self.path = f"{base}/policies"
 
-    def create(self, content: str, name: str = "keep") -> None:
-        body = {"name": name, "type": "system.snapshot-expiry", "description": "", "content": content}
+    def create(self, content: str, name: str = "keep", kind: str = "system.snapshot-expiry") -> None:
+        body = {"name": name, "type": kind, "description": "", "content": content}
         answer = self.world.admin.post(self.path, json=body)
         assert answer.is_success, answer.text
         self.world.after(self.world.admin.delete, f"{self.path}/{name}", params={"detach-all": "true"})
