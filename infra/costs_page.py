@@ -39,25 +39,25 @@ def section(prices: MonthlyPrices) -> str:
         for work in WORKLOADS
     ]
     return f"""{BEGIN}
-{prices.currency} with the prices of {prices.region} of {prices.as_of}, before free tiers, storage and data transfer:
+These are the prices of {prices.region} on {prices.as_of} in {prices.currency}, without free tiers, storage and data
+transfer:
 
-| tables | files of each | engine | private | regional |
+| tables purged | files per table | engine | private profile | regional profile |
 |---|---|---|---|---|
 {chr(10).join(rows)}
 
-- Most of it is paid without a purge: interface endpoints, the load balancer, metrics and alarms. A purge is at most
-  {INVOCATIONS} invocations of functions.
-- Each NAT gateway (`--nat-gateways`) adds {prices.nat_gateway_hour * HOURS:.2f} USD, and 0.045 for each GB.
-- CloudWatch counts {METRICS} metrics where every purge succeeds, and six more for each error code.
-- Not counted: capacity units of the load balancer (0.008 USD an hour each), and a GB in a month of DynamoDB (0.25), S3
-  (0.023) and logs (0.03).
+- The first row is the fixed cost: interface endpoints, the load balancer, metrics and alarms. A purge adds at most
+  {INVOCATIONS} Lambda invocations.
+- Each NAT gateway (`--nat-gateways`) adds {prices.nat_gateway_hour * HOURS:.2f} USD, and 0.045 USD per GB.
+- CloudWatch bills {METRICS} metrics if every purge succeeds. Each error code that occurs adds six.
+- The estimate excludes load balancer capacity units (0.008 USD an hour each) and storage. A GB costs 0.25 USD a month
+  in DynamoDB, 0.023 USD in S3 and 0.03 USD in logs.
 
 ### Your region's prices
 
-Copy `functions/delegation/removal/prices.json`, write your region's prices into it, and name it with
-`delegation estimate --monthly --prices FILE`. If you package it in place of the original, `delegation estimate TASK_ID`
-uses it too. The totals are for arm64 (`--architecture x86_64` for the others). `checked` in the file names the source
-of each price.
+Copy `functions/delegation/removal/prices.json` and replace the prices. Each entry of `checked` in the file names the
+source of a price. Run `delegation estimate --monthly --prices FILE`; for x86, add `--architecture x86_64`. To let
+`delegation estimate TASK_ID` use your prices, package your file in place of the original.
 
 """
 

@@ -81,13 +81,13 @@ def test_a_pass_over_tables_that_need_nothing_costs_what_the_page_states(world: 
     found = counted(world)
     assert (found.loads, found.writes) == (0, 0)
     assert row("no table needs anything", found) in page()
-    assert f"96 passes a day over tables that need nothing cost {96 * found.money:.3f} USD." in page()
+    assert f"costs {96 * found.money:.3f} USD a day while no table needs anything." in " ".join(page())
 
 
 def test_a_pass_after_a_change_of_the_rule_costs_what_the_page_states(world: Archive) -> None:
     changed = {"enable": True, "config": {"max_snapshot_age_days": 8}}
     world.policies.attach(changed, "ns")
-    assert row("the policy of all has changed", counted(world, all_written=True)) in page()
+    assert row("the namespace's policy has changed", counted(world, all_written=True)) in page()
     world.policies.attach(WEEK, "ns")
     world.run()
 
@@ -96,4 +96,4 @@ def test_a_pass_that_starts_runs_costs_what_the_page_states(world: Archive) -> N
     world.later(hours=1)
     for number in range(16):
         world.write(f"t{number}", [30.0, 20.0, 1.0])
-    assert row("16 tables changed, and their runs start", counted(world)) in page()
+    assert row("16 tables have changed; it starts their runs", counted(world)) in page()
