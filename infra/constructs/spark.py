@@ -112,6 +112,7 @@ class SparkApplication(Construct):
                         *data.purge(),
                         *data.tombstones(),
                         *data.unfinished(),
+                        data.admission(),
                         *reading(*objects, key_arn=settings.bootstrap_key_arn),
                         *_reading_jars(settings),
                         allow(

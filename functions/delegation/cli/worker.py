@@ -29,7 +29,7 @@ from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.work.attempt_context import WorkOutlivedLease
 from delegation.tasks.work.maintenance import ensure_submitted
 from delegation.tasks.work.plugins import BadPlugin
-from delegation.tasks.work.worker import Worker, WorkerSettings, owner_name
+from delegation.tasks.work.worker import FENCED, Worker, WorkerSettings, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _PROPERTIES: Final = "DELEGATION_PROPERTIES"
-FENCED: Final = 3
-"""The exit status of a worker that ended itself because its work did not stop when its lease ended."""
 
 
 class BadSettings(CommandError):

@@ -16,6 +16,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.requests import CatalogRequests
 from delegation.removal.behaviors import (
+    KILLED_TWICE,
     Outcome,
     check_killed,
     continue_with,
@@ -29,10 +30,10 @@ from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, 
 from delegation.rewrites.errors import RewriteEngineFailed, RewriteWithdrawn
 from delegation.rewrites.requests import TableRewrite
 from delegation.rewrites.run import committed_before
-from delegation.rewrites.task_type import FINDINGS, FIRST_ATTEMPT, LOSSES, RECEIPT
+from delegation.rewrites.task_type import FINDINGS, FIRST_ATTEMPT, LOSSES, RECEIPT, WORKER_ID, WORKER_TASK_TYPE
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import RunPostponed
-from delegation.tasks.life.model import Task
+from delegation.tasks.life.model import Status, Task
 from delegation.tasks.work.attempt_context import AttemptContext, AttemptEnding, AttemptRunner, ending_of
 from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.tasks.work.service import TaskService
@@ -41,6 +42,14 @@ from polaris_common.errors import DelegationError, counted
 
 _NO_SPARK_WAIT: Final = timedelta(minutes=1)
 """Until another process may take a task that this one has no Spark for."""
+SHARED: Final = "shared"
+"""The next engine of a rewrite that is left to the shared worker."""
+IN_SESSION: Final = "shared-session"
+"""That of one that an attempt of the shared worker began, whose next attempt is not hastened."""
+SHARED_WAIT: Final = timedelta(minutes=10)
+"""How long it waits for the worker until its next attempt looks whether there is one."""
+ALONE_AFTER: Final = 2
+"""Losses in a row after which an attempt runs alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +99,42 @@ class RewriteSession(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SharedWorkerTask:
+    """The one task of a deployment's shared worker, so that at most one of its jobs runs."""
+
+    tasks: TaskService
+
+    @property
+    def is_open(self) -> bool:
+        task = self.tasks.reads.find(WORKER_ID)
+        return task is not None and not task.is_terminal
+
+    def start(self) -> None:
+        """Submit the task, unless it is open."""
+        first = self.tasks.submission.first(task_id=WORKER_ID, task_type=WORKER_TASK_TYPE, payload="{}")
+        self.tasks.submission.create(first, rerun=True)
+
+
 def losses_of(task: Task) -> int:
     """Return how many attempts in a row began in a Spark session and ended with their process, or with the session."""
     return int(task.details.get(LOSSES, 0))
+
+
+def may_share(task: Task) -> bool:
+    """Return whether a rewrite may run beside others; one that was lost twice gets a job of its own."""
+    return losses_of(task) < ALONE_AFTER
+
+
+def is_shared(task: Task) -> bool:
+    """Return whether an attempt before left a rewrite to the shared worker, or was one of it."""
+    return task.details.get("next_engine") in (SHARED, IN_SESSION) and may_share(task)
+
+
+def is_left(task: Task) -> bool:
+    """Return whether a rewrite waits for the shared worker."""
+    waits = task.status is Status.RETRY_SCHEDULED and task.error_code == RunPostponed.code
+    return waits and task.details.get("next_engine") == SHARED
 
 
 OpenedTable = tuple[TableLoader, ObjectStore]
@@ -106,7 +148,8 @@ class RewriteBehavior:
     `open_table` opens a table's source and its storage with vended credentials, which every load renews. `requests`
     sends to the catalog as the service's principal. `settings` state whether there is Spark. `permissions` returns for
     a request a function of its loaded table: why its policy no longer asks for it, None if it does. `session` is the
-    Spark session of this process, if it has one.
+    Spark session of this process, if it has one. Rewrites are left to the `shared` worker; without it each has a job
+    of its own.
     """
 
     tasks: TaskService
@@ -117,6 +160,7 @@ class RewriteBehavior:
     settings: RemovalSettings
     permissions: Callable[[TableRewrite], Callable[[LoadedTable], str | None]] = lambda _work: always_permitted
     session: RewriteSession | None = None
+    shared: SharedWorkerTask | None = None
     monotonic: Callable[[], float] = elapsed
     sleep: Callable[[float], None] = time.sleep
 
@@ -128,7 +172,7 @@ class RewriteBehavior:
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
         """See TaskBehavior.prepare: inline, unless the attempt before found something to rewrite elsewhere."""
         is_here = self.session is not None or self._is_dry_run(task)
-        return INLINE if is_here else prepared_engine(task, self.settings)
+        return INLINE if is_here or self._is_shared(task) else prepared_engine(task, self.settings)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
         """See TaskBehavior.run: decide in this process; record a dry run's outcome, or hand over to Spark."""
@@ -138,7 +182,9 @@ class RewriteBehavior:
 
         def done() -> Task:
             check_killed(task, has_spark=self.settings.has_spark)
-            if not self._is_dry_run(task) and engine_of(task, self.settings) == SPARK:
+            if self.shared is not None and self._is_shared(task):
+                self._wait_for_shared(task, self.shared)
+            elif not self._is_dry_run(task) and engine_of(task, self.settings) == SPARK:
                 raise RunPostponed("this process has no Spark; another process will run the task", _NO_SPARK_WAIT)
             work, ctx = self._begun(task, hand_over_at)
             plan = self.kind.plan(ctx, work)
@@ -150,6 +196,10 @@ class RewriteBehavior:
                     "delegation:emr-subnet-ids, then send the request again",
                     code="NO_SPARK",
                 )
+            if self.shared is not None and may_share(task):
+                self._continue_with(SHARED, task)
+                self.shared.start()
+                raise RunPostponed(f"{plan.summary}; the shared Spark worker rewrites them", SHARED_WAIT)
             # Before the attempt ends: one that is lost in between is continued with Spark, too.
             self._continue_with(SPARK, task)
             raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt rewrites them with Spark")
@@ -170,7 +220,9 @@ class RewriteBehavior:
         runner = self._runner
 
         def done() -> Task:
-            held = self._continue_with(None, task)
+            held = self._continue_with(
+                IN_SESSION if self.session is not None and self.shared is not None else None, task
+            )
             asked, ctx = self._begun(held, None)
             with taken(losses_of(held), lambda: ctx.attempt.look(moved=True)), self._as_loss(held):
                 plan = self.kind.plan(ctx, asked)
@@ -193,6 +245,18 @@ class RewriteBehavior:
             findings = {FINDINGS: [{"code": error.code, "count": 1}], LOSSES: None}
             summary = f"stopped, because {error.reason}; {before}"
             return self._runner.succeed(task, summary, findings, {"engine": engine})
+
+    def _is_shared(self, task: Task) -> bool:
+        """Return whether the shared worker is to run the task; attempts that decide here must not be killed."""
+        return self.shared is not None and is_shared(task) and task.killed.count < KILLED_TWICE
+
+    def _wait_for_shared(self, task: Task, shared: SharedWorkerTask) -> None:
+        """Raise RunPostponed while the shared worker is open, which decides itself; it leases what waits for it."""
+        if shared.is_open:
+            self._continue_with(SHARED, task)
+            raise RunPostponed("the shared Spark worker will rewrite the table", SHARED_WAIT)
+        # An attempt that is handed over for lack of time must not decide here again.
+        self._continue_with(None, task)
 
     def _is_dry_run(self, task: Task) -> bool:
         return task.task_type == self.kind.work_type.plan_task_type

@@ -1,5 +1,7 @@
 """What has Spark sessions: a job of one attempt at a rewrite, and the shared worker."""
 
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -8,8 +10,13 @@ from delegation.rewrites.behavior import RewriteJob
 from delegation.rewrites.context import RewriteResult
 from delegation.rewrites.fence import Fence
 from delegation.rewrites.run import run_rewrites
+from delegation.rewrites.shared_job import WorkerJob
 from delegation.rewrites.spark import SparkRewriter, is_alive, reached_at, rewriting_session
 from delegation.rewrites.worker import SharedSession
+from delegation.tasks.work.attempt_context import WorkOutlivedLease
+from delegation.tasks.work.worker import FENCED
+
+logger = logging.getLogger(__name__)
 
 
 def rewrite_in_session(job: RewriteJob, _resources: object) -> RewriteResult:
@@ -23,3 +30,15 @@ def shared_session(**settings: str) -> Iterator[SharedSession]:
     """Give a session for several attempts at a time, until the end of the block."""
     with rewriting_session(**settings) as session, Fence(reached_at(session)) as fence:
         yield SharedSession(SparkRewriter(session, fence), partial(is_alive, session))
+
+
+def work_in_session(job: WorkerJob, _resources: object) -> str:
+    """Rewrite many tables until none is left, and return why that ended; end the process if work outlives its lease."""
+    with shared_session() as session:
+        try:
+            return job.worker(session).run(job.look)
+        except WorkOutlivedLease as error:
+            logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
+            logging.shutdown()
+            # Only ending the process stops the work, and another process may start the same task now.
+            os._exit(FENCED)

@@ -1,5 +1,6 @@
 """The task types of rewrites as values (tasks.life.declared), and their names."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,9 @@ COMPACTION_PREFIX: Final = "delegation.compaction."
 
 MANIFESTS_PREFIX: Final = "delegation.rewrite-manifests."
 """The beginning of the operator's properties of rewrites of manifests."""
+
+WORKER_PREFIX: Final = "delegation.rewrite-worker."
+"""The beginning of the operator's properties of the shared worker."""
 
 UPKEEP: Final = Traits(priority=1)
 """What admission knows of every rewrite: no drop waits for upkeep, as none waits for an expiry."""
@@ -99,4 +103,17 @@ MANIFESTS: Final = replace(
     counted=_OF_MANIFESTS,
     properties=MANIFESTS_PREFIX,
     requests="delegation.rewrites.requests:MANIFESTS_FORM",
+)
+WORKER_TASK_TYPE: Final = "REWRITE_WORKER"
+"""The stored `task_type` of the shared worker, which rewrites many tables in one Spark job."""
+WORKER_ID: Final = str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{WORKER_TASK_TYPE}"))
+WORKER: Final = TaskType(
+    name=WORKER_TASK_TYPE,
+    retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
+    is_housekeeping=True,
+    is_own=True,
+    properties=WORKER_PREFIX,
+    # It writes the receipts of all rewrites.
+    folders=("*",),
+    needs_jars=True,
 )

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, Self
 
 from delegation.rewrites import predicates
-from delegation.rewrites.task_type import COMPACTION_PREFIX, MANIFESTS_PREFIX
+from delegation.rewrites.task_type import COMPACTION_PREFIX, MANIFESTS_PREFIX, WORKER_PREFIX
 from delegation.tasks.life.policy import InvalidProperty, duration_property
 from delegation.tasks.options import (
     CALLBACK_OPTION,
@@ -229,6 +229,9 @@ class CompactionLimits:
         )
 
 
+_TASKS_AT_ONCE: Final = f"{WORKER_PREFIX}tasks-at-once"
+
+
 @dataclass(frozen=True, slots=True)
 class ManifestLimits:
     """The operator's settings of rewrites of manifests: the default of `min_benefit`."""
@@ -240,6 +243,18 @@ class ManifestLimits:
         """Read the properties that begin with MANIFESTS_PREFIX and ignore all others; raise InvalidProperty."""
         MANIFESTS_OPTIONS.limits(properties)
         return cls(_operator_benefit(MANIFESTS_PREFIX + MIN_BENEFIT, properties))
+
+
+def tasks_at_once(properties: Mapping[str, str]) -> int:
+    """Return how many tables the shared worker of a deployment rewrites at a time, 0 without one; raise
+    InvalidProperty."""
+    for name in properties:
+        if name.startswith(WORKER_PREFIX) and name != _TASKS_AT_ONCE:
+            raise InvalidProperty(name, "is not a property of this service")
+    text = properties.get(_TASKS_AT_ONCE, "0")
+    if not re.fullmatch(r"0|[1-9]\d?", text):
+        raise InvalidProperty(_TASKS_AT_ONCE, f"{text!r} is not a number from 0 to 99")
+    return int(text)
 
 
 def _operator_duration(name: str, text: str) -> timedelta:

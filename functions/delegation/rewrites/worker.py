@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from delegation.errors import RunHandedOver
-from delegation.rewrites.behavior import RewriteJob
+from delegation.rewrites.behavior import ALONE_AFTER, RewriteJob
 from delegation.rewrites.context import RewriteEngine, RewriteResult
 from delegation.rewrites.errors import RewriteEngineFailed
 from delegation.rewrites.run import run_rewrites
@@ -24,8 +24,6 @@ from delegation.tasks.work.worker import Worker
 from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
-ALONE_AFTER: Final = 2
-"""Losses in a row after which an attempt runs alone."""
 _PLACE_WAIT: Final = timedelta(seconds=30)
 _LOOK_SECONDS: Final = 1.0
 
@@ -152,6 +150,9 @@ class WorkerLimits:
     budget: timedelta | None = None
 
 
+def unwatched() -> None: ...
+
+
 class SharedWorker:
     """Runs several workers side by side, over one session.
 
@@ -177,6 +178,7 @@ class SharedWorker:
         self._stop = stop
         self._now = now
         self._look_seconds = look_seconds
+        self._why = "it was stopped"
         self._failures: list[BaseException] = []
         self._look_again = threading.Event()
 
@@ -190,10 +192,11 @@ class SharedWorker:
         self._tasks.drain()
         self._stop.set()
 
-    def run(self) -> None:
-        """Work until the end.
+    def run(self, look: Callable[[], None] = unwatched) -> str:
+        """Work until the end, and return why it ended; call `look` each second, and hand the tasks over if it raises.
 
-        Raises SessionLost, and what ended a worker: after WorkOutlivedLease the caller must end the process at once.
+        Raises what it raised, SessionLost, and what ended a worker: after WorkOutlivedLease the caller must end the
+        process at once.
         """
         began = self._now()
         # Daemons: work that does not stop must not keep the process from ending.
@@ -203,10 +206,18 @@ class SharedWorker:
         ]
         for thread in threads:
             thread.start()
-        while self._is_working(threads):
-            self._check_limits(self._now() - began)
+        try:
+            while self._is_working(threads):
+                look()
+                self._check_limits(self._now() - began)
+        except BaseException:
+            self.stop()
+            while not self._failures and self._is_working(threads):
+                pass
+            raise
         if self._session.lost.is_set():
             raise SessionLost("the Spark session ended; start the worker again")
+        return self._why
 
     def _is_working(self, threads: Sequence[threading.Thread]) -> bool:
         """Wait a moment; return whether a worker still works, and raise what ended one."""
@@ -237,5 +248,6 @@ class SharedWorker:
 
     def _ends(self, why: str) -> None:
         if not self._stop.is_set():
+            self._why = why
             logger.info("the shared worker leases nothing more: %s", why, extra={"action": "end", "owner": self.owner})
             self._stop.set()

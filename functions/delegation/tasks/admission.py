@@ -68,6 +68,12 @@ class Admission:
     def is_paused(self) -> bool:
         return self._tasks.pauses.everything() is not None
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another task may start now, by what runs. Raises the store's errors."""
+        running, _ = self._count(self._store.register(), frozenset())
+        return room(running, self._limits) > 0
+
     def run(self, ended: Collection[str] = (), *, most: int | None = None) -> int:
         """Admit what may start now, and return how many; `ended` are recently admitted tasks that have ended. At most
         `most`, in order: a worker takes one. Raises the store's errors. A task whose dispatch fails is queued again
@@ -250,6 +256,10 @@ class WorkersAdmission:
         ended, self._ended = self._ended, set()
         self._admission.run(ended, most=1)
         return self._taken[0] if self._taken else None
+
+    def has_room(self) -> bool:
+        """Return whether another task may start now. Raises the store's errors."""
+        return self._admission.has_room
 
     def gave_back(self, task_id: str) -> None:
         """Note that an admitted task no longer has its place."""

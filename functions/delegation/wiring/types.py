@@ -10,7 +10,7 @@ from delegation.references import CATALOG_HEALTH, CATALOG_UPKEEP, REFERENCE_INDE
 from delegation.removal.expiry.task_type import EXPIRY, EXPIRY_PLAN
 from delegation.removal.orphans.task_type import ORPHANS, ORPHANS_PLAN
 from delegation.removal.purge.task_type import DROP, PURGE, PURGE_PLAN, TOMBSTONE_UPKEEP
-from delegation.rewrites.task_type import COMPACTION, COMPACTION_PLAN, MANIFESTS, MANIFESTS_PLAN
+from delegation.rewrites.task_type import COMPACTION, COMPACTION_PLAN, MANIFESTS, MANIFESTS_PLAN, WORKER
 from delegation.tasks.life.declared import TaskType, TaskTypes, named
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.policy import STORE_MAINTENANCE, Policies, base_properties
@@ -93,6 +93,11 @@ OPERATIONS: Final = (
         policies="delegation.upkeep.execution.rewrites:PolicyManifestsRewrites",
         command="rewrite-manifests",
     ),
+    Operation(
+        WORKER.run_by(RUN),
+        behavior="delegation.wiring.rewrites:worker_behavior",
+        engine="delegation.rewrites.job:work_in_session",
+    ),
 )
 """Admission, the API's forms, workers, Spark jobs and policy passes iterate over these."""
 _BY_TYPE: Final = {task_type.name: operation for operation in OPERATIONS for task_type in operation.task_types}
@@ -134,8 +139,10 @@ def policies_of(properties: Mapping[str, str]) -> Policies:
     for form in TYPES.forms:
         form.check(properties)
     from delegation.removal.requests import foreign_locations  # noqa: PLC0415 - to check it takes storage
+    from delegation.rewrites.terms import tasks_at_once  # noqa: PLC0415
 
     foreign_locations(properties)
+    tasks_at_once(properties)
     return Policies.from_properties(of_tasks(properties))
 
 

@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -10,8 +10,10 @@ from delegation.metrics import WORKER_ERRORS, MetricLines
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.job_runs import jar_settings
 from delegation.tasks.admission import WorkersAdmission
+from delegation.tasks.life.declared import KnownTypes
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.hooks import SPARK, JobsLeftToSweeper
+from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import Worker, WorkerSettings
 from delegation.wiring.deployment import DeployedTasks, deployment
 from delegation.wiring.settings import OptionalJobSettings
@@ -53,36 +55,41 @@ def spark_worker(
     jars = [jar for jar in OptionalJobSettings.read().jars.split(",") if jar] or JARS
     jobs = watched_jobs() if application_is_named() else None
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
+
+    def admission(task_types: KnownTypes) -> WorkersAdmission:
+        return WorkersAdmission(deployed.tasks, deployed.store, task_types)
+
     with shared_session(**jar_settings(jars)) as session:
-        yield deployed, shared_worker(deployed, session, settings, limits, stop)
+        yield deployed, shared_worker(deployed.tasks, session, settings, limits, stop, admission=admission)
 
 
 def shared_worker(
-    deployed: DeployedTasks,
+    tasks: TaskService,
     session: "SharedSession",
     settings: WorkerSettings,
     limits: "WorkerLimits",
     stop: threading.Event,
+    *,
+    admission: Callable[[KnownTypes], WorkersAdmission],
 ) -> "SharedWorker":
     """Return the worker of a session; `stop` is the event that ends it."""
     from delegation.rewrites.worker import SessionWorker, SharedWorker  # noqa: PLC0415 - others rewrite nothing
     from delegation.wiring.rewrites import session_behaviors  # noqa: PLC0415
 
-    behaviors = Behaviors(session_behaviors(deployed.tasks, session))
-
-    def worker_named(owner: str) -> Worker:
-        return SessionWorker(
-            deployed.tasks,
+    behaviors = Behaviors(session_behaviors(tasks, session))
+    workers = [
+        SessionWorker(
+            tasks,
             behaviors,
-            replace(settings, owner=owner),
+            replace(settings, owner=f"{settings.owner}/{number}"),
             places=session.places,
             stop=stop,
             idle=count_idle,
-            admission=WorkersAdmission(deployed.tasks, deployed.store, behaviors.task_types),
+            admission=admission(behaviors.task_types),
         )
-
-    workers = [worker_named(f"{settings.owner}/{number}") for number in range(1, limits.tasks_at_once + 1)]
-    return SharedWorker(deployed.tasks, session, workers, limits, stop)
+        for number in range(1, limits.tasks_at_once + 1)
+    ]
+    return SharedWorker(tasks, session, workers, limits, stop)
 
 
 def count_idle(error: Exception) -> None:

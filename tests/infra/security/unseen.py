@@ -46,6 +46,12 @@ class Unseen:
 
 UNSEEN: Final = (
     Unseen(
+        (JOBS,),
+        ("dynamodb:Query",),
+        f"{_TASKS}/index/admission",
+        "Only the job of the shared worker lets waiting rewrites start, in a deployment with limits.",
+    ),
+    Unseen(
         ("run_inline",),
         ("sts:AssumeRole",),
         "arn:aws:iam::123456789012:role/lake/quarantine",

@@ -604,8 +604,22 @@ def test_it_ends_when_it_has_been_idle(world: RewritingWorld) -> None:
 
     process.engine.acts = {"a": long_and_then_idle}
     process.on_look = look
-    process.worker.run()
+    assert process.worker.run() == "it is idle"
     assert seconds[0] >= 1_180.0
+
+
+def test_what_look_raises_hands_the_tasks_over(world: RewritingWorld) -> None:
+    (a,) = asked(world, "a")
+    process = Process(world)
+    process.engine.acts = {"a": process.works}
+
+    def look() -> None:
+        if process.engine.began:
+            raise RewriteEngineFailed("the job is cancelled")
+
+    with pytest.raises(RewriteEngineFailed, match="the job is cancelled"):
+        process.worker.run(look)
+    assert codes(world, a) == ["HANDED_OVER"]
 
 
 def test_work_that_outlives_its_lease_ends_the_process(world: RewritingWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,6 @@ def test_without_plugins_a_deployment_has_the_built_in_kinds(monkeypatch):
     expiries = {"TABLE_EXPIRE_SNAPSHOTS", "TABLE_EXPIRE_SNAPSHOTS_PLAN"}
     upkeep = expiries | {"ORPHAN_FILES", "ORPHAN_FILES_PLAN"}
     upkeep |= {"TABLE_COMPACTION", "TABLE_COMPACTION_PLAN", "TABLE_REWRITE_MANIFESTS", "TABLE_REWRITE_MANIFESTS_PLAN"}
-    own = {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH", "CATALOG_UPKEEP"}
+    own = {"STORE_MAINTENANCE", "REFERENCE_INDEX", "CATALOG_HEALTH", "CATALOG_UPKEEP", "REWRITE_WORKER"}
     assert set(deployed.task_types) == purges | drops | upkeep | own
     deployed.store.dynamodb.client.close()

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from delegation.tasks.admission import WorkersAdmission
 
 logger = logging.getLogger(__name__)
+FENCED: Final = 3
+"""The exit status of a process that ended itself because its work did not stop when its lease ended."""
 _WIDER: Final = 8
 """By how much the limit of a query grows when all tasks that it returned are of unknown types."""
 _MISSES: Final = 2

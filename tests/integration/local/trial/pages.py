@@ -32,7 +32,7 @@ class Newcomer:
         self.process.ready()
         self.ids: dict[str, str] = {}
 
-    def run(self, *words: str) -> str:
+    def run(self, *words: str, seconds: float = 240) -> str:
         """Run a command with the ids that were copied; return what it printed. It has to succeed."""
         done = subprocess.run(
             [sys.executable, "-c", _MAIN, *(self.ids.get(word, word) for word in words)],
@@ -40,7 +40,7 @@ class Newcomer:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=seconds,
             check=False,
         )
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
