@@ -31,30 +31,29 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 
 _INTRODUCTION = """# What the API adds to the proposal
 
-[openapi.yaml](openapi.yaml) has all that the appendix of the Delegation Service proposal has, by the same names, with
-`properties` beside `config`. `make regenerate` writes this page, and `make schemathesis` tests both documents.
+[openapi.yaml](openapi.yaml) has everything in the appendix of the Delegation Service proposal, under the same names, and
+`properties` beside `config`. `make regenerate` writes this page. `make schemathesis` tests both documents.
 """
 
 
 _KEYS = """
 ## Keys: the proposal, Polaris 1.8 and this service
 
-| | Idempotency-Key proposal | Polaris 1.8 | this service, its gateway |
+| | Idempotency-Key proposal | Polaris 1.8 | this service and its gateway |
 |---|---|---|---|
-| switch | a knob | `polaris.idempotency.enabled`, off | the same name, on |
+| switch | a setting | `polaris.idempotency.enabled`, off | the same name, on |
 | lifetime | `polaris.idempotency.lifetime` | `polaris.idempotency.ttl`, `PT5M` | both names, `PT30M` |
-| cleanup | a background job | at the table's next write | maintenance; `polaris.idempotency.cleanup.enabled` |
-| stated in `GET /v1/config` | two entries of `properties` | `idempotency-key-lifetime` at the top level | both |
-| a key | 1 to 255 letters, digits, `_`, `.`, `-` | a UUID, else 400 `InvalidIdempotencyKey` \
-| as the proposal; an empty one is refused, Polaris ignores it |
+| cleanup | a background job | at the next write to the table | maintenance (`polaris.idempotency.cleanup.enabled`) |
+| advertised in `GET /v1/config` | two entries of `properties` | `idempotency-key-lifetime` at the top level | both |
+| key | 1 to 255 letters, digits, `_`, `.`, `-` | a UUID, else 400 `InvalidIdempotencyKey` \
+| as the proposal; an empty key is refused |
 | operations | every mutation | `createTable`, `updateTable` \
-| every mutation of Iceberg's document, and submitting tasks; others are refused with a key |
-| belongs to | method, path, tenant | the table | method, path, realm, principal |
-| the same key with another payload | 422 | answered as the first one | 422 |
-| the same key while its first call runs | 409 | the table as it is then, or performed \
-| API: 409; gateway: waits, then 504 |
-| an answer that was lost | reconciled | the table as it is then \
-| the stored answer, or what the state or Polaris' own record shows |
+| every mutation of the Iceberg REST API, and task submission; other operations with a key are refused |
+| scope of a key | method, path, tenant | the table | method, path, realm, principal |
+| same key, another payload | 422 | the first answer | 422 |
+| same key, first call still running | 409 | the current table, or a second execution \
+| API: 409. Gateway: waits, then 504 |
+| lost answer | reconciled | the current table | the stored answer, or the outcome that the catalog's state or Polaris' record proves |
 """
 
 
@@ -165,6 +164,7 @@ class Differences:
 
     def _limits(self, theirs: Mapping[str, Any], ours: Mapping[str, Any], shown: str) -> None:
         words = [_WORDS[key].format(ours[key]) for key in _WORDS if key in ours and key not in theirs]
+        words = [word.replace(" 1 characters", " 1 character").replace(" 1 items", " 1 item") for word in words]
         words += [f"not `{one}`" for one in ours.get("not", {}).get("enum", ())]
         words += ["its `pattern`"] if "pattern" in ours else []
         words += ["no other members"] if ours.get("additionalProperties") is False else []
@@ -247,7 +247,7 @@ def _lines(differences: Differences) -> Iterator[str]:
     yield "\n## Additions\n\n"
     yield from (f"- {line}\n" for line in _joined(sorted(differences.additions)))
     yield (
-        "\n## Limits\n\nA request beyond one of these is answered 400, one larger than 4 MB 413.\n\n"
+        "\n## Limits\n\nA request that exceeds a limit gets 400. A body above 4 MB gets 413.\n\n"
         "| limit | members |\n|---|---|\n"
     )
     named: dict[str, list[str]] = {}
