@@ -39,7 +39,7 @@ def section(prices: MonthlyPrices) -> str:
         for work in WORKLOADS
     ]
     return f"""{BEGIN}
-These are the prices of {prices.region} on {prices.as_of} in {prices.currency}, without free tiers, storage and data
+A month costs, in {prices.currency} at the {prices.region} prices of {prices.as_of}, before free tiers, storage and data
 transfer:
 
 | tables purged | files per table | engine | private profile | regional profile |

@@ -31,8 +31,8 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 
 _INTRODUCTION = """# What the API adds to the proposal
 
-[openapi.yaml](openapi.yaml) has everything in the appendix of the Delegation Service proposal, under the same names, and
-`properties` beside `config`. `make regenerate` writes this page. `make schemathesis` tests both documents.
+[openapi.yaml](openapi.yaml) has everything in the appendix of the Delegation Service proposal, under the same names,
+and `properties` beside `config`. `make regenerate` writes this page. `make schemathesis` tests both documents.
 """
 
 
@@ -53,7 +53,8 @@ _KEYS = """
 | same key, another payload | 422 | the first answer | 422 |
 | same key, first call still running | 409 | the current table, or a second execution \
 | API: 409. Gateway: waits, then 504 |
-| lost answer | reconciled | the current table | the stored answer, or the outcome that the catalog's state or Polaris' record proves |
+| lost answer | reconciled | the current table \
+| the stored answer, or the outcome that the catalog's state or Polaris' record proves |
 """
 
 

@@ -96,4 +96,4 @@ def test_a_pass_that_starts_runs_costs_what_the_page_states(world: Archive) -> N
     world.later(hours=1)
     for number in range(16):
         world.write(f"t{number}", [30.0, 20.0, 1.0])
-    assert row("16 tables have changed; it starts their runs", counted(world)) in page()
+    assert row("16 tables need an expiry", counted(world)) in page()
