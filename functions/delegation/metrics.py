@@ -32,8 +32,8 @@ class Area(StrEnum):
     REQUESTS = "Requests"
     ATTEMPTS = "Attempts"
     ENDS = "Ends of tasks"
-    BACKLOG = "Backlog and ages, measured by the sweeper"
-    MACHINERY = "The machinery"
+    BACKLOG = "Backlog and ages"
+    MACHINERY = "Service"
     NOTIFICATIONS = "Notifications"
 
 
@@ -74,12 +74,14 @@ REQUESTS_SERVED: Final = _count("RequestsServed", Area.REQUESTS, "Answered reads
 REQUESTS_REFUSED: Final = _count("RequestsRefused", Area.REQUESTS, "Requests answered with 4XX.", _OF_REQUESTS)
 REQUESTS_FAILED: Final = _count("RequestsFailed", Area.REQUESTS, "Requests answered with 5XX.", _OF_REQUESTS)
 REQUESTS_IN_PROGRESS: Final = _count(
-    "RequestsInProgress", Area.REQUESTS, "Repeats of a request that still runs.", _OF_REQUESTS
+    "RequestsInProgress", Area.REQUESTS, "Repeated requests whose first call still runs.", _OF_REQUESTS
 )
 KEY_CONFLICTS: Final = _count(
     "KeyConflicts", Area.REQUESTS, "Requests that reused a key with another body.", _OF_REQUESTS
 )
-RESUBMITS_REFUSED: Final = _count("ResubmitsRefused", Area.REQUESTS, "Repeats too soon after a failure.", _OF_REQUESTS)
+RESUBMITS_REFUSED: Final = _count(
+    "ResubmitsRefused", Area.REQUESTS, "Requests repeated too soon after a failure.", _OF_REQUESTS
+)
 
 ATTEMPTS_STARTED: Final = _count("AttemptsStarted", Area.ATTEMPTS, "Attempts that began.", "kind")
 ATTEMPTS_RETRIED: Final = _count("AttemptsRetried", Area.ATTEMPTS, "Failed attempts that are retried.", "kind")
@@ -95,99 +97,106 @@ TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts that lost their
 
 TASKS_SUCCEEDED: Final = _count("TasksSucceeded", Area.ENDS, "Tasks that ended in SUCCESS.", *_OF_ENDS)
 TASKS_ENDED_IN_FAILURE: Final = _count(
-    "TasksEndedInFailure", Area.ENDS, "Tasks that ended in FAILURE, without cancelled ones.", *_OF_ENDS
+    "TasksEndedInFailure", Area.ENDS, "Tasks that ended in FAILURE, without cancelled tasks.", *_OF_ENDS
 )
 TASKS_CANCELLED: Final = _count("TasksCancelled", Area.ENDS, "Cancelled tasks.", *_OF_ENDS)
 TASK_SECONDS: Final = _seconds("TaskSeconds", Area.ENDS, "Time from acceptance to the end of a task.", *_OF_ENDS)
 FILES_DELETED: Final = _count("FilesDeleted", Area.ENDS, "Files that ended tasks deleted.", *_OF_ENDS)
-BYTES_DELETED: Final = Metric("BytesDeleted", Unit.BYTES, Area.ENDS, "Size of these files.", _OF_ENDS)
+BYTES_DELETED: Final = Metric(
+    "BytesDeleted", Unit.BYTES, Area.ENDS, "Size of the files that ended tasks deleted.", _OF_ENDS
+)
 TABLES_PARTLY_DELETED: Final = _count("TablesPartlyDeleted", Area.ENDS, "Purges that failed after their first delete.")
 TOMBSTONES_FAILED: Final = _count("TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed.")
 
 TOMBSTONES_STUCK: Final = _count(
     "TombstonesStuck",
     Area.MACHINERY,
-    "Dropped tables that three tries could not finish, or with an unreadable record; at most 1,000.",
+    "Dropped tables whose drop failed three times or whose record is unreadable; at most 1,000.",
 )
 
 ITEMS_SET_ASIDE: Final = _count(
     "ItemsSetAside",
     Area.MACHINERY,
-    "Tables, tasks, policies, records or notifications that have failed for more than a day, at each pass.",
+    "Tables, tasks, policies, records or notifications that have failed for a day, per pass.",
 )
 
 POLICIES_INVALID: Final = _count(
     "PoliciesInvalid",
     Area.MACHINERY,
-    "Policies of a catalog that cannot be executed, and tables whose policies cannot be read, at each pass.",
+    "A catalog's policies that cannot be executed, and tables whose policies cannot be read, per pass.",
 )
 
 UPKEEP_WAIT_SECONDS: Final = _seconds(
     "UpkeepWaitSeconds",
     Area.BACKLOG,
-    "The longest wait of a catalog's table for a run by policy, at each pass.",
+    "The longest wait of a catalog's table for a policy run, per pass.",
 )
 
 KEYS_UNAVAILABLE: Final = _count(
     "KeysUnavailable",
     Area.MACHINERY,
-    "Unanswered calls of the gateway to the table of idempotency keys.",
+    "Failed calls of the gateway to the table of idempotency keys.",
 )
 
-TASKS_WAITING: Final = _count("AdmissionWaiting", Area.BACKLOG, "Tasks that wait for a place, at most 100 per lane.")
+TASKS_WAITING: Final = _count("AdmissionWaiting", Area.BACKLOG, "Tasks that wait to start, at most 100 per lane.")
 OLDEST_WAITING_SECONDS: Final = _seconds(
-    "OldestWaitingSeconds", Area.BACKLOG, "The longest wait of a task for a place."
+    "OldestWaitingSeconds", Area.BACKLOG, "The longest time that a task has waited to start."
 )
 OLDEST_UNFINISHED_SECONDS: Final = _seconds(
     "OldestUnfinishedSeconds",
     Area.BACKLOG,
-    "Age of the oldest open task, without recurring ones: among tasks that wait for a place, and the 100 others "
-    "checked next.",
+    "Age of the oldest open task, without recurring tasks ([limits](limits.md#times)).",
 )
 OLDEST_LEASE_SECONDS: Final = _seconds(
-    "OldestLeaseSeconds", Area.BACKLOG, "Age of the oldest running attempt, among the same tasks."
+    "OldestLeaseSeconds",
+    Area.BACKLOG,
+    "Age of the oldest running attempt ([limits](limits.md#times)).",
 )
 MAINTENANCE_AGE_SECONDS: Final = _seconds(
-    "MaintenanceAgeSeconds", Area.BACKLOG, "Time since the last successful maintenance of the tables."
+    "MaintenanceAgeSeconds", Area.BACKLOG, "Time since `STORE_MAINTENANCE` last succeeded."
 )
 
 TASKS_SWEPT: Final = _count("TasksSwept", Area.MACHINERY, "Due tasks that the sweeper checked.")
-SWEEP_ERRORS: Final = _count("SweepErrors", Area.MACHINERY, "Due tasks whose sweep failed; the next sweep tries again.")
+SWEEP_ERRORS: Final = _count(
+    "SweepErrors", Area.MACHINERY, "Due tasks that the sweeper could not handle. The next sweep tries again."
+)
 TASKS_REDISPATCHED: Final = _count("TasksRedispatched", Area.MACHINERY, "Dispatches that the sweeper sent.")
 DISPATCHES_UNANSWERED: Final = _count(
     "DispatchesUnanswered",
     Area.MACHINERY,
-    "Dispatches that started no attempt within the dispatch grace.",
+    "Dispatches that started no attempt in time (`delegation.dispatch.grace-duration`).",
 )
 DISPATCHES_FAILED: Final = _count(
     "DispatchFailed", Area.MACHINERY, "Tasks that failed because no dispatch started an attempt."
 )
 DISPATCH_ERRORS: Final = _count(
-    "DispatchErrors", Area.MACHINERY, "Queue messages that started no execution; SQS repeats them."
+    "DispatchErrors", Area.MACHINERY, "Queue messages that started no execution. SQS repeats them."
 )
-WORKER_ERRORS: Final = _count("WorkerErrors", Area.MACHINERY, "Times when a worker could not lease or run anything.")
+WORKER_ERRORS: Final = _count("WorkerErrors", Area.MACHINERY, "Failures of a worker to lease or run a task.")
 CHANGES_UNREADABLE: Final = _count(
     "ChangesUnreadable",
     Area.MACHINERY,
-    "Undecodable waiting changes of the persistence, once per process.",
+    "Waiting changes to the persistence that cannot be decoded, once per process.",
 )
 CERTIFICATE_DAYS_LEFT: Final = _count(
     "CertificateDaysLeft",
     Area.MACHINERY,
-    "Days until an admitted client certificate expires, at most hourly per authorizer instance.",
+    "Days until a client certificate expires.",
 )
 PROBES_SUCCEEDED: Final = _count(
     "ProbesSucceeded",
     Area.MACHINERY,
-    "1 for each answered probe of the front, else 0; once a minute.",
+    "1 for a successful probe of the service's endpoint, else 0, every minute.",
 )
 PAUSED: Final = _count("Paused", Area.MACHINERY, "1 per sweep while work is paused (`delegation pause`).")
 
 NOTIFICATION_MESSAGES: Final = _count("NotificationMessages", Area.NOTIFICATIONS, "Messages that the notifier took.")
 NOTIFICATIONS_DELIVERED: Final = _count("NotificationsDelivered", Area.NOTIFICATIONS, "Delivered events and callbacks.")
-NOTIFICATIONS_FAILED: Final = _count("NotificationsFailed", Area.NOTIFICATIONS, "Failed deliveries that are repeated.")
+NOTIFICATIONS_FAILED: Final = _count(
+    "NotificationsFailed", Area.NOTIFICATIONS, "Failed deliveries that will be retried."
+)
 NOTIFICATIONS_DEAD: Final = _count(
-    "NotificationsDead", Area.NOTIFICATIONS, "Events and callbacks whose deliveries are used up."
+    "NotificationsDead", Area.NOTIFICATIONS, "Events and callbacks whose deliveries all failed."
 )
 
 METRICS: Final[Mapping[str, Metric]] = {

@@ -93,8 +93,7 @@ def lease_age(queue: timedelta) -> AlarmRule:
     return AlarmRule(
         "LeaseAge",
         m.OLDEST_LEASE_SECONDS,
-        f"An attempt has been held for {threshold.total_seconds() / _HOUR:g} hours, longer than a Spark job may wait "
-        "for its start and run.",
+        f"An attempt has run for {threshold.total_seconds() / _HOUR:g} hours, longer than a Spark job can take.",
         statistic="Maximum",
         threshold=int(threshold.total_seconds()),
     )
@@ -104,33 +103,33 @@ WORK_ALARMS: Final = (
     AlarmRule(
         "TasksFailed",
         m.TASKS_ENDED_IN_FAILURE,
-        "A task ended in FAILURE: the work was refused, or failed beyond its retries. The machinery is well.",
+        "A task ended in FAILURE: the work was refused, or its retries are used up. The service itself works.",
         concern=_WORK,
     ),
     AlarmRule(
         "TablesPartlyDeleted",
         m.TABLES_PARTLY_DELETED,
-        "A purge failed after its first delete, so its table is half deleted and cannot be restored.",
+        "A purge failed after its first delete. The table has lost files and cannot be restored.",
         concern=_WORK,
     ),
     AlarmRule(
         "PurgesHeld",
         m.PURGES_HELD,
-        "Purges wait because a table that may share their files cannot be read; the log line and "
-        "`delegation references blocking CATALOG` name the table.",
+        "Purges wait because a table that may share their files cannot be read. "
+        "`delegation references blocking CATALOG` names the table.",
         period=timedelta(hours=1),
         concern=_WORK,
     ),
     AlarmRule(
         "TombstonesFailed",
         m.TOMBSTONES_FAILED,
-        "The purge of a table that was dropped through the gateway was refused or failed. Its files are still there.",
+        "The purge of a table dropped through the gateway was refused or failed. The table's files still exist.",
         concern=_WORK,
     ),
     AlarmRule(
         "TombstonesStuck",
         m.TOMBSTONES_STUCK,
-        "A table that was dropped through the gateway could not be settled three times in a row.",
+        "A table was dropped through the gateway, and three tries in a row could not finish the drop.",
         statistic="Maximum",
         period=_QUARTER,
         concern=_WORK,
@@ -138,7 +137,7 @@ WORK_ALARMS: Final = (
     AlarmRule(
         "PoliciesInvalid",
         m.POLICIES_INVALID,
-        "A policy that applies to tables cannot be executed, or not be read; the log line of the metric names it.",
+        "A policy that applies to tables cannot be read or executed. The metric's log line names the policy.",
         statistic="Maximum",
         period=timedelta(hours=1),
         concern=_WORK,
@@ -146,7 +145,7 @@ WORK_ALARMS: Final = (
     AlarmRule(
         "UpkeepBehind",
         m.UPKEEP_WAIT_SECONDS,
-        "A table has waited eight days for a run that a policy asks for; the log line of the metric names it.",
+        "A table has waited eight days for a run that a policy requires. The metric's log line names the table.",
         statistic="Maximum",
         threshold=8 * 24 * _HOUR,
         period=timedelta(hours=1),
@@ -163,20 +162,20 @@ DISPATCH_ALARMS: Final = (
     AlarmRule(
         "DispatchQueueAge",
         AwsSource.DISPATCH_QUEUE_AGE,
-        "A dispatch has been waiting in the queue for ten minutes: the dispatcher does not take messages.",
+        "A dispatch has waited in the queue for ten minutes: the dispatcher takes no messages.",
         statistic="Maximum",
         threshold=600,
     ),
     AlarmRule(
         "DispatchErrors",
         m.DISPATCH_ERRORS,
-        "The dispatcher started no execution for five or more messages within five minutes.",
+        "The dispatcher could not start an execution for at least five messages within five minutes.",
         threshold=5,
     ),
     AlarmRule(
         "DispatchesUnanswered",
         m.DISPATCHES_UNANSWERED,
-        "Three or more dispatches within five minutes started no attempt: the dispatcher or the state machine is down.",
+        "Three or more dispatches within five minutes started no attempt: a part of the dispatching is down.",
         threshold=3,
     ),
     AlarmRule(
@@ -189,12 +188,12 @@ RUN_ALARMS: Final = (
     AlarmRule(
         "ExecutionsFailed",
         AwsSource.EXECUTIONS_FAILED,
-        "An execution of the state machine failed, timed out or was aborted. A task's FAILURE fails no execution.",
+        "An execution of the state machine failed, timed out or was aborted. The sweeper starts another execution.",
     ),
     AlarmRule(
         "TasksLost",
         m.TASKS_LOST,
-        "Three or more attempts within 15 minutes ended without an outcome: their processes died or hung.",
+        "At least three attempts within 15 minutes ended without an outcome: their processes died or hung.",
         threshold=3,
         period=_QUARTER,
     ),
@@ -202,18 +201,18 @@ RUN_ALARMS: Final = (
     AlarmRule(
         "WorkerErrors",
         m.WORKER_ERRORS,
-        "A worker could not lease or run anything five times or more within five minutes.",
+        "A worker failed at least five times within five minutes to lease or run a task.",
         threshold=5,
     ),
     AlarmRule(
         "ChangesUnreadable",
         m.CHANGES_UNREADABLE,
-        "A change that waits on a reference of the persistence does not decode: its own process commits or drops it.",
+        "A waiting change to the persistence cannot be decoded. Commits continue without the change.",
     ),
     AlarmRule(
         "Throttled",
         m.ATTEMPTS_THROTTLED,
-        "Ten or more attempts within 15 minutes ended because S3 throttled their deletes.",
+        "At least ten attempts within 15 minutes ended because S3 throttled their deletes.",
         threshold=10,
         period=_QUARTER,
     ),
@@ -222,14 +221,14 @@ WAITING_ALARMS: Final = (
     AlarmRule(
         "UnfinishedTasks",
         m.OLDEST_UNFINISHED_SECONDS,
-        "A task has had no outcome for 24 hours.",
+        "A task has been open for 24 hours.",
         statistic="Maximum",
         threshold=24 * _HOUR,
     ),
     AlarmRule(
         "WaitingTasks",
         m.OLDEST_WAITING_SECONDS,
-        "A task has been waiting for a free place for four hours.",
+        "A task has waited four hours to start.",
         statistic="Maximum",
         threshold=4 * _HOUR,
     ),
@@ -237,7 +236,7 @@ WAITING_ALARMS: Final = (
 PAUSED: Final = AlarmRule(
     "Paused",
     m.PAUSED,
-    "Work is paused (`delegation pause`): nothing starts, nothing fails, leases are kept.",
+    "Work is paused (`delegation pause`): paused tasks neither start nor fail.",
     concern=Concern.SETTING,
     statistic="Maximum",
 )
@@ -245,13 +244,13 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "SweeperErrors",
         AwsSource.SWEEPER_ERRORS,
-        "The sweeper fails, so retries, lost attempts and lost dispatches wait.",
+        "The sweeper fails. Retries, lost attempts and lost dispatches wait.",
         threshold=2,
     ),
     AlarmRule(
         "SweeperSilent",
         AwsSource.SWEEPER_INVOCATIONS,
-        "The sweeper did not run for five minutes.",
+        "The sweeper has not run for five minutes. Retries, lost attempts and lost dispatches wait.",
         threshold=0,
         below=True,
         missing=Missing.BAD,
@@ -259,7 +258,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "SweepErrors",
         m.SWEEP_ERRORS,
-        "Sweeps failed for some tasks in each of three periods of five minutes.",
+        "For 15 minutes the sweeper could not handle at least five tasks in every five minutes.",
         threshold=5,
         periods=3,
     ),
@@ -267,14 +266,14 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "ItemsSetAside",
         m.ITEMS_SET_ASIDE,
-        "Each try with a table, task, policy or record has failed for more than a day; the log line names it.",
+        "All tries to handle a table, task, policy or record have failed for a day. The metric's log line names it.",
         statistic="Maximum",
         period=timedelta(hours=1),
     ),
     AlarmRule(
         "MaintenanceAge",
         m.MAINTENANCE_AGE_SECONDS,
-        "The maintenance of the tables has not ended well for a day, so old tasks and keys are not deleted.",
+        "The maintenance has not succeeded in the last 24 hours, so old tasks and keys are not deleted.",
         statistic="Maximum",
         threshold=24 * _HOUR,
     ),
@@ -283,27 +282,27 @@ SWEEPER_ALARMS: Final = (
 API_SERVER_ERRORS: Final = AlarmRule(
     "ApiServerErrors",
     AwsSource.API_SERVER_ERRORS,
-    "Callers got five or more answers of 5XX: 502 if Polaris or the storage failed, 500 if the service did.",
+    "Callers got at least five 5XX answers: 502 if Polaris or the storage failed, 500 if the service failed.",
     threshold=5,
 )
 FRONT_ALARMS: Final = (
     AlarmRule(
         "TargetsUnhealthy",
         AwsSource.UNHEALTHY_TARGETS,
-        "A target of the load balancer, an address of the API's VPC endpoint, failed its health check for ten minutes.",
+        "An address of the API's VPC endpoint has failed the load balancer's health check for ten minutes.",
         statistic="Maximum",
         periods=2,
     ),
     AlarmRule(
         "FrontErrors",
         AwsSource.FRONT_ERRORS,
-        "The load balancer itself answered five or more requests with 5XX: no target took them, or none answered.",
+        "The load balancer itself answered at least five requests with 5XX: no target accepted or answered them.",
         threshold=5,
     ),
     AlarmRule(
         "TlsFailures",
         AwsSource.TLS_FAILURES,
-        "Ten or more TLS handshakes with the load balancer failed within five minutes: a certificate is refused.",
+        "At least ten TLS handshakes with the load balancer failed within five minutes.",
         threshold=10,
     ),
 )
@@ -311,7 +310,7 @@ FRONT_ALARMS: Final = (
 PROBE_FAILED: Final = AlarmRule(
     "ProbeFailed",
     m.PROBES_SUCCEEDED,
-    "No probe through the front was answered for five minutes: callers cannot reach the service either.",
+    "No probe of the service's endpoint has succeeded for five minutes. Callers may not reach the service.",
     threshold=0,
     below=True,
     missing=Missing.BAD,
@@ -320,7 +319,7 @@ PROBE_FAILED: Final = AlarmRule(
 CERTIFICATE_EXPIRES: Final = AlarmRule(
     "CertificateExpires",
     m.CERTIFICATE_DAYS_LEFT,
-    "A client certificate with which the service is called expires within 30 days.",
+    "A client certificate of Polaris or of an operator expires within 30 days.",
     statistic="Minimum",
     threshold=30,
     period=timedelta(hours=6),
@@ -331,12 +330,12 @@ NOTIFICATION_ALARMS: Final = (
     AlarmRule(
         "NotificationsDead",
         m.NOTIFICATIONS_DEAD,
-        "An event or a callback was tried as often as delegation.notifications.max-attempts allows.",
+        "All deliveries of an event or a callback failed (delegation.notifications.max-attempts).",
     ),
     AlarmRule(
         "NotificationsFailing",
         m.NOTIFICATIONS_FAILED,
-        "Ten or more deliveries of events and callbacks within 15 minutes failed; they are repeated.",
+        "At least ten deliveries of events and callbacks failed within 15 minutes. The service retries them.",
         threshold=10,
         period=_QUARTER,
     ),
@@ -351,19 +350,19 @@ NOTIFICATION_ALARMS: Final = (
 GATEWAY_ERRORS: Final = AlarmRule(
     "GatewayErrors",
     AwsSource.GATEWAY_ERRORS,
-    "The gateway in front of the catalog failed or timed out: clients got 502 or 504 for a drop or a keyed mutation.",
+    "The gateway failed or timed out. Clients got 502 or 504 for a drop with purge or a mutation with a key.",
 )
 KEYS_UNAVAILABLE: Final = AlarmRule(
     "KeysUnavailable",
     m.KEYS_UNAVAILABLE,
-    "The table of idempotency keys does not answer the gateway: mutations with a key get 504 and nothing is done.",
+    "The gateway's calls to the table of idempotency keys fail. Mutations with a key get 504.",
 )
 GATEWAY_ALARMS: Final = (GATEWAY_ERRORS, KEYS_UNAVAILABLE)
 """In the gateway's own stack."""
 SECRET_ROTATION: Final = AlarmRule(
     "SecretRotation",
     AwsSource.ROTATION_ERRORS,
-    "The secret of the service's principal in Polaris was not rotated; the stored one still works.",
+    "The service's Polaris secret was not rotated. The stored secret still works.",
 )
 """Only where the settings rotate it."""
 ROLLBACK_ALARMS: Final = (

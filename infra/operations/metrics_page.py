@@ -12,20 +12,20 @@ _INTRODUCTION: Final = """# Metrics
 
     aws cloudwatch list-metrics --namespace PolarisDelegation --dimensions Name=service,Value=polaris-delegation-prod
 
-CloudWatch reads the metrics from log lines (Amazon CloudWatch User Guide, "Embedded metric format"). Each metric
-exists per stage (`service`, such as `polaris-delegation-prod`), and again by the dimensions in the column *by*. Types
-and codes of your own behaviors are `OTHER`. The log lines name task and table.
+CloudWatch reads the metrics from log lines, which also name task and table. Each metric exists per stage (`service`),
+and per value of the dimensions in the column *by*. Types and codes of your own behaviors are `OTHER`. Names that end in
+`Seconds` have the unit Seconds, `BytesDeleted` has Bytes, and all others have Count.
 """
 
 
 def page() -> str:
     parts = [_INTRODUCTION]
     for area in Area:
-        parts.append(f"\n## {area}\n\n| metric | unit | by | meaning | alarm |\n|---|---|---|---|---|\n")
+        parts.append(f"\n## {area}\n\n| metric | by | meaning | alarm |\n|---|---|---|---|\n")
         for metric in METRICS.values():
             if metric.area is area:
                 by = ", ".join(f"`{name}`" for name in metric.by)
-                parts.append(f"| `{metric.name}` | {metric.unit} | {by} | {metric.meaning} | {_alarms(metric)} |\n")
+                parts.append(f"| `{metric.name}` | {by} | {metric.meaning} | {_alarms(metric)} |\n")
     return "".join(parts)
 
 

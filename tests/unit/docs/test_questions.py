@@ -17,7 +17,7 @@ FIRST_TEN = (
         "Does it delete files that another table uses?",
         "docs/architecture/references.md",
         "files-that-other-tables-use",
-        "never deleted",
+        "never deletes",
     ),
     ("How do I send a purge and follow it?", "docs/command.md", "delegation-submit", "`--wait`"),
     ("How do I use it with a Polaris that I cannot change?", "docs/gateway.md", "drop-with-purge", "tombstone"),

@@ -8,7 +8,6 @@ from delegation.iceberg.metadata import FORMAT_VERSIONS, MAX_METADATA_BYTES
 from delegation.orchestration.job_runs import JobConfiguration
 from delegation.orchestration.sweep import LOOKED_AT
 from delegation.removal.purge.requests import PurgeSettings
-from delegation.tasks.work.reads import MOST_RESULT
 from delegation.tasks.work.submission import MOST_PAYLOAD
 from delegation.wire import requests
 from infra.environment.functions import FUNCTIONS
@@ -27,11 +26,14 @@ JOB_HOURS = JobConfiguration.__dataclass_fields__["timeout_minutes"].default // 
 @pytest.mark.parametrize(
     "stated",
     [
-        f"| {MAX_BODY_BYTES:,} bytes; through the gateway {LARGEST_BODY:,}, and {LARGEST_ANSWER:,} in an answer |",
-        f"| {requests.MAX_NAME_LENGTH:,} characters; {requests.MAX_URI_LENGTH:,} |",
+        f"| body of a request | {MAX_BODY_BYTES:,} bytes |",
+        f"| body of a request through the gateway | {LARGEST_BODY:,} bytes |",
+        f"| body of an answer through the gateway | {LARGEST_ANSWER:,} bytes |",
+        f"| name of a catalog, namespace level or table | {requests.MAX_NAME_LENGTH:,} characters |",
+        f"| a location | {requests.MAX_URI_LENGTH:,} characters |",
         f"| levels of a namespace | {requests.MAX_NAMESPACE_LEVELS} |",
-        f"| {requests.MAX_IDENTITY_BYTES // KIB} KiB, {requests.MAX_PROPERTIES_BYTES // KIB} KiB |",
-        f"| {MOST_PAYLOAD // KIB} KiB; {MOST_RESULT // KIB} KiB |",
+        f"| properties of a request | {requests.MAX_PROPERTIES_BYTES // KIB} KiB |",
+        f"| payload of a task | {MOST_PAYLOAD // KIB} KiB |",
         f"| metadata.json, also inflated | {MAX_METADATA_BYTES // MIB} MiB |",
         f"| {PURGES.max_file_bytes // MIB} MiB (`OBJECT_TOO_LARGE`) |",
         f"| {PURGES.inline_max_files:,} (`delegation:inline-max-files`)",
