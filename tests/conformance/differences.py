@@ -43,7 +43,6 @@ _KEYS = """
 |---|---|---|---|
 | switch | a setting | `polaris.idempotency.enabled`, off | the same name, on |
 | lifetime | `polaris.idempotency.lifetime` | `polaris.idempotency.ttl`, `PT5M` | both names, `PT30M` |
-| cleanup | a background job | at the next write to the table | maintenance (`polaris.idempotency.cleanup.enabled`) |
 | advertised in `GET /v1/config` | two entries of `properties` | `idempotency-key-lifetime` at the top level | both |
 | key | 1 to 255 letters, digits, `_`, `.`, `-` | a UUID, else 400 `InvalidIdempotencyKey` \
 | as the proposal; an empty key is refused |
