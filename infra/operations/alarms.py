@@ -93,7 +93,7 @@ def lease_age(queue: timedelta) -> AlarmRule:
     return AlarmRule(
         "LeaseAge",
         m.OLDEST_LEASE_SECONDS,
-        f"An attempt has run for {threshold.total_seconds() / _HOUR:g} hours, longer than a Spark job can take.",
+        f"An attempt has lasted {threshold.total_seconds() / _HOUR:g} hours, longer than a Spark job may wait and run.",
         statistic="Maximum",
         threshold=int(threshold.total_seconds()),
     )
@@ -175,7 +175,7 @@ DISPATCH_ALARMS: Final = (
     AlarmRule(
         "DispatchesUnanswered",
         m.DISPATCHES_UNANSWERED,
-        "Three or more dispatches within five minutes started no attempt: a part of the dispatching is down.",
+        "Three or more dispatches within five minutes started no attempt. Dispatcher or state machine may be down.",
         threshold=3,
     ),
     AlarmRule(
@@ -266,7 +266,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "ItemsSetAside",
         m.ITEMS_SET_ASIDE,
-        "All tries to handle a table, task, policy or record have failed for a day. The metric's log line names it.",
+        "All tries to handle a table, task, policy or record have failed for a day. The log line names the item.",
         statistic="Maximum",
         period=timedelta(hours=1),
     ),
@@ -310,7 +310,7 @@ FRONT_ALARMS: Final = (
 PROBE_FAILED: Final = AlarmRule(
     "ProbeFailed",
     m.PROBES_SUCCEEDED,
-    "No probe of the service's endpoint has succeeded for five minutes. Callers may not reach the service.",
+    "No probe of the service's endpoint has succeeded for five minutes. Callers probably cannot reach it.",
     threshold=0,
     below=True,
     missing=Missing.BAD,

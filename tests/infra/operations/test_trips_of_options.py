@@ -156,4 +156,4 @@ def test_a_job_that_waited_and_ran_as_long_as_it_may_raises_no_alarm(
         alarm = template["LeaseAge"]
         assert not alarm.is_raised_by([(queue + run).total_seconds()])
         assert alarm.is_raised_by([(queue + run + timedelta(hours=1)).total_seconds()])
-        assert f"held for {(queue + run).total_seconds() / 3600 + 1:g} hours" in alarm.properties["AlarmDescription"]
+        assert f"lasted {(queue + run).total_seconds() / 3600 + 1:g} hours" in alarm.properties["AlarmDescription"]
