@@ -123,8 +123,8 @@ class SecretRotation:
         if begun == current:
             raise SecretOutcomeUnknown(
                 f"an earlier rotation of {event.secret_id} had no clear answer. The stored secret still works, but "
-                "another rotation may end it. Reset the principal as root, store the new secret, and rotate again "
-                "(runbook, Secret rotation)"
+                "another rotation may invalidate it. Reset the principal as root, store the new secret, and rotate "
+                "again (runbook, Secret rotation)"
             )
         self._move(event.secret_id, BEGUN, current, begun)
         try:
@@ -187,9 +187,11 @@ class SecretRotation:
             if (operation, code) == ("get_secret_value", _ABSENT):
                 return {}
             kind = PolarisUnavailable if code in _TRANSIENT else PolarisMisconfigured
-            raise kind(f"Secrets Manager answered {code} to {operation}") from error
+            raise kind(f"the call {operation} to Secrets Manager failed: {code}") from error
         except BotoCoreError as error:
-            raise PolarisUnavailable(f"Secrets Manager did not answer {operation}: {type(error).__name__}") from error
+            raise PolarisUnavailable(
+                f"the call {operation} to Secrets Manager failed: {type(error).__name__}"
+            ) from error
         return answer
 
 

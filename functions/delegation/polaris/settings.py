@@ -88,7 +88,7 @@ def _read(secrets_manager: SecretsManager, **which: str) -> str | None:
         kind = _NoSuchVersion if code == "ResourceNotFoundException" else kind
         raise kind(f"the secret {which['SecretId']} with Polaris' credentials cannot be read: {code}") from error
     except BotoCoreError as error:
-        raise PolarisUnavailable(f"Secrets Manager did not answer: {type(error).__name__}") from error
+        raise PolarisUnavailable(f"the call to Secrets Manager failed: {type(error).__name__}") from error
     return text
 
 

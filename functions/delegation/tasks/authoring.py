@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, RootModel, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
 from delegation.errors import RunCancelled, RunStopped
@@ -109,7 +109,17 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
             _model(task_type, function, given), _result(signature.return_annotation), names, context, shape
         )
     except PydanticUserError as error:
-        raise bad_behavior(task_type, f"a type cannot be stored: {error.message}") from error
+        reason = error.message.partition(". ")[0]
+        raise bad_behavior(task_type, f"{_unstorable(given)} has a type that cannot be stored: {reason}") from error
+
+
+def _unstorable(given: list[inspect.Parameter]) -> str:
+    for parameter in given:
+        try:
+            TypeAdapter(parameter.annotation)
+        except PydanticUserError:
+            return f"the parameter {parameter.name}"
+    return "the result"
 
 
 def _model(task_type: str, function: Callable[..., Any], given: list[inspect.Parameter]) -> type[BaseModel]:

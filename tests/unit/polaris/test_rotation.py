@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import boto3
 import httpx
 import pytest
+from botocore.exceptions import ClientError, NoCredentialsError
 from moto.core import DEFAULT_ACCOUNT_ID as ACCOUNT_ID
 from moto.secretsmanager.models import secretsmanager_backends
 from pydantic import SecretStr
@@ -250,6 +251,24 @@ def test_a_version_that_is_not_pending_is_refused(site: RotatingProcesses) -> No
     site.begin(TOKENS[0])
     with pytest.raises(PolarisMisconfigured, match="no version"):
         site.rotate(TOKENS[1])
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "reason"),
+    [
+        (NoCredentialsError(), PolarisUnavailable, "NoCredentialsError"),
+        (
+            ClientError({"Error": {"Code": "AccessDeniedException"}}, "DescribeSecret"),
+            PolarisMisconfigured,
+            "AccessDeniedException",
+        ),
+    ],
+)
+def test_a_failed_call_is_named_with_its_reason(failure: Exception, kind: type[Exception], reason: str) -> None:
+    """Without credentials no call is sent, so nothing fails to answer."""
+    rotation = SecretRotation(Mock(describe_secret=Mock(side_effect=failure)), Mock())
+    with pytest.raises(kind, match=f"describe_secret to Secrets Manager failed: {reason}"):
+        rotation.perform(RotationEvent(RotationStep.CREATE, "arn", TOKENS[0]))
 
 
 @pytest.mark.parametrize("token", ["opaque", "a.b.c", "a.e30.c"])

@@ -222,7 +222,7 @@ class DirectHead(PlanHead):
             return None
         if self.stored["metadata_location"] != canonical(metadata_location):
             raise plan_of_another_table(
-                f"the plan here is for {self.stored['metadata_location']}; choose another place"
+                f"the plan in this place is for {self.stored['metadata_location']}. Choose another place"
             )
         return str(self.stored["table_uuid"])
 
@@ -237,8 +237,10 @@ class DirectHead(PlanHead):
             named = [stored["metadata_location"], stored["table_uuid"], *(text for pair in segments for text in pair)]
         except (ValueError, KeyError, TypeError) as error:
             raise PlanTampered(HEAD, "it cannot be read") from error
-        if stored.get("format") != FORMAT or not all(isinstance(text, str) for text in named):
+        if stored.get("format") != FORMAT:
             raise PlanTampered(HEAD, f"its format {stored.get('format')} is not supported")
+        if not all(isinstance(text, str) for text in named):
+            raise PlanTampered(HEAD, "metadata_location, table_uuid or a segment is not text")
         return dict(stored)
 
     def _write(self, stored: dict[str, Any]) -> None:
@@ -311,7 +313,7 @@ class DirectRun:
             return  # a directory that may not be listed states nothing
         if newest is not None:
             self.warn(
-                f"{path} is not the table's newest metadata file; purge {newest} instead, or files that only it "
+                f"{path} is not the table's newest metadata file. Purge {newest} instead, or files that only it "
                 "references stay"
             )
 
@@ -333,9 +335,13 @@ class DirectRun:
                 self._check_protected(head)
         except PlanNotAllowed as error:
             if any(Marks(plans, index.plan_id).begun() for index in indexes):
-                raise PlanNotAllowed(f"{error}; its execution has begun: repeat it with the plan's options") from None
+                raise PlanNotAllowed(
+                    f"{error}. The plan's execution has begun: repeat the command with the plan's options"
+                ) from None
             if not self.purge.options.dry_run:
-                raise PlanNotAllowed(f"{error}; repeat the command with --dry-run first, which replaces it") from None
+                raise PlanNotAllowed(
+                    f"{error}. Run the command with --dry-run first, which replaces the plan"
+                ) from None
             head.discard()
 
     def _check_protected(self, head: DirectHead) -> None:

@@ -26,6 +26,7 @@ from delegation.tasks.work.hooks import INLINE
 from delegation.tasks.work.reads import Family, awaited, kept_result, result_fields
 from delegation.tasks.work.service import TaskService
 from delegation.timestamps import LONGEST_DURATION, elapsed
+from polaris_common.errors import counted
 
 P = TypeVar("P", bound=BaseModel)
 R = TypeVar("R", bound=BaseModel)
@@ -269,10 +270,11 @@ class FunctionBehavior(Generic[P, R]):
         return self._await(task, family)
 
     def _await(self, task: Task, family: Family) -> Task:
-        text = f"{len(family.open)} of {family.total} children have not ended"
-        error = AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING)
         if not family.open:
-            return self._end(task, error, timedelta(0))
+            ended = AttemptError(CHILDREN_PENDING, "the work runs again: all children have ended", ErrorClass.WAITING)
+            return self._end(task, ended, timedelta(0))
+        text = f"the task waits for {len(family.open)} of {counted(family.total, 'child', 'children')}"
+        error = AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING)
         # Most tasks end in the order in which they were received.
         last = max(family.open, key=lambda child: (child.received_timestamp, child.task_id))
         with suppress(LeaseLost):

@@ -113,3 +113,29 @@ def test_a_batch_of_submissions_is_written_at_once_and_attaches_to_what_exists(c
     assert (again.task_id, again.is_new, other.is_new) == (third.task_id, False, True)
     harness.run_until_idle()
     assert [submitted.handle.wait() for submitted in first] == list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("children", "ended", "text"),
+    [(2, 2, "all children have ended"), (1, 0, "1 of 1 child"), (3, 1, "2 of 3 children")],
+)
+def test_a_waiting_parent_states_how_many_children_it_waits_for(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch, children: int, ended: int, text: str
+) -> None:
+    """Children may end after the work looked for their results."""
+    harness = counted.harness
+    handle = harness.submit(all_of_them.of(list(range(children))))
+    reads = type(harness.service.reads)
+    find_many = reads.find_many
+
+    def looked(self, task_ids):  # type: ignore[no-untyped-def]
+        heads = find_many(self, task_ids)
+        for task_id in list(task_ids)[:ended]:
+            harness.service.operators.cancel(task_id)
+        return heads
+
+    monkeypatch.setattr(reads, "find_many", looked)
+    assert harness._run_one()
+    head = harness.service.reads.get(handle.task_id)
+    assert head.error_code == CHILDREN_PENDING
+    assert str(head.result_summary).endswith(text)

@@ -25,7 +25,8 @@ from tests.kit.tasks.builders import HOUR, MINUTE, NOW, in_status
 def untyped(day) -> None: ...  # type: ignore[no-untyped-def]
 def starred(*days: int) -> None: ...
 def without_result(day: int): ...  # type: ignore[no-untyped-def]
-def unstorable(day: Event) -> None: ...
+def unstorable(hour: int, day: Event) -> None: ...
+def unstorable_result(day: int) -> Event: ...  # type: ignore[empty-body]
 def fine(day: int) -> None: ...
 
 
@@ -34,7 +35,8 @@ def fine(day: int) -> None: ...
     [
         (untyped, {}, "the parameter day has no type"),
         (starred, {}, "the parameter days cannot be given by name"),
-        (unstorable, {}, "a type cannot be stored"),
+        (unstorable, {}, "the parameter day .*Event"),
+        (unstorable_result, {}, "the result .*Event"),
         (without_result, {}, "-> None"),
         (fine, {"task_type": "acme report"}, r"acme\.report"),
         (fine, {"timeout": timedelta(0)}, "timeout must be positive"),
