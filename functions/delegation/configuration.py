@@ -131,7 +131,7 @@ class ConfigFile:
         if not isinstance(default, str) or ("profile" in document and default not in profiles):
             problems.append(FieldProblem("profile", f"must name one of the profiles ({_listed(profiles)})"))
         if problems:
-            raise SettingsInvalid(str(path), problems, "Correct the file; `delegation config check` reads it again.")
+            raise SettingsInvalid(str(path), problems, "Correct the file. `delegation config check` reads it again.")
         return cls(path, profiles, default)
 
 
@@ -212,7 +212,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         # The parser's message has the place and a character, never a whole value.
         problem = FieldProblem(str(path), f"is not TOML: {error}")
-    raise SettingsInvalid(str(path), [problem], "Correct the file; the page of the command has an example.") from None
+    raise SettingsInvalid(str(path), [problem], "Correct the file. docs/command.md has an example.") from None
 
 
 def _unknown(document: Mapping[str, Any]) -> list[str]:

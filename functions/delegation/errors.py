@@ -39,7 +39,7 @@ class RunHandedOver(RunStopped):
 
     def __init__(self, task_id: str, reason: str | None = None) -> None:
         """`reason` replaces that this process has no time left."""
-        super().__init__(reason or f"this process has no time left for task {task_id}; the next attempt continues it")
+        super().__init__(reason or f"this process has no time left for task {task_id}. The next attempt continues it")
         self.task_id = task_id
 
 
@@ -60,5 +60,5 @@ class RunTimedOut(RunStopped):
     code = "TIMED_OUT"
 
     def __init__(self, task_id: str, seconds: float) -> None:
-        super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, as long as its behavior allows")
+        super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, the time limit of its behavior")
         self.task_id = task_id

@@ -60,7 +60,7 @@ def resend_command(
     if not letters:
         raise CommandError(
             f"{f'task {task_id}' if task_id else 'no task'} has no dead letter",
-            "`delegation callbacks list --all` also lists what is still tried.",
+            "`delegation callbacks list --all` also lists notifications that are still being delivered.",
             code="NOTHING_TO_RESEND",
         )
     if everything:

@@ -74,7 +74,7 @@ IndexTableOption = Annotated[
 ]
 KeyOption = Annotated[
     str | None,
-    option("--key", "The idempotency key; a repeated call attaches to its task. Default: a new UUID."),
+    option("--key", "The idempotency key. A call with the same key attaches to the same task. Default: a new UUID."),
 ]
 WaitOption = Annotated[bool, typer.Option("--wait", help="Follow the task until it has an outcome.")]
 _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {

@@ -62,7 +62,7 @@ def find_index_table(client: Any) -> str:
     if len(tables) != 1:
         raise CommandError(
             f"{len(tables)} tables can be the reference index: {', '.join(tables) or 'none'}",
-            "Name it with --index-table or DELEGATION_REFERENCES_TABLE: the table References of the Data stack.",
+            "Name the Data stack's References table with --index-table or DELEGATION_REFERENCES_TABLE.",
             code="INDEX_TABLE_UNKNOWN",
         )
     return tables[0]
@@ -87,7 +87,9 @@ _EMULATED: Final[Mapping[str, str]] = {
     "aws_access_key_id": "operator",
     "aws_secret_access_key": "operator",
 }
-_CORRECT: Final = "Correct each; `delegation config show` lists the settings and where their values come from."
+_CORRECT: Final = (
+    "Correct these settings. `delegation config show` lists all settings and where their values come from."
+)
 _OPERATOR: Final[Mapping[str, str]] = {
     "client_cert": "operator_cert",
     "client_key": "operator_key",
@@ -139,7 +141,7 @@ class Stack(BaseModel):
             raise CommandError(
                 f"{path!s} does not exist, and edge_url (DELEGATION_EDGE_URL) is not set",
                 "Start the system with `delegation local up`, name its stack.json with --stack, or set the connection "
-                "in a profile or the environment: `delegation config show` lists the settings.",
+                "in a profile or the environment. `delegation config show` lists the settings.",
                 code="NOT_CONNECTED",
             ) from error
         except OSError as error:
@@ -147,7 +149,7 @@ class Stack(BaseModel):
                 f"{path} cannot be read: {error.strerror}", "Check the path and its permissions.", code="BAD_CONNECTION"
             ) from error
         except ValidationError as error:
-            next_step = "Start the stack again, or name another with --stack."
+            next_step = "Start the stack again, or name another stack.json with --stack."
             raise SettingsInvalid(str(path), problems_of(error), next_step) from None
 
     def client_settings(self) -> ClientSettings:
@@ -332,7 +334,7 @@ class Connection:
                 client = boto3.client("sts", endpoint_url=endpoint, config=brief, **emulated_identity(endpoint))
             return str(client.get_caller_identity()["Arn"])
         except (BotoCoreError, ClientError) as error:
-            return f"unknown, AWS STS could not be asked ({type(error).__name__})"
+            return f"unknown, the call to AWS STS failed ({type(error).__name__})"
 
     def stack(self) -> Stack:
         return Stack.read(self._path)

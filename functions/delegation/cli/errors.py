@@ -71,9 +71,9 @@ def command_interrupted(task_id: str | None = None) -> CommandError:
 def gateway_unknown(reason: str) -> CommandError:
     return CommandError(
         reason,
-        "Set gateway_url to the catalog's address behind the rule (page The rule in front); a local stack has one "
-        "after `delegation local up --gateway`. Without a gateway use `delegation submit`, then drop the table "
-        "without purge.",
+        "Set gateway_url to the catalog's address behind the load balancer's rule (docs/gateway-rule.md). A local "
+        "stack has a gateway after `delegation local up --gateway`. Without a gateway, use `delegation submit`, then "
+        "drop the table without purge.",
         code="GATEWAY_UNKNOWN",
     )
 
@@ -84,7 +84,7 @@ class TaskTableUnknown(CommandError):
     code = "TASK_TABLE_UNKNOWN"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, "Name it with --tasks-table or DELEGATION_TASKS_TABLE.")
+        super().__init__(reason, "Name the task table with --tasks-table or DELEGATION_TASKS_TABLE.")
 
 
 def bad_table_metadata(path: str, reason: str) -> CommandError:

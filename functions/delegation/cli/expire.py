@@ -188,10 +188,10 @@ def _reason(kept: KeptSnapshot, table: TableHistory) -> str:
     name = printable(kept.ref or "", 60)
     match kept.why:
         case "ref":
-            return f"kept: {'branch' if table.refs[kept.ref or ''].is_branch else 'tag'} {name} is at it"
+            return f"kept: {'branch' if table.refs[kept.ref or ''].is_branch else 'tag'} {name} points to it"
         case "count":
-            return f"kept: one of the newest of branch {name}, by their number"
+            return f"kept: among the newest snapshots of branch {name}"
         case "age":
-            return f"kept: branch {name} keeps snapshots as new as it"
+            return f"kept: branch {name} keeps snapshots of this age"
         case "unreferenced":
             return "kept: no branch or tag reaches it, and it is not old enough"

@@ -118,10 +118,10 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "orphans": LazyCommand(
         "delegation.cli.orphans:app",
-        "Have the service look for a table's orphan files, approve what it found, and restore what was deleted.",
+        "Scan a table for orphan files, approve a plan, and restore deleted files.",
     ),
     "policy": LazyCommand(
-        "delegation.cli.catalog.policies:app", "Create and attach Polaris' policies, and show what they ask for."
+        "delegation.cli.catalog.policies:app", "Create and attach policies in Polaris, and show their effect."
     ),
     "polaris": LazyCommand("delegation.cli.catalog.polaris:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(

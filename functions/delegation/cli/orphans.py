@@ -57,7 +57,7 @@ def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> t
 def _plan_unknown(plan: str, reason: str) -> CommandError:
     return CommandError(
         f"{printable(plan)}: {printable(reason)}",
-        "Have the table scanned again (`delegation orphans scan`) and name the plan that it shows.",
+        "Scan the table again (`delegation orphans scan`) and name the new plan.",
         code="PLAN_NOT_FOUND",
     )
 
@@ -115,8 +115,8 @@ def _about(index: OrphanIndex) -> list[tuple[str, str]]:
     orphans, objects = counts
     rows = [
         ("location", plain(index.roots[0])),
-        ("listed", f"{objects}, at {time_text(index.listed_at)[:19]}Z by the clock of the store"),
-        ("orphan", f"{orphans}, {index.age / _DAY:g} days old or more then"),
+        ("listed", f"{objects}, at {time_text(index.listed_at)[:19]}Z by the store's clock"),
+        ("orphan", f"{orphans}, {index.age / _DAY:g} days old or more at that time"),
     ]
     if index.quarantine:
         rows.append(("approval", "tags them for a lifecycle rule of the bucket"))
@@ -190,8 +190,9 @@ def approve_command(
         raise task_unknown(task_id) from None
     if task.task_type not in (TASK_TYPE, PLAN_TASK_TYPE):
         raise CommandError(
-            f"the plan {printable(plan)} is of a task {printable(task.task_type)}, and not of orphan files",
-            "Name the plan that `delegation orphans scan` printed, or that the task's summary has.",
+            f"the plan {printable(plan)} belongs to a task of the type {printable(task.task_type)}, not to a removal "
+            "of orphan files",
+            "Name the plan that `delegation orphans scan` printed. The summary of its task has it too.",
             code="PLAN_NOT_FOUND",
         )
     identifier = TableRequest.of_stored(task.task_payload).identifier
@@ -253,12 +254,12 @@ def _advise(call: Call, ended: TaskRecord) -> None:
     plan = ended.plan_segments[-1].id if ended.plan_segments else None
     waits = ended.waiting_plan is not None
     if ended.files_deleted:
-        say(f"The receipt: delegation tasks receipt {ended.task_id}")
+        say(f"Show the receipt: delegation tasks receipt {ended.task_id}")
         if _is_restorable(call.connection.client(), ended.task_id):
-            say(f"Bring them back: delegation orphans restore {ended.task_id}")
+            say(f"Restore the files: delegation orphans restore {ended.task_id}")
     if plan is not None and ended.files_planned and (waits or not ended.files_deleted):
-        say(f"Look at them: delegation orphans show {plan}")
-        say(f"Delete them: delegation orphans approve {plan} --wait")
+        say(f"List the files: delegation orphans show {plan}")
+        say(f"Delete the files: delegation orphans approve {plan} --wait")
 
 
 def _is_restorable(client: DelegationClient, task_id: str) -> bool:

@@ -117,7 +117,7 @@ class Output:
             {**accepted.model_dump(mode="json"), "idempotency_key": key, **(shown or {})},
             Text.assemble("Accepted as task ", (task_id, "bold"), f" (idempotency key {key})."),
         )
-        self.say(f"Follow it: delegation tasks watch {task_id}", dim=True)
+        self.say(f"Follow the task: delegation tasks watch {task_id}", dim=True)
         if not dry_run:
             self.show(WrappedText(Text(_ENTRY_STAYS, "dim")))
 

@@ -100,7 +100,8 @@ def drain(
         if now() - began >= timeout_seconds:
             raise CommandError(
                 f"{counted(len(held), 'task')} still {'runs' if len(held) == 1 else 'run'}; nothing new begins",
-                "Wait with `delegation drain` again, hand them over with `delegation pause`, or `delegation resume`.",
+                "Run `delegation drain` again to wait longer, `delegation pause` to hand the tasks over, or "
+                "`delegation resume`.",
                 code="TASKS_STILL_RUN",
             )
         if report is not None:

@@ -48,7 +48,7 @@ def purge_command(
     dry_run: bool = switch("--dry-run", "Only write plan and estimate."),
     plan: str | None = optional(
         "--plan",
-        "The place of plan and receipt; an existing plan is executed. Default: ./delegation-plans/ID.",
+        "Where plan and receipt are stored. An existing plan is executed. Default: ./delegation-plans/ID.",
         "DIR_OR_URI",
     ),
     s3_endpoint: str | None = optional("--s3-endpoint", "The URL of an S3-compatible store.", "URL"),
@@ -145,8 +145,8 @@ def _run(
 def _resume_text(purge: DirectPurge, plan: str | None) -> str:
     place = f" --plan {plan}" if plan else ""
     return (
-        "interrupted; what is marked as done stays done. To resume, repeat the command with its other options, from "
-        f"the same directory: delegation purge {purge.metadata_location}{place}"
+        "interrupted; recorded progress is kept. To resume, run the command with the same other options from the same "
+        f"directory: delegation purge {purge.metadata_location}{place}"
     )
 
 

@@ -37,15 +37,15 @@ PLAN_NAME: Final = re.compile(
 )
 _MEANINGS: Final[Mapping[FileState, str]] = {
     FileState.PRESENT: "there already",
-    FileState.REWRITTEN: "written again since; the new object stays",
-    FileState.DELETED_AGAIN: "deleted again since by somebody else; left alone",
+    FileState.REWRITTEN: "replaced since by a newer object, which stays",
+    FileState.DELETED_AGAIN: "deleted again by another process; not restored",
     FileState.GONE: "gone: the version below the delete marker expired or was removed",
-    FileState.FAILED: "the store refused or did not answer; repeat the command",
+    FileState.FAILED: "the call to the store failed; run the command again",
 }
 _OF_TAGS: Final[Mapping[FileState, str]] = {
     **_MEANINGS,
     FileState.PRESENT: "without the tag already",
-    FileState.GONE: "gone: the bucket's rule deleted it, or somebody else",
+    FileState.GONE: "gone: deleted by the bucket's lifecycle rule or another process",
 }
 PlanBucketOption = Annotated[
     str | None,
@@ -60,8 +60,8 @@ PlanBucketOption = Annotated[
 def receipt_unknown(what: str, reason: str) -> CommandError:
     return CommandError(
         f"{printable(what)}: {reason}",
-        "Name the plan or the task of a removal of orphan files that ended: `delegation tasks list --type "
-        "ORPHAN_FILES` shows them.",
+        "Name the plan or task of a completed removal of orphan files. `delegation tasks list --type ORPHAN_FILES` "
+        "lists the tasks.",
         code="RECEIPT_NOT_FOUND",
     )
 
@@ -96,7 +96,7 @@ class PastRemoval:
     def of(cls, document: Mapping[str, Any], what: str) -> "PastRemoval":
         """Read a receipt; raises CommandError (RECEIPT_NOT_FOUND) for one that is not of a removal of orphan files."""
         if "files_listed" not in document or not isinstance(document.get("plan"), list):
-            raise receipt_unknown(what, "the receipt is not of a removal of orphan files")
+            raise receipt_unknown(what, "the receipt does not belong to a removal of orphan files")
         return cls(
             tuple(str(plan) for plan in document["plan"]),
             str(document["location"]),
@@ -132,12 +132,12 @@ def restore_command(
     plans, removal = _opened(call.connection, receipt, bucket)
     if removal.is_quarantine:
         what, rights = "to take away tags", TAG_RIGHTS
-        effect = f"This takes the tag of the quarantine from files at {removal.location} that no table needs"
+        effect = f"This removes the quarantine tag from files at {removal.location} that no table needs"
     else:
         what, rights = "to remove delete markers", RIGHTS
         _check_restorable(plans, removal)
         files = f"{counted(removal.files_deleted, 'file')} at {removal.location}"
-        effect = f"This brings back up to {files} that no table needs"
+        effect = f"This restores up to {files} that no table needs"
     if not dry_run:
         call.confirm(f"{effect}. Continue?")
     run = _run_of(call.connection.s3(bucket, s3_endpoint), plans, removal, dry_run=dry_run)
@@ -151,7 +151,9 @@ def restore_command(
 def _check_restorable(plans: PlanStore, removal: PastRemoval) -> None:
     """Raise CommandError (NOT_RESTORABLE) for a removal whose files are gone, or that recorded none."""
     if not removal.is_versioned:
-        raise nothing_to_restore(f"{removal.location} is in a bucket that keeps no versions, so its files are gone")
+        raise nothing_to_restore(
+            f"{removal.location} is in a bucket that keeps no versions, so its deleted files cannot be restored"
+        )
     if not has_records(plans, removal.plan_ids):
         raise nothing_to_restore(
             "the removal recorded no delete markers: it was made by an earlier release, or the bucket's versioning "
@@ -194,7 +196,9 @@ def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
 
     plan_ids = tuple(segment.id for segment in tagged_at(plans, location).values())
     if not plan_ids:
-        raise nothing_to_restore(f"no removal tagged files at {printable(location)}; name a receipt for deleted ones")
+        raise nothing_to_restore(
+            f"no removal tagged files at {printable(location)}. To restore deleted files, name a receipt"
+        )
     return PastRemoval(plan_ids, location, 0, 0, is_versioned=False, is_quarantine=True, by_location=True)
 
 
@@ -250,8 +254,8 @@ def _restored(
             return run.run()
     except ObjectStoreDenied as error:
         raise CommandError(
-            f"{act} in {printable(split(removal.location)[0])} needs {' and '.join(rights)}. Vended "
-            f"credentials lack this, and so do those of this command: {error}",
+            f"{act} in {printable(split(removal.location)[0])} needs {' and '.join(rights)}. Neither vended "
+            f"credentials nor those of this command allow it: {error}",
             "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
             "stopped.",
             code="OPERATOR_ROLE_REQUIRED",
@@ -285,7 +289,7 @@ def _screens(
     back = restoration.amounts[FileState.RESTORED]
     word = "Would restore" if dry_run else "Restored"
     if removal.is_quarantine:
-        word = "Would take the tag from" if dry_run else "Took the tag from"
+        word = "Would remove the tag from" if dry_run else "Removed the tag from"
     yield f"{word} {counted(back.files, 'file')}, {size_text(back.bytes)}, at {plain(removal.location)}"
     meanings = _OF_TAGS if removal.is_quarantine else _MEANINGS
     rows = [
@@ -294,7 +298,10 @@ def _screens(
         if state is not FileState.RESTORED and amount.files
     ]
     if unrecorded:
-        why = "not recorded: they were absent already, an attempt that died deleted them, or a record is damaged"
+        why = (
+            "not recorded: these files were absent already, an attempt that was killed deleted them, or a record is "
+            "damaged"
+        )
         rows.append((f"{unrecorded:,}", why))
     if rows:
         yield LabelledLines(rows, indent=2)
@@ -304,8 +311,8 @@ def _screens(
         yield WrappedText(f"{plain(what)}: {reason}", indent=4)
     if back.files and not dry_run:
         yield (
-            "No table needs these files, so the next removal finds them again: commit them to a table, or set the "
+            "No table needs these files, so the next removal finds them again. Commit them to a table, or set the "
             "table's property delegation.protected to true."
         )
     if not restoration.resumes:
-        yield "Your credentials may not write beside the plan, so a repetition looks at every file again."
+        yield "Your credentials may not write beside the plan, so a repeated command checks every file again."

@@ -73,7 +73,7 @@ def submit_command(
         wanted = _with_table(wanted, read_metadata(identifier, metadata))
     dry_run = given.get(DRY_RUN) == "true"
     if dry_run and sync:
-        raise typer.BadParameter("a dry run needs --async: the service refuses it", param_hint="--dry-run")
+        raise typer.BadParameter("a dry run needs --async", param_hint="--dry-run")
     if form.deletes and not dry_run:
         call.confirm_deletion(f"of {identifier}")
     _submit(call, form, wanted, sync=sync, dry_run=dry_run)
@@ -166,7 +166,9 @@ def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, s
             if clone in (None, table) or (task_id, running.version) in ended:
                 raise
             if not running.is_terminal:
-                text = f"Task {task_id} purges {clone}, a clone of {table}; this purge is sent when it has ended."
+                text = (
+                    f"Task {task_id} purges {clone}, a clone of {table}; this purge is sent when that task has ended."
+                )
                 output.show(WrappedText(text))
                 running = client.wait(task_id)
             ended.add((task_id, running.version))

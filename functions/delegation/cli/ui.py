@@ -249,7 +249,7 @@ class StatusRequest(BaseHTTPRequestHandler):
 def ui_command(
     call: Call,
     *,
-    port: int = option("--port", "The port. Default: any free one.", min=0, max=65_535, default=0),
+    port: int = option("--port", "The port. Default: any free port.", min=0, max=65_535, default=0),
     browser: bool = defaulted("--open/--no-open", "Open the page in the browser.", False),
 ) -> None:
     """Serve a status page on this machine until Ctrl-C.
@@ -263,7 +263,7 @@ def ui_command(
     except OSError as error:
         raise CommandError(
             f"port {port} cannot be used: {error.strerror or type(error).__name__}",
-            "Give another --port, or none for any free one.",
+            "Give another --port, or leave it out to use any free port.",
             code="PORT_TAKEN",
         ) from error
     with server:

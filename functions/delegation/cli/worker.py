@@ -51,7 +51,7 @@ class BadSettings(CommandError):
     code = "BAD_SETTINGS"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, "Correct the setting and start the worker again; the page Workers lists all settings.")
+        super().__init__(reason, "Correct the setting and start the worker again. docs/workers.md lists all settings.")
 
 
 @command(takes="")
@@ -61,16 +61,16 @@ def worker_command(
     properties: Annotated[
         Path | None, typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False)
     ] = None,
-    poll: Annotated[str, typer.Option(help="The pause while no task is due.")] = "5s",
+    poll: Annotated[str, typer.Option(help="The polling interval while no task is due.")] = "5s",
     added_only: bool = switch("--added-only", "Run only the behaviors that DELEGATION_BEHAVIORS adds."),
     engine: Literal["inline", "spark"] = defaulted(
-        "--engine", "With spark, run rewrites alone, in one Spark session of this process.", "inline"
+        "--engine", "With spark: run only rewrites, in one Spark session of this process.", "inline"
     ),
     tasks_at_once: int | None = optional(
-        "--tasks-at-once", "With --engine spark: how many tables it rewrites, otherwise 4.", min=1
+        "--tasks-at-once", "With --engine spark: the number of tables to rewrite at a time. Default: 4.", min=1
     ),
-    idle: str | None = optional("--idle", "With --engine spark: end after so long without a task."),
-    budget: str | None = optional("--budget", "With --engine spark: lease no more tasks after so long."),
+    idle: str | None = optional("--idle", "With --engine spark: end after this time without a task."),
+    budget: str | None = optional("--budget", "With --engine spark: lease no more tasks after this time."),
 ) -> None:
     """Run the service's tasks in this process, until SIGTERM.
 

@@ -65,7 +65,7 @@ class IdempotencyWindowExpired(DelegationClientError):
     code = "IDEMPOTENCY_WINDOW_EXPIRED"
 
     def __init__(self, key: str, lifetime: timedelta, last: DelegationClientError) -> None:
-        super().__init__(f"no outcome within the idempotency key's lifetime of {lifetime}; the last error was: {last}")
+        super().__init__(f"no outcome within the idempotency key's lifetime of {lifetime}. The last error: {last}")
         self.key = key
         self.lifetime = lifetime
         self.last = last
@@ -79,7 +79,8 @@ class WaitTimedOut(DelegationClientError):
 
     def __init__(self, task: TaskRecord) -> None:
         super().__init__(
-            f"task {task.task_id} is still {task.status} at the end of the wait; it continues: wait again with its id"
+            f"task {task.task_id} is still {task.status} at the end of the wait. The task continues. Wait again with "
+            "its id"
         )
         self.task = task
         self.delegation_task_id = task.task_id
@@ -92,8 +93,8 @@ class ExtraMissing(DelegationClientError):
 
     def __init__(self, what: str, extra: str, module: str) -> None:
         super().__init__(
-            f"{what} needs {module}, which is not installed; install the extra: "
-            f"pip install 'polaris-delegation-service[{extra}]'"
+            f"{what} needs {module}, which is not installed. Install the extra: pip install "
+            f"'polaris-delegation-service[{extra}]'"
         )
         self.extra = extra
 
@@ -105,8 +106,8 @@ class NotAuthorised(DelegationClientError):
 
     def __init__(self, table: str) -> None:
         super().__init__(
-            f"the caller may not drop {table} with its files, so nothing was purged; "
-            "grant the caller the privilege to drop the table with purge"
+            f"the caller may not drop {table} with its files, so nothing was purged. Grant the caller the privilege to "
+            "drop the table with purge"
         )
         self.table = table
 
@@ -119,8 +120,8 @@ class DelegatedTaskFailed(DelegationClientError):
     def __init__(self, task: TaskRecord) -> None:
         reason = ": ".join(part for part in (task.error_code, task.result_summary) if part) or "no reason recorded"
         super().__init__(
-            f"task {task.task_id} of the Delegation Service failed: {reason}; "
-            "remove the cause, then retry this task: it submits the purge again"
+            f"task {task.task_id} of the Delegation Service failed: {reason}. Remove the cause, then retry this task, "
+            "which submits the purge again"
         )
         self.delegation_task_id = task.task_id
 
@@ -138,7 +139,10 @@ class PurgedNotDropped(DelegationClientError):
     code = "PURGED_NOT_DROPPED"
 
     def __init__(self, table: str, delegation_task_id: str, reason: str) -> None:
-        super().__init__(f"the files of {table} are purged, but the table may still be in the catalog: {reason}")
+        super().__init__(
+            f"the files of {table} are purged, but the table may still be in the catalog ({reason}). Drop the table "
+            "without purge"
+        )
         self.table = table
         self.delegation_task_id = delegation_task_id
 
@@ -151,8 +155,8 @@ class NothingPurged(DelegationClientError):
 
     def __init__(self, table: str, delegation_task_id: str) -> None:
         super().__init__(
-            f"task {delegation_task_id} deleted no file of {table}, so nothing was dropped; "
-            "look at the task's result, then drop the table without purge if its files may stay"
+            f"task {delegation_task_id} deleted no file of {table}, so nothing was dropped. Read the task's result, "
+            "then drop the table without purge if its files may stay"
         )
         self.table = table
         self.delegation_task_id = delegation_task_id
@@ -169,8 +173,8 @@ class TableChangedSincePurge(DelegationClientError):
     ) -> None:
         super().__init__(
             f"task {delegation_task_id} purged {table} (table-uuid {purged[0]}, {purged[1]}), but the catalog now has "
-            f"table-uuid {found[0] or 'unknown'}, {found[1]} under that name, so nothing was dropped; "
-            "to remove that table too, purge and drop it in another call"
+            f"table-uuid {found[0] or 'unknown'}, {found[1]} under that name, so nothing was dropped. To remove that "
+            "table too, purge and drop it in another call"
         )
         self.table = table
         self.delegation_task_id = delegation_task_id

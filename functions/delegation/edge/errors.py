@@ -30,8 +30,8 @@ class InvalidJson(BadRequest):
 
 def payload_too_large(limit_bytes: int) -> EdgeError:
     return EdgeError(
-        f"body: must not be larger than {limit_bytes} bytes; of the table's metadata send only location, "
-        "table-uuid and format-version",
+        f"body: must not be larger than {limit_bytes} bytes. Of the table's metadata, send only location, table-uuid "
+        "and format-version",
         code="PAYLOAD_TOO_LARGE",
     )
 
@@ -41,7 +41,7 @@ def unsupported_media_type() -> EdgeError:
 
 
 def route_not_found() -> EdgeError:
-    return EdgeError("there is no such resource; GET /v1/config lists the endpoints", code="NOT_FOUND")
+    return EdgeError("there is no such resource. GET /v1/config lists the endpoints", code="NOT_FOUND")
 
 
 class MethodNotAllowed(EdgeError):

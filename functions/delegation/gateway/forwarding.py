@@ -161,8 +161,8 @@ def _only(request: CatalogRequest, name: str) -> str | None:
     if len(given) > 1:
         raise GatewayError(
             (
-                f"{name}: is given {len(given)} times, and servers disagree on which one applies; nothing was done. "
-                "Send one"
+                f"{name}: is given {len(given)} times, and servers disagree on which value applies. Nothing was done. "
+                "Send the header once"
             ),
             code="HEADER_REPEATED",
             status=400,
@@ -208,8 +208,8 @@ class KnownCatalogs:
         if answer.status in {401, 403, 419}:
             return None  # the catalog refuses the request itself
         raise CatalogOutcomeUnknown(
-            f"{answer.status} was answered when the configuration of the catalog was read, and nothing more was done; "
-            "repeat the request"
+            f"reading the catalog's configuration failed with {answer.status}. Nothing more was done. Repeat the "
+            "request"
         )
 
     def keeps_keys(self, target: Target, realm: str | None) -> bool:

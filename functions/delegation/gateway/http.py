@@ -190,12 +190,12 @@ class HttpUpstream:
                     response.close()
         except _NOT_SENT as error:
             raise CatalogUnavailable(
-                f"the catalog was not reached ({type(error).__name__}), and nothing was done; repeat the request"
+                f"the catalog was not reached ({type(error).__name__}), and nothing was done. Repeat the request"
             ) from error
         except httpx.HTTPError as error:
             raise CatalogOutcomeUnknown(
-                f"the catalog gave no answer in {timeout:g} s ({type(error).__name__}), and may have done what was "
-                "asked; repeat the request with the same Idempotency-Key, or read the state first"
+                f"the catalog gave no answer in {timeout:g} s ({type(error).__name__}), and may have performed the "
+                "request. Repeat it with the same Idempotency-Key, or read the state first"
             ) from error
         headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw)
         return CatalogAnswer(response.status_code, headers, body)

@@ -67,7 +67,9 @@ class UnsafePath(GatewayError):
     status = 400
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"the path of the request has {what}, encoded or not; nothing was done. Send it without")
+        super().__init__(
+            f"the path of the request has {what}, encoded or not. Nothing was done. Send the request without it"
+        )
 
 
 class UnsafeName(GatewayError):
@@ -79,7 +81,7 @@ class UnsafeName(GatewayError):
     def __init__(self, what: str) -> None:
         super().__init__(
             f"a namespace or a name in the body of the request has {what}, encoded or not, so it cannot be a part of a "
-            "path; nothing was done. Use another name"
+            "path. Nothing was done. Use another name"
         )
 
 
@@ -92,8 +94,8 @@ class NotTheCatalog(GatewayError):
 
 def body_too_large(size: int, limit: int) -> GatewayError:
     return GatewayError(
-        f"the body has {size} bytes, but requests through the gateway may have {limit}; nothing was done. "
-        "Without the Idempotency-Key header the request goes directly to the catalog",
+        f"the body has {size} bytes, but requests through the gateway may have at most {limit}. Nothing was done. To "
+        "send the request directly to the catalog, leave out the Idempotency-Key header",
         code="BODY_TOO_LARGE",
         status=413,
         kind="BodyTooLargeException",
@@ -102,8 +104,8 @@ def body_too_large(size: int, limit: int) -> GatewayError:
 
 def body_too_deep() -> GatewayError:
     return GatewayError(
-        "the body of the request is nested too deeply; nothing was done. Send a body that conforms to the "
-        "Iceberg REST Catalog API",
+        "the body of the request is nested too deeply. Nothing was done. Send a body that conforms to the Iceberg REST "
+        "Catalog API",
         code="BODY_TOO_DEEP",
         status=400,
     )
@@ -111,8 +113,8 @@ def body_too_deep() -> GatewayError:
 
 def compressed_body() -> GatewayError:
     return GatewayError(
-        "Content-Encoding: must be absent or identity in a request with an Idempotency-Key; nothing was done. Send "
-        "the body without compression",
+        "Content-Encoding: must be absent or identity in a request with an Idempotency-Key. Nothing was done. Send the "
+        "body without compression",
         code="COMPRESSED_BODY",
         status=415,
         kind="UnsupportedMediaTypeException",
@@ -121,9 +123,9 @@ def compressed_body() -> GatewayError:
 
 def key_not_kept(method: str) -> GatewayError:
     return GatewayError(
-        f"Idempotency-Key: this {method} takes no key. Keys work for mutations of the Iceberg REST Catalog API; "
-        "Polaris' generic tables, policies, semantic models and notifications do not show whether a call was "
-        "applied. Nothing was done. Send it without the key",
+        f"Idempotency-Key: this {method} takes no key. Nothing was done. Send the request without the key. Keys work "
+        "for mutations of the Iceberg REST Catalog API. Polaris' generic tables, policies, semantic models and "
+        "notifications do not show whether a call was applied",
         code="KEY_NOT_KEPT",
         status=400,
         kind="UnsupportedOperationException",
@@ -132,8 +134,8 @@ def key_not_kept(method: str) -> GatewayError:
 
 def request_loops() -> GatewayError:
     return GatewayError(
-        "the request was already forwarded by the gateway and came back to it: the gateway's address of the "
-        "catalog must bypass the rule of the load balancer; nothing was done",
+        "the gateway received a request that it had forwarded. Nothing was done. Have the operator give the gateway an "
+        "address of the catalog that bypasses the load balancer's rule",
         code="REQUEST_LOOPS",
         status=508,
         kind="LoopDetectedException",
@@ -142,8 +144,8 @@ def request_loops() -> GatewayError:
 
 def purge_not_offered() -> GatewayError:
     return GatewayError(
-        "purgeRequested: this gateway does not purge tables, and nothing was dropped; drop the table without "
-        "purge, or have the operator set delegation:gateway-purge-requests to drop",
+        "purgeRequested: this gateway does not purge tables. Nothing was dropped. Drop the table without purge, or "
+        "have the operator set delegation:gateway-purge-requests to drop",
         code="PURGE_NOT_OFFERED",
         status=400,
         kind="UnsupportedOperationException",
@@ -169,8 +171,8 @@ class OutOfTime(GatewayError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the request timed out before the outcome of a call with this Idempotency-Key was known; repeat it "
-            "with the same key"
+            "the request timed out before the outcome of a call with this Idempotency-Key was known. Repeat the "
+            "request with the same key"
         )
 
 
@@ -197,8 +199,8 @@ class CatalogAnswerTooLarge(GatewayError):
 
     def __init__(self, status: int, size: int, limit: int) -> None:
         super().__init__(
-            f"the catalog answered {status} with {size} bytes, but answers through the gateway may have "
-            f"{limit}; load the table to see its state, and request compressed answers (Accept-Encoding: gzip)"
+            f"the catalog answered {status} with {size} bytes, but answers through the gateway may have at most "
+            f"{limit}. Load the table to see its state, and request compressed answers (Accept-Encoding: gzip)"
         )
 
 

@@ -178,7 +178,7 @@ class RequestInProgress(IdempotencyError):
     retryable = True
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"the request is still running as task {task_id}; repeat it unchanged")
+        super().__init__(f"the request is still running as task {task_id}. Repeat the request unchanged")
         self.task_id = task_id
 
 
@@ -188,7 +188,7 @@ class KeyConflict(IdempotencyError):
     code = "idempotency_key_conflict"
 
     def __init__(self) -> None:
-        super().__init__("Idempotency-Key: was used before with another payload; send a new key")
+        super().__init__("Idempotency-Key: was used before with another payload. Send a new key")
 
 
 class ResubmittedTooSoon(IdempotencyError):
@@ -198,9 +198,7 @@ class ResubmittedTooSoon(IdempotencyError):
     retryable = True
 
     def __init__(self, task_id: str, retry_after: float) -> None:
-        super().__init__(
-            f"task {task_id} ended a moment ago, too often; repeat the request unchanged after Retry-After"
-        )
+        super().__init__(f"task {task_id} failed a moment ago. Repeat the request unchanged after Retry-After")
         self.task_id = task_id
         self.retry_after = retry_after
 
@@ -212,8 +210,8 @@ class ResubmitsExhausted(IdempotencyError):
 
     def __init__(self, task_id: str, runs: int, error_code: str | None) -> None:
         super().__init__(
-            f"task {task_id} failed {counted(runs, 'time')} under this Idempotency-Key, last with {error_code}; "
-            "remove the cause, then send the request with a new key"
+            f"task {task_id} failed {counted(runs, 'time')} under this Idempotency-Key, last with {error_code}. Remove "
+            "the cause, then send the request with a new key"
         )
         self.task_id = task_id
 

@@ -185,7 +185,7 @@ class Mutations:
                 performed = self._hold(mutation, first, is_clear=True)
             if performed is not None:
                 return performed
-        raise RecordsUnavailable("the idempotency record kept changing; nothing was done, repeat the request")
+        raise RecordsUnavailable("the idempotency record kept changing. Nothing was done. Repeat the request")
 
     def is_held(self, scope: Scope) -> bool:
         """Return whether a call holds a key now, with one read; raises the errors of the store."""

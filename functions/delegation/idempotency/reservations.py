@@ -29,7 +29,9 @@ class MutationInProgress(IdempotencyError):
     retryable = True
 
     def __init__(self) -> None:
-        super().__init__("a request with this Idempotency-Key is still running; repeat it unchanged after Retry-After")
+        super().__init__(
+            "a request with this Idempotency-Key is still running. Repeat the request unchanged after Retry-After"
+        )
 
 
 class ReservationConflict(IdempotencyError):
@@ -359,8 +361,8 @@ class BreakingStore:
             now = self._monotonic()
             if now < self._closed_until:
                 raise RecordsUnavailable(
-                    "the table of idempotency keys does not answer and is left alone for some seconds; nothing was "
-                    "done, repeat the request with its key"
+                    "calls to the table of idempotency keys fail, so the gateway makes none for some seconds. Nothing "
+                    "was done. Repeat the request with its key"
                 )
             self._closed_until = now + self._seconds  # this call tries it, others do not
 

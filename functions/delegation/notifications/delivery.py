@@ -184,7 +184,7 @@ class Notifier:
         name = callback_name(owed.channel)
         url = self.policy.callbacks.get(name)
         if url is None:
-            raise CallbackUnknown(f"no property delegation.notifications.callback.{name} has its URL; set it again")
+            raise CallbackUnknown(f"no property delegation.notifications.callback.{name} has its URL. Set it again")
         body = owed.body.encode()
         stamp = int(self.clock().timestamp())
         headers = {
@@ -301,5 +301,5 @@ def _delivered(notifier: Notifier, messages: Sequence[Message]) -> list[Delivere
 
 def _refusal(status: int) -> str:
     if 300 <= status < 400:
-        return f"its receiver answered {status}, a redirect, which is not followed; set the URL that it names"
-    return f"its receiver answered {status}; it must answer 2xx"
+        return f"its receiver answered {status}, a redirect, which is not followed. Set the URL that the redirect names"
+    return f"its receiver answered {status}, but must answer 2xx"

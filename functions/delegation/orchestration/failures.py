@@ -141,7 +141,9 @@ class StateFailure:
         refused start is excused unless its work began, which only RUNNING shows: an attempt that continues in a new
         execution already has an engine."""
         if self.is_refused_start and task.status is not Status.RUNNING:
-            text = "Lambda started no function for the attempt, because too many run; the attempt is not counted"
+            text = (
+                "Lambda started no function for the attempt, because too many are running. The attempt is not counted"
+            )
             return AttemptError(START_REFUSED, text, ErrorClass.REFUSED)
         if self.is_refused_job and has_no_job(task):
             return job_not_started()
@@ -161,7 +163,7 @@ def has_no_job(task: Task) -> bool:
 
 def job_not_started() -> AttemptError:
     """Return the error of an attempt whose job the service did not start; it is excused."""
-    text = "EMR Serverless is unavailable or refuses more jobs, so the attempt did not start; it is not counted"
+    text = "EMR Serverless is unavailable or refuses more jobs, so the attempt did not start. It is not counted"
     return AttemptError(JOB_NOT_STARTED, text, ErrorClass.REFUSED)
 
 

@@ -154,7 +154,7 @@ class VendedCredentials:
             if former is not None and _uuid(former) not in (None, _uuid(table)):
                 raise CredentialVendingFailed(
                     f"{table.identifier} is now another table, so its credentials are not used for the files of the "
-                    "former one; send a new request for the current table"
+                    "former one. Send a new request for the current table"
                 )
             self._cached = _CachedTable(table, refresh_at(table, now, self._margin))
 

@@ -98,8 +98,8 @@ def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
     purge = purge_under_way(reads, work.realm, work.identifier, work.table.table_uuid)
     if purge is not None and task.effects_began_ts is None and not work.is_dry_run:
         raise GuardRefused(
-            f"the task {purge} purges the table and deletes its files too; if that task fails or is cancelled "
-            "and the table stays, send this request again",
+            f"the task {purge} already purges the table with its files. If that task fails or is cancelled, and the "
+            "table stays, send this request again",
             code="TABLE_IS_PURGED",
         )
 

@@ -280,7 +280,7 @@ def delete_in_lots(
         if slow >= most_slow:
             raise ComparisonTooOld(
                 f"{slow} times in a row, comparing new commits with the files to delete took more than "
-                f"{OLDEST_LOAD:.0f} s after a load; the next attempt deletes the rest"
+                f"{OLDEST_LOAD:.0f} s after a load. The next attempt deletes the remaining files"
             )
         work, before, loaded = (), first, now()
         if not compare(lot):

@@ -98,8 +98,8 @@ def table_protected(
     `protection` is the property with its value, `work` what is refused, `otherwise` what can be done instead.
     """
     return GuardRefused(
-        f"the table's property {protection}, so no {work} deletes its files; "
-        f"set it to false or remove it, then send the {work} again{otherwise}",
+        f"the table's property {protection}, so no {work} deletes its files. Set the property to false or remove it, "
+        f"then send the {work} again{otherwise}",
         code="TABLE_PROTECTED",
     )
 
@@ -107,7 +107,7 @@ def table_protected(
 def table_uuid_mismatch(expected: str, actual: str, *, work: str = "purge") -> GuardRefused:
     """Return the error: the catalog has another table under this name than the one that the `work` is for."""
     return GuardRefused(
-        f"the table has table-uuid {actual}, the {work} is for {expected}; send a new {work}",
+        f"the table has the table-uuid {actual}, but the {work} is for {expected}. Send a new {work}",
         code="TABLE_UUID_MISMATCH",
     )
 
@@ -115,9 +115,8 @@ def table_uuid_mismatch(expected: str, actual: str, *, work: str = "purge") -> G
 def foreign_location(what: str, otherwise: str = "") -> GuardRefused:
     """Return the error: what has to go, or to be looked at, is at a location that belongs to others."""
     return GuardRefused(
-        f"{printable(what)} is in a location of delegation.foreign-locations, where nothing is "
-        f"deleted{otherwise}; if the location belongs to the table, ask the operator to remove it from the "
-        "setting",
+        f"{printable(what)} is in a location of delegation.foreign-locations, where nothing is deleted{otherwise}. If "
+        "the location belongs to the table, ask the operator to remove it from the setting",
         code=FOREIGN_LOCATION,
     )
 
@@ -198,8 +197,8 @@ class NeighbourChanged(DelegationError):
 def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
     """Return the message: at so many looks the table lost files that were to be read, so the operation stopped."""
     return (
-        f"{table} changed at each of {looks} loads of this attempt, and files disappeared while they were read; "
-        "a later attempt deletes the rest"
+        f"{table} changed at each of {looks} loads of this attempt, and files disappeared while they were read. A "
+        "later attempt deletes the remaining files"
     )
 
 
@@ -211,6 +210,6 @@ def plan_of_another_table(message: str) -> GuardRefused:
 def plan_not_found(plan_id: str) -> GuardRefused:
     """Return the error: the request names a plan that no task published; nothing was deleted."""
     return GuardRefused(
-        f"no task published the plan {plan_id}; name one of the `plan_segments` of a dry run, or make a new dry run",
+        f"no task published the plan {plan_id}. Name a plan from `plan_segments` of a dry run, or make a new dry run",
         code="PLAN_NOT_FOUND",
     )

@@ -178,8 +178,8 @@ class LostRefsKeeper:
             table = self.identifier
             raise GuardRefused(
                 f"{own} metadata files with lost refs of {table} are kept, and {all_of_them} of all tables of the "
-                "catalog: restore or dismiss some before its snapshots are expired again; `delegation references lost "
-                f"{table.catalog}` lists them with the commands for both",
+                "catalog. Restore or dismiss some before the table's snapshots are expired again. `delegation "
+                f"references lost {table.catalog}` lists them with the commands for both",
                 code="TOO_MANY_LOST_REFS",
             )
 

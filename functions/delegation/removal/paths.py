@@ -74,8 +74,8 @@ def age_text_of(properties: Mapping[str, str], who: str) -> str | None:
     for name in properties:
         if name != ORPHAN_AGE and misspelled(name, (ORPHAN_AGE,)):
             raise GuardRefused(
-                f"{printable(who)} has the property {printable(name)}; did you mean {ORPHAN_AGE}? Set that one and "
-                "remove the other",
+                f"{printable(who)} has the property {printable(name)}; did you mean {ORPHAN_AGE}? Set that property "
+                "and remove the other",
                 code="AGE_INVALID",
             )
     return properties.get(ORPHAN_AGE)
@@ -358,7 +358,7 @@ def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:
         code = store.probe_delete(prefix)
         if code is not None:
             raise GuardRefused(
-                f"the vended credentials cannot delete below {printable(prefix)} ({code}): "
-                "grant TABLE_WRITE_DATA to the service's principal",
+                f"the vended credentials cannot delete below {printable(prefix)} ({code}). Grant TABLE_WRITE_DATA to "
+                "the service's principal",
                 code="CREDENTIALS_CANNOT_DELETE",
             )

@@ -53,7 +53,7 @@ class TableWork(TableRequest):
     plan_task_type: ClassVar[str]
     does: ClassVar[str]
     began: ClassVar[str] = "its first delete"
-    half_done: ClassVar[str] = "send its own properties, which its payload has"
+    half_done: ClassVar[str] = "send the properties in its payload"
     ends_plan: ClassVar[frozenset[str]] = frozenset()
 
     table: TableState
@@ -147,15 +147,15 @@ class TableWork(TableRequest):
             other = self._other_properties(current)
             return f"failed after {self.began} ({task.error_code}) with {other}: {self.half_done}"
         if current is None:
-            return f"is {task.status} and its payload cannot be read; wait until it ends"
+            return f"is {task.status} and its payload cannot be read. Wait until it ends"
         if current.identifier != self.identifier:
             return (
-                f"is {task.status} and {self.does} {printable(str(current.identifier))}, a table with the same "
-                "table-uuid: clones share one task; wait until it ends, then send this request again"
+                f"is {task.status} and {self.does} {printable(str(current.identifier))}, a clone with the same "
+                "table-uuid. Clones share one task. Wait until it ends, then send this request again"
             )
         if current.of_the_work() == self.of_the_work():
             return None
-        return f"is {task.status} with {self._other_properties(current)}; wait until it ends, or send the same request"
+        return f"is {task.status} with {self._other_properties(current)}. Wait until it ends, or send the same request"
 
     def _other_properties(self, current: "TableWork") -> str:
         before, now = current.of_the_work(), self.of_the_work()

@@ -152,7 +152,7 @@ class Left(StrEnum):
     """Why a partition that Iceberg's planner would rewrite is left alone."""
 
     HOT = "its newest commit is younger than cold-after"
-    NO_GAIN = "the rewrite would not reduce its files and deletes"
+    NO_GAIN = "the rewrite would reduce neither files nor deletes"
     BENEFIT = "one unit of money removes fewer files than min-benefit"
     NO_FILTER = "no filter can select it alone"
     NEXT_RUN = "this run has enough partitions"

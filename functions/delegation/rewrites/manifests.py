@@ -58,7 +58,7 @@ class ManifestWork:
 class ManifestsLeft(StrEnum):
     """Why the manifests of a spec are left alone."""
 
-    NO_GAIN = "the rewrite would hardly reduce the manifests"
+    NO_GAIN = "the rewrite would remove too few manifests"
     BENEFIT = "one unit of money removes fewer manifests than min-benefit"
     UNCOUNTED = "a manifest does not state how many files it has"
 

@@ -238,7 +238,7 @@ def _put_off(gate: Gate, uncommitted: int, failed: int) -> Iterator[PutOff]:
         yield PutOff(groups=failed, reason="their files could not be written; see the driver's log", is_conflict=False)
     if uncommitted > 0:
         unknown = sum(commit.became is Sent.UNKNOWN for commit in gate.commits)
-        reason = "the catalog did not answer their commit" if unknown else CHANGED_FIRST
+        reason = "it is unknown whether the catalog applied their commit" if unknown else CHANGED_FIRST
         yield PutOff(groups=uncommitted, reason=reason, is_conflict=not unknown)
 
 

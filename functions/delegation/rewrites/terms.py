@@ -85,7 +85,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             _SORT_FIELDS,
             "columns such as `day DESC NULLS LAST, id`",
             "The order of rows with the strategy `sort`. Default: the table's sort order.",
-            Argument("Sort by these columns: `day DESC NULLS LAST, id`. Default: by the table's order.", "COLUMNS"),
+            Argument("Sort by these columns: `day DESC NULLS LAST, id`. Default: the table's sort order.", "COLUMNS"),
         ),
         text_option(
             Z_ORDER_COLUMNS,
@@ -98,10 +98,9 @@ COMPACTION_OPTIONS: Final = OptionTable(
             TARGET_FILE_SIZE,
             _BYTES,
             "a number of bytes, 1 or more",
-            "The size of the files that are written. Default: by the property write.target-file-size-bytes of the "
-            "table.",
+            "The size of the files that are written. Default: the table's property write.target-file-size-bytes.",
             Argument(
-                "Size of a written file. Default: by the table's properties, 512 MiB.", "BYTES", type=int, least=1
+                "Size of a written file. Default: the table's property, else 512 MiB.", "BYTES", type=int, least=1
             ),
         ),
         text_option(
@@ -133,9 +132,9 @@ COMPACTION_OPTIONS: Final = OptionTable(
             FILTER,
             _EXPRESSION,
             "a predicate such as `day = DATE '2026-11-01'`, up to 1000 characters",
-            "Only files that may have rows of this predicate are rewritten. It has columns, literals, operators and "
+            "Only files that may contain matching rows are rewritten. A predicate has columns, literals, operators and "
             f"the functions {', '.join(predicates.FUNCTIONS)}.",
-            Argument("Rewrite only files that may have rows of this predicate.", "PREDICATE"),
+            Argument("Rewrite only files that may contain rows matching this predicate.", "PREDICATE"),
         ),
         text_option(
             BRANCH,
@@ -148,7 +147,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             COLD_AFTER,
             _DURATION,
             "a duration such as 1h or PT30M, or 0",
-            "A partition with a newer commit is left alone. Default: by the operator's setting, 1 hour.",
+            "A partition with a commit younger than this is left alone. Default: the operator's setting, else 1 hour.",
             Argument("Leave partitions with a commit younger than AGE alone. Default: 1h.", "AGE"),
         ),
         text_option(
@@ -156,8 +155,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             _NUMBER,
             "a number of files such as 100 or 2.5",
             "A partition is left alone if one unit of the estimate's currency removes fewer files and deletes. "
-            "Default: by the operator's setting, 0.",
-            Argument("Leave partitions alone where one unit of money removes fewer files.", "FILES"),
+            "Default: the operator's setting, else 0.",
+            Argument("Leave a partition alone if one unit of money removes fewer files.", "FILES"),
         ),
         Option(
             name=DRY_RUN,
@@ -178,16 +177,16 @@ MANIFESTS_OPTIONS: Final = OptionTable(
             SPEC_ID,
             _SPEC,
             "the id of a partition spec of the table",
-            "Only manifests of this partition spec are rewritten. Default: those of every spec that need it.",
+            "Only manifests of this partition spec are rewritten. Default: the manifests of every spec.",
             Argument("Rewrite only the manifests of this partition spec.", "ID", type=int, least=0),
         ),
         text_option(
             MIN_BENEFIT,
             _NUMBER,
             "a number of manifests such as 100 or 2.5",
-            "Manifests are left alone if one unit of the estimate's currency removes fewer. Default: by the operator's "
-            "setting, 0.",
-            Argument("Leave manifests alone where one unit of money removes fewer.", "MANIFESTS"),
+            "Manifests are left alone if one unit of the estimate's currency removes fewer manifests. Default: the "
+            "operator's setting, else 0.",
+            Argument("Leave manifests alone if one unit of money removes fewer manifests.", "MANIFESTS"),
         ),
         Option(
             name=DRY_RUN,

@@ -89,7 +89,7 @@ class ChildrenPending(RunStopped):
     code = "CHILDREN_PENDING"
 
     def __init__(self, task_id: str, count: int) -> None:
-        super().__init__(f"{count} children of task {task_id} have not ended; its work runs again when they have")
+        super().__init__(f"{count} children of task {task_id} are still open. Its work runs again when they end")
         self.task_id = task_id
 
 

@@ -46,7 +46,7 @@ _PAGE: Final = 100
 
 def not_paused() -> TaskError:
     return TaskError(
-        "the service is not paused: recovered tasks would run at once; `delegation pause --all` first",
+        "the service is not paused, so recovered tasks would run at once. Run `delegation pause --all` first",
         code="NOT_PAUSED",
     )
 

@@ -195,7 +195,7 @@ class Waits(StrEnum):
     NO_TERMS = "its policy no longer exists"
     RUNS = "the table has a run of upkeep"
     RAN_TODAY = "it has already run on this day"
-    AFTER_FAILURE = "its last run failed, and the pause before the next run is not over"
+    AFTER_FAILURE = "its last run failed, and the wait before the next run is not over"
     OUTSIDE_WINDOW = "outside the policy's window"
     NEVER_FITS = "one run needs more than the budget of a day"
     BUDGET_USED = "the rest of the day's budget is too small"

@@ -164,7 +164,7 @@ Properties = Annotated[
     component(
         "PropertiesMap",
         "Options of the operation. The members listed are those of all operations; the first value is the default "
-        "unless the operator set another. A name in camel case, such as `dryRun`, is taken too. Any other name, an "
+        "unless the operator set another. A name in camel case, such as `dryRun`, is also accepted. Any other name, an "
         "option of another operation and an invalid value are answered 400, a value that the operator's settings do "
         "not allow 403 (`PROPERTY_NOT_ALLOWED`).",
     ),

@@ -88,7 +88,8 @@ class PlanApproval(BaseModel):
         examples=["01234567-89ab-cdef-0123-456789abcdef/1/0123456789ab"],
     )
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = Field(
-        default=None, description="The SHA-256 of the plan's index. With it, the approval holds for exactly this plan."
+        default=None,
+        description=("The SHA-256 of the plan's index. If given, the approval is valid only for this exact plan."),
     )
     including: tuple[TableUuid, ...] = Field(
         default=(),

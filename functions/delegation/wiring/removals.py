@@ -143,7 +143,9 @@ class AssumedRole:
                 ) from error
             raise ObjectStoreUnavailable(f"STS answered {code_of(error)} for the role {self._arn}") from error
         except BotoCoreError as error:
-            raise ObjectStoreUnavailable(f"STS did not answer for {self._arn}: {type(error).__name__}") from error
+            raise ObjectStoreUnavailable(
+                f"the call to STS for the role {self._arn} failed: {type(error).__name__}"
+            ) from error
         keys = answer["Credentials"]
         settings = self._settings()
         client = s3_client(

@@ -229,7 +229,7 @@ def test_a_request_with_other_properties_than_a_purge_that_failed_half_way_is_an
     message = str(refused.value)
     assert message.startswith(f"task {task_id} failed after its first delete (")
     assert "other properties (outside, shared)" in message
-    assert "send its own properties" in message
+    assert "payload" in message
     assert "wait" not in message
 
 
@@ -237,10 +237,7 @@ def test_a_request_with_other_properties_than_a_running_purge_is_answered_what_i
     accepted = world.submit(world.body("orders"))
     with pytest.raises(IdempotencyError, check=coded("TASK_EXISTS")) as refused:
         world.submit(world.body("orders", shared="refuse"))
-    assert str(refused.value) == (
-        f"task {accepted.task_id} is SUBMITTED with other properties (shared); "
-        "wait until it ends, or send the same request"
-    )
+    assert all(fact in str(refused.value) for fact in (accepted.task_id, "SUBMITTED", "(shared)"))
 
 
 @pytest.mark.parametrize("keys", [False, True], ids=["without a key", "a new key each time"])

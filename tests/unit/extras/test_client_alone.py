@@ -81,7 +81,7 @@ def test_what_needs_the_service_names_its_extra():
     assert len(missing) == 2
     for text in missing:
         assert text.startswith("LocalTaskExecutor needs ")
-        assert text.endswith("is not installed; install the extra: pip install 'polaris-delegation-service[service]'")
+        assert text.endswith("pip install 'polaris-delegation-service[service]'")
 
 
 START = "from delegation.cli import start; start()"

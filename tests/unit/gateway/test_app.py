@@ -136,7 +136,7 @@ def test_a_drop_with_purge_is_dropped_by_whom_it_concerns():
     assert upstream.sent[0].query == "purgeRequested=true"
     refused = gateway_over(upstream, rules=GatewayRules(refuses_purges=True)).answer(request("DELETE", path, **purge))
     assert (refused.status, len(upstream.sent)) == (400, 1)
-    assert "nothing was dropped" in error_of(refused)["message"]
+    assert "delegation:gateway-purge-requests" in error_of(refused)["message"]
 
 
 def test_without_drops_a_purge_with_a_key_is_a_mutation():

@@ -36,7 +36,7 @@ _AT_ONCE: Final = 16
 
 def state_unusable(path: Path, reason: str) -> CommandError:
     return CommandError(
-        f"{path}: {reason}", "Name another file with --state, or move this one away.", code="STATE_UNUSABLE"
+        f"{path}: {reason}", "Name another file with --state, or move this file away.", code="STATE_UNUSABLE"
     )
 
 
@@ -115,7 +115,7 @@ def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
                 PlanFigures(datetime.fromisoformat(entry["at"]), int(entry["files"]), int(entry["bytes"])),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise state_unusable(path, "is not the state of an audit") from error
+            raise state_unusable(path, "is not an audit's state file") from error
 
 
 def looks_of(
@@ -169,7 +169,7 @@ def audit_command(
     Lists known orphan files, expirable snapshots, small and oversized data files, unreadable and overlapping tables.
     """
     if as_csv and call.as_json:
-        raise typer.BadParameter("--json and --csv exclude each other", param_hint="--csv")
+        raise typer.BadParameter("--json and --csv cannot be combined", param_hint="--csv")
     with call.output.status(f"Reading the known state of {catalog} …"):
         audit = audit_of(call.connection, catalog, KnownPlans(state), index_table, plan_bucket)
     if as_csv:

@@ -310,7 +310,9 @@ class Audit:
                 "orphans scan TABLE`, which deletes nothing."
             )
         if self.unread:
-            yield f"{counted(len(self.unread), 'plan')} could not be read, so its files are not counted."
+            yield (
+                f"{counted(len(self.unread), 'plan')} could not be read, so the files of unread plans are not counted."
+            )
 
     def _money(self, extent: Extent) -> str:
         return _between(extent, lambda size: f"{self.month(size) or 0.0:,.2f}")

@@ -148,7 +148,7 @@ def health_of(store: "HealthStore", identifier: TableIdentifier) -> TableHealth:
     if health is None:
         raise CommandError(
             f"the health of {identifier} is not known",
-            "Check the name. A table is read after its first pass of the reference index.",
+            "Check the name. The health of a table is known once a pass of the reference index has read the table.",
             code="HEALTH_UNKNOWN",
         )
     return health
@@ -288,8 +288,8 @@ def healths_screens(
 ) -> Iterator[RenderableType]:
     if not rows:
         yield (
-            f"The health of tables in {plain(catalog)} is not known yet: it is read after the first pass of the "
-            "reference index, which a purge in the catalog starts."
+            f"The health of tables in {plain(catalog)} is not known yet. The first pass of the reference index reads "
+            "it. A purge in the catalog starts that pass."
         )
         return
     numbers = ("files", "small", "oversized", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
@@ -325,7 +325,7 @@ def _ages(healths: Sequence[TableHealth]) -> str:
     oldest, newest = (
         f"{pick(health.as_of for health in healths).astimezone():%Y-%m-%d %H:%M:%S %Z}" for pick in (min, max)
     )
-    return newest if oldest == newest else f"{newest}; the oldest value is of {oldest}"
+    return newest if oldest == newest else f"{newest}; the oldest value is from {oldest}"
 
 
 def _states(health: TableHealth) -> tuple[str, ...]:

@@ -184,7 +184,8 @@ def tombstone_steps(
     if unknown := [each for each in callers if not polaris.has_principal_role(each)]:
         raise CommandError(
             f"Polaris has no principal role {', '.join(unknown)}; nothing was changed",
-            "Name with --callers a role that the principals who drop tables have, or create it in Polaris first.",
+            "With --callers, name a principal role of those who drop tables. If it does not exist, create it in "
+            "Polaris first.",
             code="UNKNOWN_PRINCIPAL_ROLE",
         )
     after = []
@@ -249,7 +250,7 @@ def setup_command(
         "With --tombstones: a principal role that may drop tables; may be repeated.",
         "PRINCIPAL_ROLE",
     ),
-    callers_role: str = defaulted("--callers-role", "The catalog's role for those callers.", "delegation_callers"),
+    callers_role: str = defaulted("--callers-role", "The catalog role that --callers get.", "delegation_callers"),
     drop_views: bool = switch("--drop-views", "Also let views be dropped; their metadata files stay."),
     secret_file: Path | None = optional(
         "--secret-file", "Write client id and secret to this new file instead of printing them."
@@ -279,7 +280,7 @@ def setup_command(
     if not api.has_catalog(catalog):
         raise CommandError(
             f"Polaris has no catalog {catalog}",
-            "Check the name; catalogs are made in Polaris itself.",
+            "Check the name. Catalogs are created in Polaris.",
             code="UNKNOWN_CATALOG",
         )
     why = api.why_unsupported(catalog)
@@ -308,7 +309,10 @@ def _check_options(
     if tombstones is None and callers:
         raise typer.BadParameter("needs --tombstones, the namespace into which callers rename", param_hint="--callers")
     if tombstones is not None and only_namespaces:
-        reason = "a tombstone's purge looks for a table at the same location in the whole catalog; leave it out"
+        reason = (
+            "cannot be combined with --tombstones: the purge of a tombstone searches the whole catalog for tables at "
+            "its location"
+        )
         raise typer.BadParameter(reason, param_hint="--only-namespaces")
 
 

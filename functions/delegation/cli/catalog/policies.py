@@ -168,9 +168,7 @@ app = group("policy")
 
 
 def policy_file_unreadable(path: Path, reason: str) -> CommandError:
-    return CommandError(
-        f"{path} cannot be read: {reason}", "Name a file that exists and is text.", code="FILE_UNREADABLE"
-    )
+    return CommandError(f"{path} cannot be read: {reason}", "Name an existing text file.", code="FILE_UNREADABLE")
 
 
 @command(app, "create")
@@ -180,7 +178,7 @@ def create_command(
     *,
     type_: Annotated[str, option("--type", "snapshot-expiry, for example.", "TYPE")],
     values: list[str] | None = optional(
-        "--set", "A value of its config, max_snapshot_age_days=7; may be repeated.", "NAME=VALUE"
+        "--set", "A value of the policy's config, such as max_snapshot_age_days=7; may be repeated.", "NAME=VALUE"
     ),
     content: Path | None = optional("--content", "A file with the content, instead of --set.", "FILE"),
     disabled: bool = switch("--disabled", "Create it disabled."),
@@ -192,7 +190,7 @@ def create_command(
     """
     identifier, kind = parse_policy(name), parse_type(type_)
     if content is not None and (values or disabled):
-        raise typer.BadParameter("is instead of --set and --disabled", param_hint="--content")
+        raise typer.BadParameter("cannot be combined with --set or --disabled", param_hint="--content")
     if content is not None:
         text = _read(content)
     else:
@@ -295,7 +293,7 @@ def show_command(
     *,
     policy_file: Path | None = optional(
         "--policy-file",
-        "The deployment's policy file. It replaces Polaris' policies of the catalogs that it names.",
+        "The deployment's policy file. It replaces the Polaris policies of the catalogs that it names.",
         "FILE",
     ),
     cdk: InsteadOption = None,
@@ -346,8 +344,8 @@ def _why_unreadable(policies: PolicyClient, table: PolicyTarget) -> str | None:
         policies.applicable(namespace)
     except PolarisForbidden as error:
         return (
-            f"the policies of {namespace} cannot be read with this credential ({error}); the service needs the same "
-            "privilege, and executes no policy of the namespace without it"
+            f"the policies of {namespace} cannot be read with this credential ({error}). The service needs the same "
+            "privilege. Without it, the service executes no policy of the namespace"
         )
     return None
 

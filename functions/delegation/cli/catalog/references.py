@@ -122,12 +122,12 @@ def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
         yield f"exempt until {_time(exemption.until)} by {plain(exemption.by)}: {plain(exemption.why)}"
         return
     if blocking.is_doubted:
-        passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes, while other tables got an answer"
-        yield f"no answer in {passes}; no pass completes until it answers or counts as unreadable"
+        passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes that returned other tables"
+        yield f"not returned in {passes}; no pass completes until it is returned or counts as unreadable"
         return
     narrow = "only purges of tables whose storage it overlaps"
     yield f"holds back {narrow if blocking.narrow else 'every purge that checks this catalog'}"
-    words = "repair it, or drop it from the catalog; it was never read, so it cannot be exempted"
+    words = "never read, so it cannot be exempted: repair it, or drop it from the catalog"
     yield Text(words if blocking.was_never_read else exempt_words(blocking.subject), "dim")
 
 
@@ -145,7 +145,7 @@ def _age(age: Any) -> str:
 def exempted_screens(exemption: "Exemption", released: int | None) -> Iterator[str]:
     name = plain(name_of(exemption.subject))
     files = exemption.unread
-    change = "it changes" if files is None else f"more than {counted(len(files), 'file')} of it cannot be read"
+    change = "it changes" if files is None else f"more than {counted(len(files), 'file')} of the table cannot be read"
     yield f"{name} is exempt until {_time(exemption.until)}, or until {change} or all can be read."
     noun, word = ("purge", "runs") if released == 1 else ("purges", "run")
     runs = {None: "Purges that wait for it run within the hour.", 0: "No purge waited for it."}
@@ -222,8 +222,8 @@ def lost_screens(catalog: str, lost: Sequence[LostRefs]) -> Iterator[RenderableT
         lines = (
             f"{_refs(refs)} lost {_day(refs.at)} by task {refs.task_id}; files are kept until {_day(refs.until)}",
             f"restore, in Spark: {plain(restore_statement(refs.identifier, refs.metadata_file))}",
-            f"if that file is gone, put its copy back: {plain(refs.copy)} of the plan bucket",
-            f"restored or not needed: delegation references dismiss {plain(refs.identifier.catalog)} {refs.key}",
+            f"if that file no longer exists, restore its copy from the plan bucket: {plain(refs.copy)}",
+            f"once restored or not needed: delegation references dismiss {plain(refs.identifier.catalog)} {refs.key}",
         )
         yield from (WrappedText(line, indent=2) for line in lines)
 
@@ -304,18 +304,18 @@ def exempt_command(
     if blocking is None:
         raise CommandError(
             f"{name_of(subject)} is not listed as unreadable",
-            f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back; "
-            "name a namespace or a catalog that cannot be listed with --list.",
+            f"`delegation references blocking {name_of(Subject(subject.catalog))}` lists what holds purges back. For a "
+            "namespace or catalog that cannot be listed, add --list.",
             code="NOTHING_BLOCKS",
         )
     if blocking.was_never_read:
         raise CommandError(
             f"{name_of(subject)} was never read, so its files are unknown",
             "Repair its metadata, grant the service's principal the right to load it, or drop it from the catalog "
-            "without purge; the next pass over the catalog sees that.",
+            "without purge. The next pass over the catalog checks it again.",
             code="NEVER_READ",
         )
-    needs = f"{name_of(subject)} needs, unless what can be read names them"
+    needs = f"{name_of(subject)} needs, unless readable metadata names them"
     call.confirm(f"Purges and expiries delete files that {needs}. Continue?")
     exemption = Exemption.of(blocking, why=why, by=call.connection.operator(call.tasks_table), now=utc_now())
     store.put_exemption(exemption)

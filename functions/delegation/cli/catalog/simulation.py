@@ -166,7 +166,7 @@ def _screens(result: Simulated, catalog: str, days: int, most: int, note: str) -
     if hidden:
         yield f"{hidden:,} more; --limit and --json list them."
     if result.unknown:
-        yield f"Not simulated: {counted(len(result.unknown), 'table')} that could not be read or is too large."
+        yield f"Not simulated: {counted(len(result.unknown), 'table')} that could not be read or are too large."
     for reason in result.unreadable[:most]:
         yield f"Unreadable policies start no runs: {printable(reason, 800)}"
     cost = sum(run.need.cost.micros for run in simulation.runs) / MICROS

@@ -20,7 +20,7 @@ from delegation.cli.errors import CommandError
 def certificate_unreadable(path: Path, reason: str) -> CommandError:
     return CommandError(
         f"{path} cannot be used: {reason}",
-        "Restore the file, or make a new authority elsewhere.",
+        "Restore the file, or make a new authority in another folder.",
         code="CERTIFICATE_UNREADABLE",
     )
 
@@ -91,7 +91,7 @@ class Authority:
         if not exists(folder):
             raise CommandError(
                 f"{folder} has no certificate authority",
-                "Make one with `delegation certs init`.",
+                "Make an authority with `delegation certs init`.",
                 code="AUTHORITY_MISSING",
             )
         certificate = _certificate(folder / f"{CA}.pem")

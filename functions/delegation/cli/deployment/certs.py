@@ -25,8 +25,8 @@ DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="Days t
 
 def authority_stays() -> CommandError:
     return CommandError(
-        "the CA in the folder is not replaced: all its certificates would become invalid",
-        "Make another with `delegation certs init --dir NEW`, put both into the trust store, replace the "
+        "the CA in the folder is not replaced, because all its certificates would become invalid",
+        "Make another CA with `delegation certs init --dir NEW`, put both CAs into the trust store, replace the "
         "certificates one by one, then remove the former CA from the trust store (page Deployment).",
         code="AUTHORITY_STAYS",
     )
@@ -112,7 +112,9 @@ def rotate_command(
 @command(app, "revoke", "")
 def revoke_command(
     call: Call,
-    name: str | None = argument("[NAME]", "Its name or serial number; none with --renew.", default=None),
+    name: str | None = argument(
+        "[NAME]", ("The certificate's name or serial number. Leave it out with --renew."), default=None
+    ),
     *,
     folder: DirOption = _FOLDER,
     list_days: int = defaulted("--list-days", "Days that the list is valid.", 30, min=1, max=365),
@@ -131,8 +133,8 @@ def revoke_command(
     what = "Signed anew" if certificate is None else f"Revoked {certificate.name}, serial {certificate.serial}"
     call.output.result(
         {"list": str(path), "next_update": isoformat(ends), "revoked": revoked},
-        f"{what}: {path} has {counted(len(revoked), 'entry', 'entries')} and counts until {ends:%Y-%m-%d}.",
-        Text("It takes effect when it is deployed (page Deployment, Revocation).", "dim"),
+        f"{what}: {path} has {counted(len(revoked), 'entry', 'entries')} and is valid until {ends:%Y-%m-%d}.",
+        Text("The list takes effect when it is deployed (page Deployment, Revocation).", "dim"),
     )
 
 

@@ -166,7 +166,7 @@ def show_command(
     call.output.result({**_place(settings), "settings": shown, **described}, _place_text(settings))
     if call.output.width < _WIDE:
         call.output.show(lambda: LabelledLines(_own_rows(settings)))
-        call.output.say("Its variable is a setting's name in upper case after DELEGATION_.", dim=True)
+        call.output.say("A setting's variable is DELEGATION_ with the setting's name in upper case.", dim=True)
     else:
         call.output.show(lambda: _own_table(settings))
     for title, rows in groups.items():
@@ -220,10 +220,10 @@ def check_command(call: Call) -> None:
     if problems:
         where = f"the settings of profile {settings.profile}" if settings.profile else "the settings"
         raise SettingsInvalid(
-            where, problems, ("Correct each; `delegation config show` shows where its value comes from.")
+            where, problems, ("Correct these settings. `delegation config show` shows where each value comes from.")
         )
     connection = _connection_text(Connection(None, settings))
-    text = f"{_place_text(settings)} {connection} All that is set can be used; `delegation doctor` tries it."
+    text = f"{_place_text(settings)} {connection} All settings are valid. `delegation doctor` tests the connection."
     call.output.result({**_place(settings), "problems": [], "connection": connection}, text)
 
 
@@ -232,7 +232,7 @@ def _connection_text(connection: Connection) -> str:
     if not connection.uses_stack():
         return f"The service is at {connection.settings.get('edge_url')}."
     if connection.named_polaris() is not None:
-        return "edge_url (DELEGATION_EDGE_URL) is not set: only Polaris can be used."
+        return "edge_url (DELEGATION_EDGE_URL) is not set, so only Polaris can be used."
     return f"The service is the local stack at {connection.stack().edge_url}."
 
 
@@ -275,5 +275,5 @@ def _place(settings: CallerSettings) -> dict[str, Any]:
 
 def _place_text(settings: CallerSettings) -> str:
     if not settings.file.path.is_file():
-        return f"There is no file {settings.file.path}; the settings are those of the environment."
+        return f"There is no file {settings.file.path}; the settings come from the environment."
     return f"{settings.file.path}, profile {settings.profile or 'none'}."

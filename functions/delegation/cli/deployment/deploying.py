@@ -47,19 +47,20 @@ class Risk(StrEnum):
 
 
 ADVICE: Final[Mapping[Risk, str]] = {
-    Risk.REPLACED: "Undo the setting that changes it: a new, empty resource would take its place.",
-    Risk.REMOVED: "Undo the setting that removes it. Otherwise the kept resource belongs to no stack, and a later "
-    "deployment begins with an empty one.",
-    Risk.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`: subnets that are used "
-    "cannot be replaced by subnets of overlapping ranges.",
-    Risk.EXPORT_IN_USE: "Deploy the stacks that import it first, alone: `cdk deploy --exclusively STACK`; delete a "
-    "stack that the settings no longer have.",
+    Risk.REPLACED: "Undo the setting that changes the resource. A new, empty resource would replace it.",
+    Risk.REMOVED: "Undo the setting that removes the resource. Otherwise the kept resource belongs to no stack, and a "
+    "later deployment creates an empty resource.",
+    Risk.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`. Subnets in use cannot "
+    "be replaced by subnets with overlapping ranges.",
+    Risk.EXPORT_IN_USE: "First deploy only the stacks that import it (`cdk deploy --exclusively STACK`). Delete a "
+    "stack that the settings no longer define.",
     Risk.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
     "stop-application --application-id ID`, deploy, `delegation resume`.",
-    Risk.INDEXES_AT_ONCE: "Deploy the stack with one index more at a time: `-c delegation:task-indexes=N` for the task "
-    "table, beginning with one more than it has; then without the setting.",
-    Risk.APPLICATION_LEFT: "Add its id to `delegation:emr-former-application-ids`: the functions then watch its jobs "
-    "to their end. It is kept and costs nothing while idle; delete it when none is left.",
+    Risk.INDEXES_AT_ONCE: "Add one index per deployment. For the task table, deploy with `-c "
+    "delegation:task-indexes=N`, starting with one index more than it has. Finally deploy without the setting.",
+    Risk.APPLICATION_LEFT: "Add the application's id to `delegation:emr-former-application-ids`, so that the functions "
+    "watch its jobs until they end. The application is kept and costs nothing while idle. Delete it when no job is "
+    "left.",
 }
 
 
@@ -118,9 +119,11 @@ def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Dan
                 yield Danger(Risk.APPLICATION_MUST_STOP, stack, name, text)
         elif replacing := sorted(changed & CREATE_ONLY[kind]):
             harm = Risk.NETWORK_REPLACED if kind in _NETWORK else Risk.REPLACED
-            yield Danger(harm, stack, name, f"the {kind} would be replaced, for its {', '.join(replacing)} changes")
+            yield Danger(
+                harm, stack, name, (f"the {kind} would be replaced because of changes to its {', '.join(replacing)}")
+            )
         elif kind == _TABLE and len(indexes := sorted(_indexes(resource) ^ _indexes(other))) > 1:
-            text = f"DynamoDB makes or removes one index at a time, and the update has {', '.join(indexes)}"
+            text = f"DynamoDB adds or removes one index per update, but this update has {', '.join(indexes)}"
             yield Danger(Risk.INDEXES_AT_ONCE, stack, name, text)
 
 
@@ -130,7 +133,7 @@ def _of_applications(stack: str, before: Template, after: Template, identities: 
         if resource["Type"] == _APPLICATION and name not in others:
             identity = identities(stack, name)
             if identity not in known:
-                text = f"the application {identity or 'of this name'} is replaced by another, and its jobs may run"
+                text = f"the application {identity or 'of this name'} is replaced, and its jobs may still be running"
                 yield Danger(Risk.APPLICATION_LEFT, stack, name, text)
 
 
@@ -289,7 +292,7 @@ def deploy_check_command(
         call.output.show(WrappedText(f"{danger.reason}. {danger.advice}", indent=2))
     raise CommandError(
         f"{counted(len(dangers), 'change')} must not be deployed",
-        "Follow the advice beside each; nothing was deployed.",
+        "Nothing was deployed. Follow the advice beside each change.",
         code="DEPLOY_REFUSED",
     )
 

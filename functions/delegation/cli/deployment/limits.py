@@ -43,7 +43,7 @@ class KnownLimits:
         if given is None and catalog in self.file_catalogs:
             raise CommandError(
                 f"the deployment executes the policies of its policy file for {catalog}, not those of the catalog",
-                "Name that file with --policy-file FILE: the file in the deployment's package.",
+                "Name the policy file of the deployment's package with --policy-file FILE.",
                 code="POLICY_FILE_UNKNOWN",
             )
 
@@ -72,13 +72,13 @@ def known_limits(connection: Connection, cdk: Path | None, stage_file: Path | No
         try:
             return _of_deployment(connection)
         except DelegationError as error:
-            why = f" The running deployment's are not known: {str(error).splitlines()[0]}."
+            why = f" The running deployment's limits are not known: {str(error).splitlines()[0]}."
     given = given_properties(cdk or DEFAULT_CDK, stage_file)
     if given is None:
-        text = f"The operator's limits are not known here.{why} A deployment executes what its {TYPES} names."
+        text = f"The operator's limits are not known here.{why} A deployment executes the policy types in its {TYPES}."
         return KnownLimits({}, replace(UpkeepLimits(), types=frozenset(PolicyType)), None, text)
     source, properties = given
-    text = f"The operator's limits are those of {source}.{why}"
+    text = f"The operator's limits come from {source}.{why}"
     return KnownLimits(properties, UpkeepLimits.from_properties(properties), source, text)
 
 
@@ -89,10 +89,10 @@ def _of_deployment(connection: Connection) -> KnownLimits:
     health = client.health()
     shown = health.maintenance
     if shown is None:
-        raise CommandError(f"release {health.version} does not return them", "Name --cdk.", code="NOT_CONNECTED")
+        raise CommandError(f"release {health.version} does not return its limits", "Name --cdk.", code="NOT_CONNECTED")
     if shown.error_code is not None:
         raise CommandError("its policy file cannot be read", "Build the package again.", code=shown.error_code)
     source = client.operations.base_url
-    text = f"The operator's limits are those of the running deployment, {source}."
+    text = f"The operator's limits come from the running deployment, {source}."
     limits = UpkeepLimits.from_properties(shown.properties)
     return KnownLimits(shown.properties, limits, source, text, shown.policy_file or ())

@@ -64,13 +64,13 @@ class AwsCheck:
             return failed(name, f"{table} has the key {', '.join(keys)}, so it is not the task table", fix)
         if not any(index["IndexName"] == DUE_INDEX for index in description.get("GlobalSecondaryIndexes", ())):
             fix = "Deploy the Data stack again, or make a table with `delegation tasks create-table`."
-            return failed(name, f"{table} lacks the index {DUE_INDEX}, so nothing finds what is to be run", fix)
+            return failed(name, f"{table} lacks the index {DUE_INDEX}, so due tasks are not found", fix)
         return self._state(name, table, description)
 
     def _state(self, name: str, table: str, description: Mapping[str, Any]) -> CheckResult:
         status = description["TableStatus"]
         if status not in {"ACTIVE", "UPDATING"}:
-            return failed(name, f"{table} is {status}", "Wait until it is ACTIVE; check it in the AWS console.")
+            return failed(name, f"{table} is {status}", "Wait until the table is ACTIVE. Check it in the AWS console.")
         return passed(name, f"{table} is {status}")
 
     def _queue(self, name: str, url: str) -> CheckResult:
@@ -121,7 +121,7 @@ ALARMS: Final = "gateway's alarms"
 TOMBSTONES: Final = "GatewayTombstones"
 """Beginning of the table's logical id in the stack *Data*; a test compares it with the template's."""
 _ENDPOINT_ID: Final = re.compile(r"vpce-[0-9a-f]+")
-_GATEWAY_AGAIN: Final = "Deploy the stack Gateway again; `cdk diff` shows what differs."
+_GATEWAY_AGAIN: Final = "Deploy the Gateway stack again; `cdk diff` shows what differs."
 
 
 class StackResource(NamedTuple):
@@ -142,8 +142,8 @@ class DeployedGateway:
         """Yield a finding for the table in the stack *Data*, and for API, endpoint and alarms in the gateway's own."""
         tables = [resource.physical_id for resource in data if resource.logical_id.startswith(TOMBSTONES)]
         if not tables:
-            fix = "Deploy the stack Data with delegation:gateway = true, then Service, then Gateway."
-            yield failed(TABLE, "the stack Data has no table for tombstones, so every drop fails", fix)
+            fix = "Deploy the Data stack with delegation:gateway = true, then the Service and Gateway stacks."
+            yield failed(TABLE, "the Data stack has no tombstone table, so every drop fails", fix)
         for table in tables:
             yield asked(TABLE, table, self._table)
         for api in (resource.physical_id for resource in own if resource.kind == "AWS::ApiGateway::RestApi"):
@@ -154,10 +154,17 @@ class DeployedGateway:
     def _table(self, name: str) -> CheckResult:
         table = self.client("dynamodb").describe_table(TableName=name)["Table"]
         if table["TableStatus"] not in {"ACTIVE", "UPDATING"}:
-            return failed(TABLE, f"{name} is {table['TableStatus']}", "Wait until it is ACTIVE, then ask again.")
+            return failed(
+                TABLE,
+                f"{name} is {table['TableStatus']}",
+                ("Wait until the table is ACTIVE, then run the command again."),
+            )
         indexes = {index["IndexName"] for index in table.get("GlobalSecondaryIndexes", ())}
         if missing := {tombstones.CALLERS_INDEX, tombstones.DUE_INDEX, tombstones.NEWEST_INDEX} - indexes:
-            fix = "Deploy the stack Data again; without it tombstones are not found when they are due, or not listed."
+            fix = (
+                "Deploy the Data stack again. Without the index, due tombstones are not found, or tombstones are not "
+                "listed."
+            )
             return failed(TABLE, f"{name} lacks the index {', '.join(sorted(missing))}", fix)
         return passed(TABLE, f"{name} is {table['TableStatus']}, with both indexes")
 
@@ -166,13 +173,15 @@ class DeployedGateway:
         types = api.get_rest_api(restApiId=identifier)["endpointConfiguration"]["types"]
         if types != ["PRIVATE"]:
             return failed(
-                API, f"{identifier} is {', '.join(types)}, so others than the load balancer can call it", _GATEWAY_AGAIN
+                API,
+                (f"{identifier} is {', '.join(types)}, so callers other than the load balancer can reach it"),
+                _GATEWAY_AGAIN,
             )
         stages = [
             stage["stageName"] for stage in api.get_stages(restApiId=identifier)["item"] if stage.get("deploymentId")
         ]
         if not stages:
-            return failed(API, f"{identifier} has no deployed stage, so it answers nothing", _GATEWAY_AGAIN)
+            return failed(API, f"{identifier} has no deployed stage, so it accepts no calls", _GATEWAY_AGAIN)
         return passed(API, f"{identifier} is PRIVATE, with the stage {', '.join(stages)}")
 
     def _endpoint(self, api: str) -> CheckResult:
@@ -184,7 +193,7 @@ class DeployedGateway:
         return asked(ENDPOINT, ", ".join(named), lambda _: self._available(named))
 
     def _available(self, named: list[str]) -> CheckResult:
-        fix = "Name an `execute-api` endpoint that is available in delegation:gateway-vpc-endpoint, and deploy again."
+        fix = "Set delegation:gateway-vpc-endpoint to an available `execute-api` endpoint, and deploy again."
         for endpoint in self.client("ec2").describe_vpc_endpoints(VpcEndpointIds=named)["VpcEndpoints"]:
             service, state = endpoint["ServiceName"].rpartition(".")[2], endpoint["State"].lower()
             if service != "execute-api" or state != "available":
@@ -211,8 +220,8 @@ _USABLE: Final = frozenset({"CREATED", "STARTING", "STARTED", "STOPPING", "STOPP
 """EMR Serverless application states in which a job starts it (User Guide, "Application states")."""
 _AGAIN: Final = "Deploy the stack again; `cdk diff` shows what differs."
 _OPTIONAL: Final = {
-    "Network": "there is none, as without a VPC",
-    "Gateway": "there is none, as without delegation:gateway",
+    "Network": "there is none: the deployment has no VPC",
+    "Gateway": "there is none: delegation:gateway is off",
 }
 
 
@@ -280,7 +289,7 @@ class DeployedCheck:
         if not function["Handler"].startswith("delegation."):
             return not_checked("function", f"{name} is the CDK's own")
         if function.get("Runtime") != RUNTIME:
-            text = f"{name} has {function.get('Runtime')}, and the package is for {RUNTIME}"
+            text = f"{name} runs on {function.get('Runtime')}, but the package is for {RUNTIME}"
             return failed("function", text, "Deploy with the package of this release (`python -m infra.package`).")
         if state not in {"Active", "Inactive"} or update not in {"Successful", None}:
             reason = function.get("StateReason") or function.get("LastUpdateStatusReason") or "no reason given"
@@ -299,7 +308,9 @@ class DeployedCheck:
         description = self.client("events").describe_rule(Name=rule)
         text = f"{rule} is {description['State']}, {description.get('ScheduleExpression', 'by pattern')}"
         if description["State"] != "ENABLED":
-            return failed("schedule", text, f"aws events enable-rule --name {rule}; without it nothing is swept.")
+            return failed(
+                "schedule", text, (f"aws events enable-rule --name {rule}. Without the rule the sweeper does not run.")
+            )
         return passed("schedule", text)
 
     def _machine(self, arn: str) -> CheckResult:
@@ -311,11 +322,11 @@ class DeployedCheck:
         if machine["status"] != "ACTIVE" or logging.get("level", "OFF") == "OFF":
             return failed(name, f"it is {machine['status']}, logs: {logging.get('level', 'OFF')}", _AGAIN)
         if not named or not named[0].startswith(LOG_GROUPS):
-            fix = "Deploy again: a group elsewhere makes the account's resource policy of logs grow with each stack."
+            fix = "Deploy again. A log group elsewhere enlarges the account's resource policy for logs with each stack."
             return failed(name, f"it logs to {named or 'nothing'}, not below {LOG_GROUPS}", fix)
         logs = self.client("logs").describe_log_groups(logGroupNamePrefix=named[0])["logGroups"]
         if not any(group.get("storedBytes", 0) for group in logs):
-            return not_checked(name, f"it is ACTIVE; {named[0]} has no bytes yet: purge a table, then ask again")
+            return not_checked(name, f"it is ACTIVE; {named[0]} is empty: purge a table, then run the command again")
         return passed(name, f"it is ACTIVE and logs to {named[0]}")
 
     def _application(self, identifier: str) -> CheckResult:

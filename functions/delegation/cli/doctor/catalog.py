@@ -87,7 +87,11 @@ class ViewCheck:
         if why is None:
             yield passed(CATALOG, f"{self.catalog} is INTERNAL, with storage that the service deletes from")
         else:
-            yield failed(CATALOG, f"{self.catalog}: {why}", "Leave it out: drop its tables where they are owned.")
+            yield failed(
+                CATALOG,
+                f"{self.catalog}: {why}",
+                ("Leave the catalog out. Drop its tables in the catalog that owns them."),
+            )
         if properties.get(UNIQUE_LOCATION, "").lower() == "true":
             yield passed(NAMES, "a recreated table gets another location")
         else:
@@ -214,7 +218,11 @@ class TombstoneCheck:
     def _may_rename(self, role: str, setup: str) -> CheckResult:
         needed = PolarisGrant(RENAME_INTO, self.namespace)
         if not self.management.has_principal_role(role):
-            return failed(CALLERS, f"there is no principal role {role}", "Check the name, or create it in Polaris.")
+            return failed(
+                CALLERS,
+                f"there is no principal role {role}",
+                ("Check the name, or create the principal role in Polaris."),
+            )
         giving = next(
             (held for held in grants_of_role(self.management, self.catalog, role) if gives(held, needed)), None
         )

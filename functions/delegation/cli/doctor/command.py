@@ -108,7 +108,7 @@ def aws_findings(connection: Connection) -> Iterator[CheckResult]:
     """Yield the checks with AWS credentials; of a local stack the task table alone, which is found by its key."""
     names = {part: connection.settings.get(part) for part in _PARTS}
     if not connection.uses_stack() and not any(names.values()):
-        yield not_checked("AWS", "none of " + ", ".join(_PARTS) + " is set; the service's own checks are above")
+        yield not_checked("AWS", "none of " + ", ".join(_PARTS) + " is set; the service's own checks are listed above")
         return
     try:
         import boto3  # noqa: PLC0415 - installed where the service is

@@ -97,8 +97,8 @@ class ServiceCheck:
             return passed(HANDSHAKE, f"{url} accepts the certificate")
         return plain_address(HANDSHAKE, "edge_url", url, response.status_code) or failed(
             HANDSHAKE,
-            f"{url} answers {response.status_code}, but not as the service does",
-            "Correct edge_url: its host is another server's." if has_base else f"edge_url ends with {BASE_PATH}.",
+            f"{url} answers {response.status_code}, but is not the service",
+            "Correct edge_url. It names another server." if has_base else f"edge_url ends with {BASE_PATH}.",
         )
 
     def _token(self, client: httpx.Client) -> str | CheckResult:
@@ -124,7 +124,9 @@ class ServiceCheck:
         try:
             response = client.get(url, headers={"Authorization": f"Bearer {token}"})
         except httpx.TransportError as error:
-            yield failed(AUTHORIZER, f"no answer with a token: {type(error).__name__}", "Try again in a moment.")
+            yield failed(
+                AUTHORIZER, (f"the request with a token failed: {type(error).__name__}"), "Try again in a moment."
+            )
             return
         body = _object(response)
         if response.status_code in {401, 403} or body.get("status") not in {"up", "down"}:
@@ -156,14 +158,18 @@ class ServiceCheck:
         about = [[plain(str(task.get(name))) for name in ("task_type", "task_id", "error_code")] for task in ended]
         named = ", ".join(f"{task_type} {task_id} ({code})" for task_type, task_id, code in about)
         ids = " ".join(task_id for _, task_id, _ in about)
-        fix = f"It begins again by itself after its interval; now: delegation tasks retry {ids}"
+        fix = f"It restarts after its interval. To restart it now: delegation tasks retry {ids}"
         return failed(MAINTENANCE, f"ended: {named}", fix)
 
     def _refused(self, response: httpx.Response, body: Mapping[str, Any]) -> CheckResult:
         said = plain(str(body.get("message") or body.get("error_code") or response.reason_phrase))[:200]
         if response.status_code == 401:
             skew = _skew(response, self.clock())
-            clock = f" The clocks differ by {duration_text(skew.total_seconds())}: set this machine's." if skew else ""
+            clock = (
+                (f" The clocks differ by {duration_text(skew.total_seconds())}. Set this machine's clock.")
+                if skew
+                else ""
+            )
             fix = "The deployment must trust the token: delegation:token-issuer, -jwks-url or -public-key, -audience."
             return failed(AUTHORIZER, f"refuses the token (401: {said})", fix + clock)
         if response.status_code == 403:
@@ -254,7 +260,7 @@ def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
     if error.status in {400, 401, 403}:
         fix = "Correct client_id and client_secret (operator_client_id and operator_client_secret)."
         return failed(TOKEN, f"the issuer refuses the client {settings.client_id} ({said})", fix)
-    return failed(TOKEN, f"{settings.token_url} answers {said}", "Check token_url; look at the issuer's log.")
+    return failed(TOKEN, f"{settings.token_url} answers {said}", "Check token_url, and read the issuer's log.")
 
 
 def dependency(entry: Mapping[str, Any]) -> CheckResult:
@@ -273,7 +279,7 @@ def paused(entry: Mapping[str, Any]) -> CheckResult:
     why = f": {plain(str(reason))}" if reason else ""
     option = f" --table {plain(what)}" if entry.get("table") else " --realm" if entry.get("realm") else ""
     detail = f"{plain(what)} by {who} since {plain(str(entry.get('since')))}{why}"
-    return failed("paused", detail, f"When the reason is gone: delegation resume{option}.")
+    return failed("paused", detail, f"When the reason no longer applies: delegation resume{option}.")
 
 
 def _tls_error(error: BaseException) -> ssl.SSLError | None:

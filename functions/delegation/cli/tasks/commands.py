@@ -160,7 +160,7 @@ def release_command(
     call: Call,
     task_id: TaskId,
     *,
-    force: bool = switch("--force", "Release without proof that the holder is dead; end it first."),
+    force: bool = switch("--force", "Release the lease even if the holder may be alive. End the holder first."),
 ) -> None:
     """Release the lease of a dead holder, so that the task continues now.
 
@@ -187,7 +187,7 @@ def _change(
     """Change one task, or several after a confirmation; raises CommandError if some could not be changed."""
     wanted = filters.filter_of(call.filters, among) if any(call.filters.values()) else None
     if bool(task_ids) == (wanted is not None):
-        raise typer.BadParameter("give either ids or filters, not both and not none", param_hint="TASK_ID")
+        raise typer.BadParameter("give either ids or filters", param_hint="TASK_ID")
     tasks = call.tasks()
     change = change_of(tasks)
     if task_ids and len(task_ids) == 1:
@@ -216,7 +216,7 @@ def _change(
     if failed:
         raise CommandError(
             f"{failed:,} of {counted(len(changes), 'task')} could not be {word}; the others were",
-            "The list has the reason of each; run the same command again for what may pass.",
+            "The list has the reason for each task. Remove the causes, then run the same command again.",
             code="TASKS_NOT_CHANGED",
             exit_status=PARTLY_DONE,
         )

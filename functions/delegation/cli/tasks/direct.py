@@ -232,7 +232,7 @@ class LeaseRelease:
             job = f", with job run {task.job_run_id}" if task.job_run_id else ""
             raise CommandError(
                 f"{task.lease.owner}{job} holds task {task.task_id} until "
-                f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC, and may be alive; nothing was changed",
+                f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC, and may be alive. Nothing was changed",
                 "Wait for that time, or end the process and its job run, and repeat with --force.",
                 code="HOLDER_MAY_LIVE",
             )

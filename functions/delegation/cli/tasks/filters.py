@@ -129,7 +129,7 @@ def parse_since(text: str, now: datetime) -> datetime:
         try:
             return now - parse_duration(text)
         except ValueError:
-            message = f"{text!r} is no time such as 2026-11-20T12:00:00Z and no duration such as 2h or 7d"
+            message = f"{text!r} is neither a time such as 2026-11-20T12:00:00Z nor a duration such as 2h or 7d"
             raise typer.BadParameter(message, param_hint="--since") from None
     return (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)
 

@@ -319,7 +319,9 @@ _OMITTED: Final = frozenset({"format", "request"})
 _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
 
 _EXPLAINED: Final = {
-    "files_deleted_without_condition": " (the store takes no condition: each was looked at just before its delete)"
+    "files_deleted_without_condition": (
+        " (the store has no conditional delete, so each file was checked just before its delete)"
+    )
 }
 
 

@@ -183,7 +183,8 @@ def chosen(text: str | None) -> tuple[str, ...] | None:
     wrong = [name for name in names if name not in COLUMNS]
     if wrong:
         raise typer.BadParameter(
-            f"{', '.join(name or 'an empty name' for name in wrong)}: no column; there are {', '.join(COLUMNS)}",
+            f"{', '.join(name or 'an empty name' for name in wrong)}: unknown column; the columns are "
+            f"{', '.join(COLUMNS)}",
             param_hint="--columns",
         )
     return names

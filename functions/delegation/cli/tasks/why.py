@@ -90,11 +90,15 @@ def _next_of_paused(task: TaskRecord, pause: ShownPause, now: datetime) -> tuple
     who = f"{plain(pause.by.client_id)} {_ago(pause.since, now)} ago{why}"
     option = f" --table {plain(pause.table or '')}" if pause.scope == "table" else ""
     option = " --realm" if pause.scope == "realm" else option
-    advice = f"When the reason is gone: `delegation resume{option}`."
+    advice = f"When the reason no longer applies: `delegation resume{option}`."
     if task.status in _HELD and pause.mode == "drain":
-        return f"The holder works on until it is done; nothing new begins: drained by {who}.", None, advice
+        return f"Drained by {who}: the holder finishes its work, and nothing new begins.", None, advice
     if task.status in _HELD:
-        return f"Paused by {who}: within a minute the holder hands the task over, which does not count.", None, advice
+        return (
+            (f"Paused by {who}: the holder hands the task over within a minute. The attempt is not counted."),
+            None,
+            advice,
+        )
     return f"Nothing until it is resumed: paused by {who}.", None, advice
 
 
@@ -136,7 +140,7 @@ def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tup
     if waiting.place is not None:
         text += f", at place {waiting.place}"
     if waiting.reasons:
-        text += f"; the next of the lane waits for {plain('; '.join(waiting.reasons))}"
+        text += f"; the lane's next task waits for {plain('; '.join(waiting.reasons))}"
     advice = f"`delegation tasks why {task.task_id} --direct` shows its place in the lane and what it waits for."
     return f"{text}.", at, "" if waiting.reasons else advice
 
@@ -180,7 +184,7 @@ def _next_of_held(task: TaskRecord, now: datetime) -> tuple[str, datetime | None
 def _next_of_failed(task: TaskRecord) -> tuple[str, datetime | None, str]:
     retry = f"`delegation tasks retry {task.task_id}`"
     if task.partly_deleted:
-        text = "Nothing by itself. Files were deleted before the failure: the table is not whole."
+        text = "Nothing by itself. Files were deleted before the failure: the table is incomplete."
         return text, None, f"Remove the cause, then finish with {retry}. Do not drop the table before."
     if task.error_code == _CANCELLED:
         return "Nothing: the task was cancelled and changed nothing.", None, f"{retry} begins anew."

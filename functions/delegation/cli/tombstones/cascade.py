@@ -163,12 +163,14 @@ class Cascade:
         )
         left = [table for table in file.receipt.tables if table.kind != TABLE and not table.is_done]
         if left:
-            return file.ended(f"{_named(left)} not dropped, so no table was; {left[0].problem}")
+            return file.ended(f"{_named(left)} not dropped, so no table was dropped: {left[0].problem}")
         self._each(file, [table for table in file.receipt.tables if not table.is_done], self._purged)
         receipt = file.receipt
         kept = sum(not table.is_done for table in receipt.tables)
         if kept:
-            return file.ended(f"{kept:,} of {counted(len(receipt.tables), 'table')} not dropped, so no namespace was")
+            return file.ended(
+                f"{kept:,} of {counted(len(receipt.tables), 'table')} not dropped, so no namespace was dropped"
+            )
         return file.ended(self._namespaces(file))
 
     def _each(
@@ -252,7 +254,11 @@ class Cascade:
             elif attempt.error is not None:
                 kept.append(attempt.item[1])
                 is_full = isinstance(attempt.error, NamespaceNotEmpty)
-                why = "has a table or a view that was not among them" if is_full else f"was not: {attempt.error}"
+                why = (
+                    ("has a table or a view that was created since the listing; drop it first")
+                    if is_full
+                    else f"was not: {attempt.error}"
+                )
                 problems.append(f"{attempt.item[0]} {why}")
         return f"all tables were dropped, but {'; '.join(shortened(problems, 5))}" if problems else None
 

@@ -23,7 +23,8 @@ from delegation.wire.operators import RestoredName, RestoreRequest, TombstoneLis
 def not_yours(tombstone_id: str) -> CommandError:
     return CommandError(
         f"you dropped no table with the tombstone {tombstone_id}",
-        "Check the id. `delegation tombstones list --mine` shows yours; an operator restores those of others.",
+        "Check the id. `delegation tombstones list --mine` lists your drops. An operator can restore drops of other "
+        "callers.",
         code="TOMBSTONE_NOT_FOUND",
     )
 
@@ -66,10 +67,10 @@ class CallersTombstones:
 def _after_refused_restore(record: TombstoneRecord, error: PolarisError) -> str:
     if error.status == 409:
         other = f"delegation tombstones restore {record.tombstone_id} --mine --to {record.name}_restored"
-        return f"Do what the message states; if the name is taken: `{other}`."
+        return f"Follow the message. If the name is taken: `{other}`."
     if error.status == 403:
         return "Ask for TABLE_CREATE on the namespace, or name another namespace with --to."
-    return "Run the same command again: it finishes what was begun."
+    return "Run the same command again to finish the restore."
 
 
 _WIDE: Final = 140
@@ -207,7 +208,7 @@ MineOption = Annotated[bool, typer.Option("--mine", help="Only your own drops; u
 def no_gateway() -> CommandError:
     return CommandError(
         "this deployment has no gateway, so no table was dropped through it",
-        "Switch the gateway on and deploy; a local stack has one after `delegation local up --gateway`.",
+        "Switch the gateway on and deploy. A local stack has a gateway after `delegation local up --gateway`.",
         code="NO_TOMBSTONES",
     )
 
@@ -248,7 +249,7 @@ def restore_command(
     tombstone_id: TombstoneArgument,
     *,
     to: str | None = optional(
-        "--to", "Another name in the same catalog, if the former one is taken.", "[NAMESPACE.]TABLE"
+        "--to", "Another name in the same catalog, if the former name is taken.", "[NAMESPACE.]TABLE"
     ),
     mine: MineOption = False,
 ) -> None:
@@ -307,7 +308,7 @@ def _changed(change: Callable[[str], TombstoneRecord], tombstone_id: str) -> Tom
 
 
 def _look(tombstone_id: str) -> str:
-    return f"`delegation tombstones show {tombstone_id}` has its state and what can be done."
+    return f"`delegation tombstones show {tombstone_id}` shows its state and what you can do."
 
 
 def _restored(client: DelegationClient, tombstone_id: str, to: str | None) -> TombstoneRecord:
@@ -351,7 +352,7 @@ def _shown(client: DelegationClient, tombstone_id: str) -> TombstoneRecord:
             raise no_gateway() from error
         raise CommandError(
             f"there is no tombstone {tombstone_id}",
-            "Check the id. `delegation tombstones list` shows those that there are.",
+            "Check the id. `delegation tombstones list` lists all tombstones.",
             code="TOMBSTONE_NOT_FOUND",
         ) from error
 

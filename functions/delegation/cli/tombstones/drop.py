@@ -124,7 +124,9 @@ def drop_command(
     table: TableArgument,
     *,
     wait: bool = defaulted("--wait/--no-wait", "Wait for the purge, or only until the name is free.", True),
-    key: str | None = optional("--key", "The idempotency key; a repetition continues the drop. Default: a new UUID."),
+    key: str | None = optional(
+        "--key", ("The idempotency key. A command with the same key continues the drop. Default: a new UUID.")
+    ),
     timeout: float = defaulted(
         "--timeout",
         "Stop waiting after N seconds; the drop continues.",
@@ -187,15 +189,16 @@ def _next_step(error: PolarisError) -> str:
         case 401:
             return "Check polaris_credential and realm."
         case 403 if "TABLE_" in (error.answered or ""):
-            return "Have what the message names granted, then run the command again."
+            return "Have the privileges in the message granted, then run the command again."
         case 403:
             return (
                 "A drop with purge needs TABLE_DROP and TABLE_WRITE_DATA on the table, and TABLE_CREATE on the "
-                "namespace of tombstones: `delegation doctor --tombstones CATALOG.LEVEL --callers ROLE` checks that."
+                "namespace of tombstones. `delegation doctor --tombstones CATALOG.LEVEL --callers ROLE` checks these "
+                "grants."
             )
         case 409 if "delegation tombstones" in (error.answered or ""):
             return "Run the command that the message names."
         case 409:
             return "Remove what the message names, then run the command again."
         case _:
-            return "Do what the message states; check gateway_url if the answer is not the gateway's."
+            return "Follow the message. If the answer does not come from the gateway, check gateway_url."

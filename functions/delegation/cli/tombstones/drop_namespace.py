@@ -52,7 +52,7 @@ def others_refused(others: Mapping[str, Sequence[str]]) -> CommandError:
     )
     options = " and ".join(_OPTIONS[kind] for kind in others)
     return CommandError(
-        f"the namespace does not only have tables, so nothing was dropped: {names_of}",
+        f"the namespace also has views or generic tables, so nothing was dropped: {names_of}",
         f"Add {options} to drop them too, or drop them yourself first. The files of generic tables stay.",
         code="OTHERS_REFUSED",
         exit_status=3,
@@ -75,7 +75,7 @@ def drop_namespace_command(
     key: str | None = optional("--key", "The idempotency key. Default: a new UUID."),
     receipt: Path | None = optional(
         "--receipt",
-        "The receipt's file; an incomplete one is resumed. Default: delegation-drop-KEY.json here.",
+        "The receipt file. An incomplete receipt is resumed. Default: delegation-drop-KEY.json in this directory.",
         "FILE",
     ),
     drop_views: bool = switch("--drop-views", "Drop its views too."),
@@ -91,7 +91,7 @@ def drop_namespace_command(
     catalog, levels = parse_namespace(namespace)
     used = checked_key(key)
     if len(used) > _LONGEST_KEY:
-        raise typer.BadParameter(f"must have at most {_LONGEST_KEY} characters here", param_hint="--key")
+        raise typer.BadParameter(f"must have at most {_LONGEST_KEY} characters for this command", param_hint="--key")
     path = receipt or Path(f"delegation-drop-{used}.json")
     client = call.connection.catalog_through_gateway()
     file = ReceiptFile.opened(path)
@@ -130,7 +130,8 @@ def _dropped(
         return file.receipt
     before = file.begin()
     output.say(
-        f"Receipt: {file.path}. If this is interrupted, run the same command with --receipt {file.path}.", dim=True
+        f"Receipt: {file.path}. To resume after an interruption, run the same command with --receipt {file.path}.",
+        dim=True,
     )
 
     def drop(identifier: TableIdentifier, key: str, table_uuid: str) -> Dropped:
@@ -141,7 +142,7 @@ def _dropped(
         output.problem(error)
 
     pressed = Interruption(
-        f"interrupted; drops that were begun continue. To resume, rerun the command with --receipt {file.path}",
+        f"interrupted; the drops under way continue. To resume, rerun the command with --receipt {file.path}",
         interrupted,
     )
     left = sum(not table.is_done for table in before.tables)
@@ -221,7 +222,7 @@ def _report(output: Output, done: CascadeReceipt, file: Path) -> None:
     for entry in left[:_NAMED]:
         say(f"kept: {plain(entry.table)}: {plain(entry.problem or 'not tried')}")
     if len(left) > _NAMED:
-        say(f"and {len(left) - _NAMED:,} more, which the receipt has.")
+        say(f"and {len(left) - _NAMED:,} more in the receipt.")
     say(f"Dropped {len(done.tables) - len(left):,} of {counted(len(done.tables), 'table')} and "
         f"{len(done.namespaces_dropped):,} of {counted(len(done.namespaces), 'namespace')}; "
         f"the receipt is {file}.")  # fmt: skip

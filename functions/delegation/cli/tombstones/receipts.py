@@ -103,7 +103,9 @@ class CascadeReceipt(BaseModel):
         return ".".join((self.catalog, *self.namespace))
 
 
-def _unusable(reason: str, next_step: str = "Name another file with --receipt, or move this one away.") -> CommandError:
+def _unusable(
+    reason: str, next_step: str = ("Name another file with --receipt, or move this file away.")
+) -> CommandError:
     return CommandError(reason, next_step, code="RECEIPT_UNUSABLE", exit_status=MISUSE)
 
 
@@ -155,7 +157,7 @@ class ReceiptFile:
         if key not in {None, receipt.idempotency_key}:
             raise _unusable(
                 f"{self.path} is the receipt of the cascade with the key {printable(receipt.idempotency_key)}",
-                "Leave --key out to continue that cascade, or name another file for a new one with --receipt.",
+                "Leave --key out to continue that cascade, or start a new cascade with another --receipt file.",
             )
 
     def begin(self) -> CascadeReceipt:
@@ -196,7 +198,7 @@ class ReceiptFile:
         try:
             FilePlanStore(self.path.absolute().parent).put(self.path.name, b"".join(map(_line, lines)))
         except ObjectStoreError as error:
-            raise _unusable(str(error), "Name a file that can be written with --receipt.") from error
+            raise _unusable(str(error), "Name a writable file with --receipt.") from error
         self._is_written = True
 
     def _append(self, document: Mapping[str, Any]) -> None:
@@ -204,7 +206,7 @@ class ReceiptFile:
             with self.path.open("ab") as file:
                 file.write(_line(document))
         except OSError as error:
-            step = "Make room for it, then rerun the same command; drops that were begun continue."
+            step = "Free space for the receipt, then rerun the same command. The drops under way continue."
             raise _unusable(f"cannot write {self.path}: {error.strerror}", step) from error
 
 

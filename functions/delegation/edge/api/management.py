@@ -154,8 +154,8 @@ class Management:
         receipt = self.deps.receipt(task)
         if receipt is None:
             raise EdgeError(
-                f"task {task.task_id} has no receipt; it is written when the task ends and kept as long as plans are "
-                "(delegation:plan-retention-days)",
+                f"task {task.task_id} has no receipt. A receipt is written when the task ends, and kept for "
+                "delegation:plan-retention-days",
                 code="RECEIPT_NOT_FOUND",
                 task_id=task.task_id,
             )
@@ -168,8 +168,8 @@ class Management:
         forecast = self.deps.estimate(task)
         if forecast is None:
             raise EdgeError(
-                f"task {task.task_id} has no plan to estimate from; wait until it is planned, or send its request to "
-                "POST /v1/tasks?dry-run=true and read the estimate of that task",
+                f"task {task.task_id} has no plan to estimate from. Wait for the plan, or send the request to POST "
+                "/v1/tasks?dry-run=true and read that task's estimate",
                 code="ESTIMATE_NOT_FOUND",
                 task_id=task.task_id,
             )
@@ -195,7 +195,7 @@ class Management:
             task = self.deps.tasks.operators.cancel(valid_id, by=_named(caller))
             if task.is_terminal and task.error_code != CANCELLED:
                 raise EdgeError(
-                    f"task {valid_id} ended as {task.status}; nothing is left to cancel",
+                    f"task {valid_id} ended as {task.status}. Nothing is left to cancel",
                     code="TASK_ENDED",
                     task_id=valid_id,
                 )

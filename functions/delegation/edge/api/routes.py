@@ -278,7 +278,7 @@ def _require_identity_encoding(event: Event) -> None:
     codings = ",".join(headers.values(event, "Content-Encoding")).split(",")
     if any(coding.strip().lower() not in {"", "identity"} for coding in codings):
         raise EdgeError(
-            "Content-Encoding: must be absent or identity; send the body without compression",
+            "Content-Encoding: must be absent or identity. Send the body without compression",
             code="UNSUPPORTED_CONTENT_ENCODING",
         )
 

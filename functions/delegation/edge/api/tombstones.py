@@ -101,7 +101,7 @@ class TombstoneRoutes:
         operations = self.deps.tombstones()
         if operations is None:
             raise EdgeError(
-                "this deployment has no gateway, so it has no tombstones; switch the gateway on and deploy",
+                "this deployment has no gateway, so it has no tombstones. Switch the gateway on and deploy",
                 code="NO_TOMBSTONES",
             )
         return operations

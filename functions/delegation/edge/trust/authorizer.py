@@ -147,7 +147,7 @@ def _from_alb(event: Mapping[str, Any], endpoints: Collection[str]) -> str | Non
         raise CertificateRefused("the request did not come through a VPC endpoint of DELEGATION_CLIENT_VPC_ENDPOINTS")
     if headers.values(event, CHAIN_HEADER):
         raise CertificateRefused(
-            "the load balancer does not verify client certificates; set its listener to verify them"
+            "the load balancer does not verify client certificates. Set its listener to verify them"
         )
     encoded = headers.single(event, LEAF_HEADER)
     # Not unquote_plus: `+` is not encoded here (Application Load Balancers guide, "HTTP headers and mutual TLS").
@@ -158,7 +158,9 @@ def _check_serial_header(event: Mapping[str, Any], certificate: x509.Certificate
     """Refuse headers of different origins: an ALB that verifies sends serial number and certificate together."""
     stated = (headers.single(event, SERIAL_HEADER) or "").lower().replace(":", "")
     if not _SERIAL.fullmatch(stated) or int(stated, 16) != certificate.serial_number:
-        raise CertificateRefused("the load balancer's headers name different certificates, or not one serial number")
+        raise CertificateRefused(
+            "the serial number in the load balancer's headers is missing, or is not that of the client certificate"
+        )
 
 
 def _identity(event: Mapping[str, Any]) -> Mapping[str, Any]:

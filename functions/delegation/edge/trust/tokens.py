@@ -236,7 +236,7 @@ def _client_of(claims: Mapping[str, Any]) -> str:
         if name in claims:
             client = _text(claims[name])
             if client is None:
-                raise Unauthorized(f"the claim {name} is not a client id")
+                raise Unauthorized(f"the token's claim {name} is empty, too long or not text, so it is not a client id")
             return f"{_SUBJECT}{client}" if name == "sub" else client_text(client)
     raise Unauthorized("the token has no client id")
 

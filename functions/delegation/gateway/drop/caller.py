@@ -122,8 +122,8 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
     if 400 <= answer.status < 500 and (answer.status in {401, 419} or isinstance(document.get("error"), dict)):
         return answer
     raise DropError(
-        f"the catalog answered {answer.status} to the check whether the caller may create tables in the "
-        "namespace; nothing was restored; repeat the request",
+        f"the catalog answered {answer.status} to the check whether the caller may create tables in the namespace. "
+        "Nothing was restored. Repeat the request",
         code="RESTORE_NOT_PROVED",
         status=503,
         retryable=True,

@@ -70,8 +70,8 @@ class NameTaken(DropError):
     def __init__(self, tombstone_id: str, name: str, *, is_former_state: bool = False) -> None:
         what = "a clone of it that was registered from a former state" if is_former_state else "a table or view"
         super().__init__(
-            f"{what} now has the name {printable(name)}, so the tombstone {tombstone_id} was not restored; "
-            f"restore it to another name, for example `delegation tombstones restore {tombstone_id} --to NAME`"
+            f"{what} now has the name {printable(name)}, so the tombstone {tombstone_id} was not restored. Restore it "
+            f"to another name, for example `delegation tombstones restore {tombstone_id} --to NAME`"
         )
         self.tombstone_id = tombstone_id
 
@@ -121,8 +121,8 @@ class DropUnsupported(DropError):
 def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupported:
     """Return the error for a realm other than the deployment's; nothing was touched."""
     return DropUnsupported(
-        f"{printable(str(table))} was not dropped: the request is for the realm {printable(asked)}, and this "
-        f"gateway drops tables of the realm {printable(own)}; send it to the gateway of that realm, or drop it "
+        f"{printable(str(table))} was not dropped: the request is for the realm {printable(asked)}, and this gateway "
+        f"drops tables of the realm {printable(own)}. Send the request to that realm's gateway, or drop the table "
         "without purge",
         code="FOREIGN_REALM",
         status=403,
@@ -132,8 +132,8 @@ def foreign_realm(table: TableIdentifier, asked: str, own: str) -> DropUnsupport
 def catalog_unsupported(table: TableIdentifier, error: DelegationError) -> DropUnsupported:
     """Return the error for a catalog that is EXTERNAL or not on S3; nothing was touched."""
     return DropUnsupported(
-        f"{printable(str(table))} was not dropped: {printable(str(error), 500)}; drop it in the catalog that owns it, "
-        "or without purge",
+        f"{printable(str(table))} was not dropped: {printable(str(error), 500)}. Drop the table in the catalog that "
+        "owns it, or drop it without purge",
         code=CATALOG_UNSUPPORTED,
     )
 
@@ -150,9 +150,9 @@ def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
 def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported:
     return DropUnsupported(
         f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for dropped tables, so nothing was "
-        "dropped; an administrator creates it with "
-        f"`delegation polaris setup {printable(catalog)} --tombstones {printable(namespace)}`, and "
-        f"`delegation doctor --tombstones {printable(f'{catalog}.{namespace}')}` checks what drops need",
+        f"dropped. An administrator creates the namespace with `delegation polaris setup {printable(catalog)} "
+        f"--tombstones {printable(namespace)}`, and `delegation doctor --tombstones "
+        f"{printable(f'{catalog}.{namespace}')}` checks what drops need",
         code="TOMBSTONE_NAMESPACE_MISSING",
     )
 
@@ -160,9 +160,10 @@ def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported
 def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str) -> DropUnsupported:
     catalog, place = printable(table.catalog), printable(namespace)
     return DropUnsupported(
-        f"{printable(str(table))} was not dropped: the caller needs TABLE_DROP on it and TABLE_CREATE on the "
-        f"namespace {place}. `delegation polaris setup {catalog} --tombstones {place} --callers ROLE` grants the "
-        f"second, `delegation doctor --tombstones {catalog}.{place} --callers ROLE` checks it. {printable(answer)}",
+        f"{printable(str(table))} was not dropped: the caller needs TABLE_DROP on the table and TABLE_CREATE on the "
+        f"namespace {place}. `delegation polaris setup {catalog} --tombstones {place} --callers ROLE` grants "
+        f"TABLE_CREATE, `delegation doctor --tombstones {catalog}.{place} --callers ROLE` checks it. "
+        f"{printable(answer)}",
         code="TOMBSTONE_GRANT_MISSING",
         status=403,
     )
@@ -171,7 +172,7 @@ def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str)
 def drop_not_confirmed(table: str, reason: str) -> DropError:
     """Return the error for a rename without a clear answer; a repeat finds out."""
     return DropError(
-        f"{printable(table)} may have been dropped ({printable(reason)}): send the request again. If it was "
+        f"{printable(table)} may have been dropped ({printable(reason)}). Send the request again. If the table was "
         "dropped, its purge follows in any case",
         code="DROP_NOT_CONFIRMED",
         status=503,
@@ -182,7 +183,8 @@ def drop_not_confirmed(table: str, reason: str) -> DropError:
 def drop_interrupted(table: str, error: DelegationError) -> DropError:
     """Return the error for a store or catalog that did not answer; a repeat continues where the drop stopped."""
     return DropError(
-        f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}): send it again",
+        f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}). Send the request "
+        "again",
         code="DROP_INTERRUPTED",
         status=503,
         retryable=True,
@@ -192,8 +194,8 @@ def drop_interrupted(table: str, error: DelegationError) -> DropError:
 def still_purging(table: str, tombstone_id: str) -> DropError:
     """Return the error for a purge that outlasts the caller's time; the table is dropped, and its purge continues."""
     return DropError(
-        f"{printable(table)} is dropped, and its files are still being deleted (tombstone {tombstone_id}): send "
-        "the request again to keep waiting",
+        f"{printable(table)} is dropped, and its files are still being deleted (tombstone {tombstone_id}). Send the "
+        "request again to keep waiting",
         code="STILL_PURGING",
         status=503,
         retryable=True,
@@ -207,13 +209,13 @@ class RenamedBack(DropError):
     status = 409
 
     def __init__(self, table: str, reason: str) -> None:
-        super().__init__(f"{printable(table)} was not dropped, and has its name again: {printable(reason, 500)}")
+        super().__init__(f"{printable(table)} was not dropped and has its former name: {printable(reason, 500)}")
 
 
 def kept_as_tombstone(table: str, tombstone_id: str, reason: str) -> DropError:
     return DropError(
-        f"the files of {printable(table)} were not all deleted: {printable(reason, 500)}. It is kept as the "
-        f"tombstone {tombstone_id}; `delegation tombstones show {tombstone_id}` says what to do",
+        f"the files of {printable(table)} were not all deleted: {printable(reason, 500)}. The table stays as the "
+        f"tombstone {tombstone_id}. `delegation tombstones show {tombstone_id}` shows what to do",
         code="KEPT_AS_TOMBSTONE",
         status=409,
     )
@@ -225,17 +227,17 @@ def service_may_not_list(table: TableIdentifier, namespace: str, error: Delegati
     return DropError(
         f"{printable(str(table))} was not dropped: the service's principal may not list the namespace {place} "
         f"({error.code}: {printable(str(error), 500)}). `delegation polaris setup {catalog} --tombstones {place}` "
-        f"grants it what it needs there, `delegation doctor --tombstones {catalog}.{place}` checks it",
+        f"grants the needed privileges, `delegation doctor --tombstones {catalog}.{place}` checks them",
         code="SERVICE_NOT_PERMITTED",
     )
 
 
 def service_not_permitted(table: str, error: DelegationError, tombstone_id: str | None = None) -> DropError:
     """Return the error for a service principal without a privilege that a drop needs; the drop may have begun."""
-    kept = f"; until then `delegation tombstones restore {tombstone_id}` gives the table its name back, where the "
+    kept = f"; until then `delegation tombstones restore {tombstone_id}` gives the table its name back if the "
     return DropError(
-        f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). "
-        "`delegation doctor` checks what the service's principal needs; the drop continues once that is granted"
+        f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). `delegation "
+        "doctor` checks the privileges of the service's principal. The drop continues once they are granted"
         + ("" if tombstone_id is None else f"{kept}service may rename it"),
         code="SERVICE_NOT_PERMITTED",
     )

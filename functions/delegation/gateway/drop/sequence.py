@@ -315,8 +315,8 @@ class _Drop:
         if refused.code == CATALOG_UNSUPPORTED:
             return catalog_unsupported(self._identifier, refused)
         return DropUnsupported(
-            f"{self._identifier} was not dropped: the catalog does not rename it ({refused}); drop it in the catalog "
-            "that owns it, or without purge"
+            f"{self._identifier} was not dropped: the catalog does not rename it ({refused}). Drop the table in the "
+            "catalog that owns it, or drop it without purge"
         )
 
     @property
@@ -341,8 +341,8 @@ class _Drop:
             )
         if isinstance(refused, TableMetadataMissing):
             raise DropUnsupported(
-                f"{self._identifier} was not dropped: its metadata file is gone, so its files are unknown "
-                f"({refused}); drop it without purge"
+                f"{self._identifier} was not dropped: its metadata file no longer exists, so its files are unknown "
+                f"({refused}). Drop the table without purge"
             )
         return answer
 
@@ -364,11 +364,11 @@ class _Drop:
             return earlier
         if self._catalog.is_view(self._identifier):
             raise DropUnsupported(
-                f"{self._identifier} is a view, which has no files: drop it as a view (DELETE …/views/…, `DROP VIEW`)"
+                f"{self._identifier} is a view, which has no files. Drop it as a view (DELETE …/views/…, `DROP VIEW`)"
             )
         if self._catalog.is_generic_table(self._identifier):
             raise DropUnsupported(
-                f"{self._identifier} is a generic table, whose files are unknown: drop it without purge"
+                f"{self._identifier} is a generic table, whose files are unknown. Drop it without purge"
             )
         return answer
 
@@ -466,6 +466,6 @@ def _is_unclear(answer: CatalogAnswer) -> bool:
 
 def _left_to_the_catalog(identifier: TableIdentifier, reason: str) -> MutationNotVerified:
     return MutationNotVerified(
-        f"the catalog, which handles unsupported drops, may have dropped {identifier}: {reason}; nothing more "
-        "was done. Check whether the table exists, then send what is missing with a new key"
+        f"the catalog, which handles unsupported drops, may have dropped {identifier}: {reason}. Nothing more was "
+        "done. Check whether the table exists, then send what is missing with a new key"
     )

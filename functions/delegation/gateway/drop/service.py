@@ -63,7 +63,8 @@ def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
         if _follows(there, left):
             catalog.drop_table(record.destination, purge=False)
             return (
-                f"a clone was registered as {target} meanwhile; it is the table now, and the tombstone's entry is gone"
+                f"a clone was registered as {target} meanwhile; it is the table now, and the tombstone's entry no "
+                "longer exists"
             )
         raise NameTaken(record.tombstone_id, str(target), is_former_state=True) from error
     if isinstance(error, TableAlreadyExists):
@@ -178,13 +179,15 @@ class Tombstones:
             )
         if record.is_of_another_table:
             raise purge_not_possible(
-                f"the tombstone {tombstone_id} is not the table that its caller dropped and is never purged; restore it"
+                f"the tombstone {tombstone_id} is not the table that its caller dropped and is never purged. Restore it"
             )
         now = self.clock()
         task = submit(self.tasks, record, at=now)
         if task.status is Status.FAILURE:
             if task.error_code == RESTORED and record.state is TombstoneState.RENAMED:
-                raise purge_not_possible(f"the tombstone {tombstone_id} is being restored; repeat it when that is done")
+                raise purge_not_possible(
+                    f"the tombstone {tombstone_id} is being restored. Repeat the request when the restore is done"
+                )
             self.tasks.operators.retry(task.task_id, by=by)
         elif task.status is Status.SUBMITTED:
             dispatched(self.tasks, self.tasks.writes.change(task.task_id, due_now))
@@ -201,8 +204,8 @@ class Tombstones:
                 )
             if record.is_of_another_table:
                 raise dismissal_refused(
-                    f"the tombstone {tombstone_id} is not the table that its caller dropped; give it a name again: "
-                    f"`delegation tombstones restore {tombstone_id} --to NAME`"
+                    f"the tombstone {tombstone_id} is not the table that its caller dropped. Give the table a name "
+                    f"again: `delegation tombstones restore {tombstone_id} --to NAME`"
                 )
             left = f"dismissed: its files stay, {_finish(record)}"
             record = self.changed(
@@ -271,7 +274,7 @@ class Tombstones:
                 if conflict.stored is None:
                     raise tombstone_not_found(record.tombstone_id) from conflict
                 record = conflict.stored
-        raise RestoreRefused(f"the tombstone {record.tombstone_id} kept changing; repeat the restore")
+        raise RestoreRefused(f"the tombstone {record.tombstone_id} kept changing. Repeat the restore")
 
     def _found(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
         """Return the record of a table that is at its destination to be restored, or RESTORED if it cannot be read."""
@@ -309,7 +312,7 @@ class Tombstones:
                 raise
             if isinstance(error, NoSuchNamespace):
                 raise RestoreRefused(
-                    f"the namespace of {target} no longer exists: create it, or restore to another name"
+                    f"the namespace of {target} no longer exists. Create it, or restore the table to another name"
                 ) from error
             raise RestoreRefused(f"{record.destination} was not renamed to {target}: {error}") from error
         try:
@@ -325,19 +328,23 @@ def _is_restored_to(record: Tombstone | None, target: TableIdentifier) -> TypeGu
 
 
 def _finish(record: Tombstone) -> str:
-    return f"`delegation purge {record.metadata_location}` deletes the rest, unless another table has the files now"
+    return (
+        f"`delegation purge {record.metadata_location}` deletes the remaining files, unless another table has them now"
+    )
 
 
 def _why_not(record: Tombstone) -> str:
     match record.state:
         case TombstoneState.PENDING:
-            reason = "its rename is not confirmed yet; repeat the restore in a few minutes"
+            reason = "its rename is not confirmed yet. Repeat the restore in a few minutes"
         case TombstoneState.CLEARED:
             reason = "it was never renamed; the table is at its former name, or was dropped by somebody else"
         case TombstoneState.RESTORED:
             reason = f"it was restored to {record.restore_identifier} already"
         case TombstoneState.PURGING:
-            reason = "its purge has begun; if it has deleted nothing yet, cancel its task, then repeat the restore"
+            reason = (
+                "its purge has begun. If the purge has deleted nothing yet, cancel its task, then repeat the restore"
+            )
         case _:
             reason = "its files are deleted"
     return f"the tombstone {record.tombstone_id} is {record.state} and cannot be restored: {reason}"
@@ -347,9 +354,9 @@ def _too_late(record: Tombstone, task: Task) -> str:
     if task.status is Status.FAILURE:
         return (
             f"the purge of the tombstone {record.tombstone_id} has deleted files (task {task.task_id}), so it cannot "
-            "be restored; `delegation tombstones purge` deletes the rest"
+            "be restored. `delegation tombstones purge` deletes the remaining files"
         )
     return (
         f"the purge of the tombstone {record.tombstone_id} has begun (task {task.task_id} is {task.status}), so it "
-        "cannot be restored; if it has deleted nothing yet, cancel its task, then repeat the restore"
+        "cannot be restored. If the purge has deleted nothing yet, cancel its task, then repeat the restore"
     )

@@ -47,7 +47,7 @@ from polaris_common.errors import DelegationError
 
 GIVE_UP_AFTER = timedelta(minutes=10)
 """A rename without an answer was not performed if its table is not at the destination by then."""
-OTHER_TABLE = "another table had the name by the time of the rename; send the request again"
+OTHER_TABLE = "another table had the name by the time of the rename. Send the request again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +207,8 @@ class DropSteps:
             return self._checked(
                 record,
                 self.tombstones.clock() + records.FAILED_CHECK,
-                f"its metadata file is gone, so its purge cannot be repeated; `delegation tombstones dismiss "
-                f"{record.tombstone_id}` drops its entry and keeps whatever files are left",
+                "its metadata file no longer exists, so its purge cannot be repeated. `delegation tombstones dismiss "
+                f"{record.tombstone_id}` drops its entry and keeps the remaining files",
             )
         if table.table_uuid != record.table_uuid:
             return self.tombstones.closed(record)

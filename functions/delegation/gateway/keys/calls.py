@@ -250,8 +250,8 @@ class KeyedCall:
         if is_known and all(conclusion(each, made.status) is Conclusion.UNKNOWN for each in CatalogClient):
             return made
         raise MutationNotVerified(
-            f"the answer {answer.status} to {self.target.operation} leaves the outcome open, and the catalog "
-            "does not show the change; repeat the request with the same key"
+            f"the answer {answer.status} to {self.target.operation} leaves the outcome open, and the catalog does not "
+            "show the change. Repeat the request with the same key"
         )
 
     def _despite_refusal(self, made: MutationAnswer, attempt: MutationAttempt) -> MutationAnswer:
@@ -312,7 +312,7 @@ class KeyedCall:
         except MALFORMED as error:
             raise MutationNotVerified(
                 f"the catalog's answer for {self.target.operation} does not conform to the Iceberg REST Catalog API "
-                f"({type(error).__name__}); nothing more was done"
+                f"({type(error).__name__}). Nothing more was done"
             ) from error
 
     def _forward(self, request: CatalogRequest) -> CatalogAnswer:

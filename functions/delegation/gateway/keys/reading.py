@@ -281,7 +281,7 @@ class CallersView:
             answer = self._forward(self._read(lookup))
         except (CatalogUnavailable, CatalogOutcomeUnknown) as error:
             raise MutationNotVerified(
-                f"/{lookup.path} could not be read to see what a call with this key did ({error.code}); repeat the "
+                f"/{lookup.path} could not be read to see what a call with this key did ({error.code}). Repeat the "
                 "request with the same key"
             ) from error
         if answer.status == 200:
@@ -291,7 +291,7 @@ class CallersView:
         raise MutationNotVerified(
             f"the outcome of a call with this key is uncertain: as the caller, the catalog answers /{lookup.path} with "
             f"{answer.status}. If that is a refusal, grant the caller the privilege to load it (TABLE_READ_PROPERTIES, "
-            "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES); then repeat the request with the same key",
+            "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES). Then repeat the request with the same key",
             is_refused=answer.status == 403 and is_error(answer),  # after 401 another token may show it
         )
 
@@ -329,7 +329,6 @@ def _document(answer: CatalogAnswer, lookup: Lookup) -> dict[str, object]:
     document = answer.document
     if document is None:
         raise MutationNotVerified(
-            f"{answer.status} was answered without a JSON object when /{lookup.path} was read; repeat the request with "
-            "the same key"
+            f"the answer {answer.status} to /{lookup.path} has no JSON object. Repeat the request with the same key"
         )
     return document

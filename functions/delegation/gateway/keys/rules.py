@@ -131,9 +131,9 @@ def table_creation(path: str, request: JsonObject) -> VerificationRule:
         if table is None:
             return Undecided("the table does not exist; it may have been created, and dropped or renamed since")
         if not is_as_requested(table.metadata, request):
-            return Undecided("a table of this name exists that is not as requested")
+            return Undecided("the table of this name differs from the request")
         if not evidence.is_newer(_first_ms(table.metadata)):
-            return Undecided("a table of this name exists that is older than the request")
+            return Undecided("the table of this name is older than the request")
         return loaded(table)
 
     return VerificationRule(verify, (vended,), restore=vended, of_recorded=loaded)
@@ -157,7 +157,7 @@ def table_registration(path: str, request: JsonObject) -> VerificationRule:
         replaced = _replaced_ms(table, wanted)
         if table.document.get("metadata-location") == wanted or evidence.is_newer(replaced):
             return loaded(table)
-        return Undecided("a table of this name exists with another metadata file")
+        return Undecided("the table of this name has another metadata file")
 
     return VerificationRule(verify, (vended,), restore=vended)
 
@@ -262,7 +262,7 @@ def view_creation(path: str, request: JsonObject) -> VerificationRule:
         if view is None:
             return Undecided("the view does not exist; it may have been created, and dropped or renamed since")
         if not _added(request["view-version"], view.metadata, evidence):
-            return Undecided("a view of this name exists that is not as requested, or is older than the request")
+            return Undecided("the view of this name differs from the request or is older")
         return loaded(view)
 
     return VerificationRule(verify, (view,), restore=view)
@@ -278,7 +278,7 @@ def view_registration(path: str, request: JsonObject) -> VerificationRule:
         if view is None:
             return Undecided("the view does not exist; it may have been registered, and dropped or renamed since")
         if view.document.get("metadata-location") != wanted:
-            return Undecided("a view of this name exists with another metadata file")
+            return Undecided("the view of this name has another metadata file")
         return loaded(view)
 
     return VerificationRule(verify, (view,), restore=view)

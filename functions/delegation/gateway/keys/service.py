@@ -41,7 +41,7 @@ def key_of(request: CatalogRequest) -> str:
     if len(given) != 1 or _KEY.fullmatch(given[0]) is None:
         raise GatewayError(
             f"{KEY_HEADER}: must be given once, with 1 to 255 letters, digits, '_', '.' or '-', and begin with a "
-            "letter or digit; a UUID is one. Nothing was done",
+            "letter or digit, such as a UUID. Nothing was done",
             code="INVALID_IDEMPOTENCY_KEY",
             status=400,
         )
@@ -122,10 +122,10 @@ def refusal_of_unverified(
     if answer.status in {401, 403, 419}:
         return answer
     raise GatewayError(
-        f"the gateway's key does not verify the request's token, and the catalog answers it with {answer.status}, "
-        "so nothing was done; if the catalog accepts the token, send the request without the Idempotency-Key, and "
-        "have the operator set the catalog's present key (delegation:gateway-token-public-key or "
-        "delegation:gateway-token-jwks-url)",
+        "the gateway's public key does not verify the request's token, and the catalog answers the request with "
+        f"{answer.status}. Nothing was done. If the catalog accepts the token, send the request without the "
+        "Idempotency-Key, and have the operator set the catalog's current public key "
+        "(delegation:gateway-token-public-key or delegation:gateway-token-jwks-url)",
         code="CALLER_NOT_VERIFIED",
         status=500,
         kind="CommitStateUnknownException",
@@ -136,8 +136,8 @@ def refusal_without_effect(refusal: CatalogAnswer, mutations: Mutations, scope: 
     """Return the refusal. Raises MutationNotVerified if an earlier call may have had an effect."""
     if scope is not None and mutations.may_have_run(scope):
         raise MutationNotVerified(
-            f"the catalog refuses the request now ({refusal.status}), and an earlier call with its key may have "
-            "been applied; repeat it with the same key when the catalog accepts it"
+            f"the catalog refuses the request now ({refusal.status}), and an earlier call with its key may have been "
+            "applied. Repeat the request with the same key once the catalog accepts it"
         )
     return refusal
 

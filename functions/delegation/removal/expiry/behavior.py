@@ -37,7 +37,8 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
             summary = "no snapshot has expired; nothing changed"
             if result.findings:
                 summary = (
-                    "no more snapshots have expired, but an earlier plan is lost; files of its snapshots may be left"
+                    "no more snapshots have expired, but an earlier plan is lost, so files of its snapshots may "
+                    "remain. `delegation orphans scan` finds them"
                 )
             return summary, changed(ExpiryDetails, findings=findings), {}
         case "STOPPED":
@@ -45,7 +46,7 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
             if result.snapshot_ids or result.refs:
                 files = counted(result.files_deleted, "file")
                 when = f"after it deleted {files}" if result.files_deleted else "before its first delete"
-                done = f"{when}: {snapshots} and {refs} are removed; other files that only they referenced are left"
+                done = f"{when}: {snapshots} and {refs} are removed; other files that only these referenced remain"
             details = changed(
                 ExpiryDetails,
                 files_deleted=result.files_deleted,

@@ -106,7 +106,7 @@ def commit_refused(table: TableIdentifier, why: DelegationError) -> ExpiryError:
 def commits_forestalled(table: TableIdentifier, times: int) -> ExpiryError:
     """Return the error: other commits to the table were first, each time that the removal of snapshots was sent."""
     return ExpiryError(
-        f"other commits to {table} came first, {times} times; nothing changed, and the task tries again later",
+        f"other commits to {table} came first, {times} times. Nothing changed, and the task tries again later",
         code="COMMITS_FORESTALLED",
         retryable=True,
     )
@@ -130,8 +130,8 @@ class SnapshotReferenced(GuardRefused):
 
     def __init__(self, snapshot_id: int, refs: Sequence[str]) -> None:
         super().__init__(
-            f"snapshot {snapshot_id} cannot be expired, because it is the head of {shown(refs)}; move or drop "
-            "these refs, or remove the snapshot from the request"
+            f"snapshot {snapshot_id} cannot be expired, because it is the head of {shown(refs)}. Move or drop these "
+            "refs, or remove the snapshot from the request"
         )
         self.snapshot_id = snapshot_id
         self.refs = tuple(refs)
@@ -140,7 +140,7 @@ class SnapshotReferenced(GuardRefused):
 def manifests_encrypted(why: str) -> GuardRefused:
     """Return the error: manifests are encrypted (Iceberg Table Spec, version 3), so their files are unknown."""
     return GuardRefused(
-        f"{why}: this release cannot read encrypted manifests; expire the snapshots with an engine that has the keys",
+        f"{why}: this release cannot read encrypted manifests. Expire the snapshots with an engine that has the keys",
         code="UNSUPPORTED",
     )
 
@@ -160,7 +160,7 @@ def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
         raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
     if is_stand_in(metadata.table_uuid):
         raise GuardRefused(
-            "the table has no table-uuid, so a commit could reach another table; let an engine assign one "
+            "the table has no table-uuid, so a commit could reach another table. Let an engine assign a table-uuid "
             "(assign-uuid), or upgrade the table to format version 2",
             code="UNSUPPORTED",
         )

@@ -103,11 +103,11 @@ OPTIONS: Final = OptionTable(
             OLDER_THAN,
             _TIME,
             "an RFC 3339 date-time with an offset, such as 2026-06-11T16:21:00Z, or now",
-            "Snapshots older than this time expire; `now` is when the request is accepted. Default: by the property "
-            "history.expire.max-snapshot-age-ms of the table.",
+            "Snapshots older than this time expire; `now` is when the request is accepted. Default: the table's "
+            "property history.expire.max-snapshot-age-ms.",
             Argument(
-                "Expire snapshots older than a time (2026-11-01T00:00:00Z), date, age (7d, 12h) or now. "
-                "Default: by the table's properties, 5 days.",
+                "Expire snapshots older than a time (2026-11-01T00:00:00Z), date, age (7d, 12h) or now. Default: the "
+                "table's properties, else 5 days.",
                 "TIME|AGE|now",
             ),
         ),
@@ -115,16 +115,16 @@ OPTIONS: Final = OptionTable(
             MAX_SNAPSHOT_AGE,
             _MILLISECONDS,
             "a number of milliseconds, 1 or more",
-            "The same as `older-than`, as an age when the request is accepted.",
+            "`older-than` as an age, counted from when the request is accepted.",
         ),
         text_option(
             RETAIN_LAST,
             _COUNT,
             "a number from 1 to 999999999",
-            "How many snapshots of each branch are kept whatever their age. Default: by the property "
-            "history.expire.min-snapshots-to-keep of the table.",
+            "How many snapshots of each branch are kept whatever their age. Default: the table's property "
+            "history.expire.min-snapshots-to-keep.",
             Argument(
-                "Keep N snapshots of each branch. Default: by the table's properties, 1.",
+                "Keep N snapshots of each branch. Default: the table's properties, else 1.",
                 "N",
                 type=int,
                 least=1,
@@ -134,17 +134,17 @@ OPTIONS: Final = OptionTable(
             SNAPSHOT_IDS,
             _IDS,
             f"1 to {MOST_IDS} comma-separated snapshot ids",
-            "Snapshots that expire too, whatever their age, unless a branch or tag is at them.",
+            "Snapshots to expire whatever their age, unless a branch or tag points to them.",
             Argument("Also expire this snapshot; may be repeated.", "ID", "snapshot-id", type=list[int]),
         ),
         text_option(
             MAX_REF_AGE,
             _MILLISECONDS,
             "a number of milliseconds, 1 or more",
-            "Branches and tags whose snapshot is older are removed, except main. Default: by the property "
-            "history.expire.max-ref-age-ms of the table.",
+            "Branches and tags whose snapshot is older are removed, except main. Default: the table's property "
+            "history.expire.max-ref-age-ms.",
             Argument(
-                "Remove older branches and tags, except main. Default: by the table's properties.",
+                "Remove older branches and tags, except main. Default: the table's properties.",
                 "AGE",
                 "max-ref-age",
             ),
@@ -158,7 +158,7 @@ OPTIONS: Final = OptionTable(
         ),
         replace(
             DRY_RUN_OPTION,
-            argument=Argument("Only show what would expire, and why the rest stays.", type=bool),
+            argument=Argument("Only show what would expire, and why other snapshots stay.", type=bool),
         ),
         replace(PLAN_OPTION, argument=Argument("Execute the plan of a dry run.", "PLAN_ID")),
         CALLBACK_OPTION,

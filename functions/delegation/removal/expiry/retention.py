@@ -152,7 +152,7 @@ def decide(
     removed = frozenset(snapshot_id for snapshot_id in table.snapshots if snapshot_id not in kept)
     if table.current_id in removed:
         raise CorruptMetadata(
-            "the table's metadata", "refs", "there is a current snapshot, and no branch main is at it"
+            "the table's metadata", "refs", "there is a current snapshot, but the branch main does not point to it"
         )
     schemas, specs = frozenset[int](), frozenset[int]()
     if retention.clean_expired_metadata:
@@ -210,8 +210,8 @@ def _number(properties: Mapping[str, str], name: str) -> int:
     number = int(text) if len(text) <= 1_000 and re.fullmatch(r"[+-]?\d+", text) else None
     if number is None or number not in (INT if name == MIN_SNAPSHOTS else LONG):
         raise InvalidRetention(
-            f"the table's property {name} is {text[:40]!r}, which Iceberg cannot read as a number; set it to one, or "
-            "remove it"
+            f"the table's property {name} is {text[:40]!r}, which Iceberg cannot read as a number. Set it to a number, "
+            "or remove it"
         )
     return number
 
@@ -235,7 +235,7 @@ def _refuse_young(snapshot_ids: Collection[int], table: TableHistory, newest: in
         if table.snapshots[snapshot_id].timestamp_ms >= newest:
             raise InvalidRetention(
                 f"snapshot {snapshot_id} is younger than the operator's setting delegation.expiry.least-snapshot-age "
-                "allows; leave it out of the request"
+                "allows. Leave it out of the request"
             )
 
 

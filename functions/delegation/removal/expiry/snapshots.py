@@ -76,7 +76,7 @@ def history(metadata: Mapping[str, Any]) -> TableHistory:
         raise _corrupt("current-snapshot-id", "there is no such snapshot")
     main = refs.get(MAIN)
     if main is not None and main.snapshot_id != current_id:
-        raise _corrupt("refs", "the branch main is not at the current snapshot")
+        raise _corrupt("refs", "the branch main does not point to the current snapshot")
     schema_id, schema_ids = _schemas(metadata)
     spec_id, spec_ids = _specs(metadata)
     return TableHistory(snapshots, refs, current_id, _properties(metadata), schema_id, schema_ids, spec_id, spec_ids)

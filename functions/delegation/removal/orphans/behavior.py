@@ -82,7 +82,7 @@ def success(
             waiting = None if segment is None else {"id": segment.id, "sha256": segment.sha256}
             details |= {"waits": result.waits, "waiting_plan": waiting, "waiting_location": location or ""}
             gone = result.files_deleted + result.deleted_before.files
-            done = f"{counted(gone, 'file')} had been deleted, the others stay" if gone else "nothing was deleted"
+            done = f"{counted(gone, 'file')} had been deleted, the other files stay" if gone else "nothing was deleted"
             summary = (
                 f"found {amount}; {done}, because {_WHY[result.waits]} ({result.waits}, "
                 f"{_percent(result)} of the files there). Look at them, then `delegation orphans approve "
@@ -92,7 +92,7 @@ def success(
     stayed = f"; {counted(result.files_changed, 'file')} changed since and stayed" if result.files_changed else ""
     if result.quarantine:
         kept = f"; {counted(result.files_untagged, 'file')} with ten other tags stayed" if result.files_untagged else ""
-        deleted = f"; {counted(result.files_deleted, 'file')} had been gone before" if result.files_deleted else ""
+        deleted = f"; {counted(result.files_deleted, 'file')} had been deleted before" if result.files_deleted else ""
         summary = (
             f"tagged {counted(result.files_quarantined, 'orphan file')} ({'='.join(TAG)}), {result.bytes_quarantined} "
             f"bytes, of {listed} in {result.seconds:.1f} s{stayed}{kept}{deleted}{released}"
@@ -127,7 +127,7 @@ def _foreign_text(result: OrphanResult) -> str:
         for table in tables
     ]
     more = f" and {counted(len(tables) - _SHOWN, 'other')}" if len(tables) > _SHOWN else ""
-    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's to the plan"
+    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's files to the plan"
     how = approve if result.status in ("PLANNED", "WAITING") else ""
     return f"; files of unlisted tables stay: {', '.join(shown[:_SHOWN])}{more}{how}"
 

@@ -92,8 +92,8 @@ def no_role(bucket: str, _location: str = "") -> NoReturn:
 def location_too_wide(location: str) -> GuardRefused:
     """Return the error: the table's location is a whole bucket or a root of the file system, or is not clear."""
     return GuardRefused(
-        f"{printable(location)} is not scanned for orphan files: it is a whole bucket, or ambiguous. Move the "
-        "table to a location of its own",
+        f"{printable(location)} is not scanned for orphan files: it is a whole bucket or ambiguous. Move the table to "
+        "a location of its own",
         code="LOCATION_TOO_WIDE",
     )
 

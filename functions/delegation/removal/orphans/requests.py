@@ -298,13 +298,13 @@ def approve(
         segment = _waiting(task, plan)
         if not approvers.admit(by.client_id, is_operator=is_operator, is_own=by == task.requested_by):
             raise DelegationError(
-                f"{printable(by.client_id)} may not approve the plan {plan}: {APPROVERS} admits operators, but "
-                "never the plan's requester; ask another operator",
+                f"{printable(by.client_id)} may not approve the plan {plan}: {APPROVERS} admits operators, but never "
+                "the plan's requester. Ask another operator",
                 code="APPROVAL_NOT_ALLOWED",
             )
         if wanted.sha256 not in (None, segment.sha256):
             raise DelegationError(
-                f"the plan {plan} has the SHA-256 {segment.sha256}, not the one in the request; check it "
+                f"the plan {plan} has the SHA-256 {segment.sha256}, not the SHA-256 in the request. Check the plan "
                 "(`delegation orphans show`), then approve it",
                 code="APPROVAL_REFUSED",
             )
@@ -327,7 +327,7 @@ def _waiting(task: Task, plan: str) -> PlanSegment:
     if segment is None or segment.id != plan:
         present = "no plan waits with it" if segment is None else f"the plan {segment.id} waits with it"
         raise DelegationError(
-            f"the plan {plan} cannot be approved with task {task.task_id}: {present}; approve the plan that "
+            f"the plan {plan} cannot be approved with task {task.task_id}: {present}. Approve the plan that "
             "`delegation tasks show` names",
             code="APPROVAL_REFUSED",
         )

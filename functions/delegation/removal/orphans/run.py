@@ -135,7 +135,9 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
     def _check_named(self, index: OrphanIndex) -> None:
         self._check(index)
         if index.stage == "listed":
-            raise plan_of_another_table(f"{index.plan_id} is a listing and no plan")
+            raise plan_of_another_table(
+                f"{index.plan_id} is a listing, not a plan. Scan the table again, then use the new plan"
+            )
 
     def _list(self, *, resume: bool) -> None:
         ctx = self._ctx
@@ -299,7 +301,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         if index.elsewhere and not index.elsewhere.startswith(ctx.options.locations):
             raise location_not_allowed(index.elsewhere)
         if index.signs is None:
-            raise PlanLost(index.plan_id, "a former release made it, which did not check for unlisted tables")
+            raise PlanLost(index.plan_id, "an earlier release made it without a check for unlisted tables")
 
     def _load(self) -> LoadedTable:
         """Load the table as it is now; raise the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH) and those of
@@ -409,7 +411,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         index, looks = self._plan.index, self._ctx.settings.most_looks
         for look in range(1, looks + 1):
             if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
-                raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, where the table is no more")
+                raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, but the table has moved")
             try:
                 keep.add_table(table, self._known, self._former)
                 break

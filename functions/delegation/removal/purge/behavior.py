@@ -170,7 +170,7 @@ def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
 def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
         raise GuardRefused(
-            f"the table has {files} files or more; the inline engine purges at most "
+            f"the table has {files} files or more, but the inline engine purges at most "
             f"{ctx.settings.inline_max_files}; use Spark",
             code="TOO_LARGE_FOR_INLINE",
         )
@@ -256,7 +256,7 @@ def chosen(ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> Engi
         raise RunHandedOver(
             task.task_id,
             f"{estimated.files} files or more take {estimated.seconds:.0f} s or more, and this request has "
-            f"{within:.0f} s for that; the purge continues in the background",
+            f"{within:.0f} s for that. The purge continues in the background",
         )
     return estimated
 
@@ -297,7 +297,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
             fields["result_extended"] = result.forecast.without_samples()
         return summary, changed(PurgeDetails, files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
-    left = f"; files stay that the credentials do not cover: {result.left_over}" if result.left_over else ""
+    left = f"; files that the credentials do not cover stay: {result.left_over}" if result.left_over else ""
     summary = f"{result.deleted_text(f'{result.files_deleted} files', kept)}{result.freed_text()}{left}"
     details = changed(
         PurgeDetails,

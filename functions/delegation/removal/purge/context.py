@@ -94,11 +94,11 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
     """Check an earlier plan against the current options; raise PlanNotAllowed or what `refuse_findings` raises."""
     if index.outside == "delete" and options.outside != "delete":
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with outside=delete, the request has {options.outside}; make a new plan"
+            f"plan {index.plan_id} was made with outside=delete, but the request has {options.outside}; make a new plan"
         )
     if FileType.DIRECTORY_MARKER in index.counts and not options.remove_directory_markers:
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with deleteMarkerFiles=true, the request has false; make a new plan"
+            f"plan {index.plan_id} was made with deleteMarkerFiles=true, but the request has false; make a new plan"
         )
     for finding in index.findings:
         setting = _SETTING_OF.get(finding.code)
@@ -116,12 +116,13 @@ def check_same_options(index: PlanIndex, options: PurgeOptions) -> None:
     made = "delete" if index.outside == "delete" else "keep or refuse"
     if made != deletes:
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with outside={index.outside}, the request has {options.outside}; {_ANOTHER}"
+            f"plan {index.plan_id} was made with outside={index.outside}, but the request has {options.outside}; "
+            f"{_ANOTHER}"
         )
     markers = index.directory_markers
     if markers is not None and markers != options.remove_directory_markers:
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with deleteMarkerFiles={str(markers).lower()}, the request has "
+            f"plan {index.plan_id} was made with deleteMarkerFiles={str(markers).lower()}, but the request has "
             f"{str(options.remove_directory_markers).lower()}; {_ANOTHER}"
         )
 
@@ -189,8 +190,8 @@ def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequ
     if _meets(own, plans, earlier) or _is_older(metadata, earlier):
         raise metadata_replaced(
             f"the catalog names {metadata.path}, which does not continue from the planned "
-            f"{earlier[-1].metadata_location}: the table was rolled back or restored; to delete it anyway, send "
-            "a new purge"
+            f"{earlier[-1].metadata_location}. The table was rolled back or restored. To delete it anyway, send a new "
+            "purge"
         )
 
 

@@ -16,12 +16,12 @@ from polaris_common.errors import DelegationError, printable, shown
 
 _DAMAGED: Final = "have the operator set delegation.purge.damaged=keep to purge the rest"
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
-    ReferencesNotKnown: "; to look at fewer tables set delegation.purge.references to `location` or `namespace`",
-    ManifestMissing: f"; restore it, or {_DAMAGED}",
+    ReferencesNotKnown: ". To check fewer tables, set delegation.purge.references to `location` or `namespace`",
+    ManifestMissing: f". Restore it, or {_DAMAGED}",
     CorruptManifestError: f"; replace it by an intact copy, or {_DAMAGED}",
     ManifestMismatchError: f"; replace it by an intact copy, or {_DAMAGED}",
-    FileTooLarge: f"; if it is a manifest list or a manifest, {_DAMAGED}",
-    EncryptedMetadataFile: "; have the operator set delegation.purge.unsupported=keep to purge the rest",
+    FileTooLarge: f". If it is a manifest list or a manifest, {_DAMAGED}",
+    EncryptedMetadataFile: ". Have the operator set delegation.purge.unsupported=keep to purge the rest",
 }
 """What a purge's outcome adds to an error."""
 
@@ -35,8 +35,8 @@ class PurgeError(DelegationError):
 def table_state_mismatch(name: str, stated: str, actual: str) -> GuardRefused:
     """Return the error: the request states something that the catalog's table does not have and never had."""
     return GuardRefused(
-        f"the request states {name} {printable(stated)}, but the catalog's table has {printable(actual)}; load "
-        "the table again, and send a new purge if you want to delete that table",
+        f"the request states {name} {printable(stated)}, but the catalog's table has {printable(actual)}. Load the "
+        "table again, and send a new purge if you want to delete that table",
         code="TABLE_STATE_MISMATCH",
     )
 
@@ -89,7 +89,7 @@ def spark_not_available(files: int, *, requested: bool) -> GuardRefused:
     """Return the error: a purge needs Spark, or asks for it, and the deployment's jobs would not reach Polaris."""
     why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
     return GuardRefused(
-        f"{why}, but this deployment has no Spark jobs, because they cannot reach Polaris; set "
+        f"{why}, but this deployment has no Spark jobs, because they cannot reach Polaris. Set "
         "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry",
         code="SPARK_NOT_AVAILABLE",
     )
@@ -116,8 +116,8 @@ class PlanNotAllowed(GuardRefused):
 def table_is_written_to(commits: int) -> PurgeError:
     """Return the error: the table received a commit at so many of the purge's looks that it stopped following them."""
     return PurgeError(
-        f"the table received new commits while it was purged, at {commits} loads of this attempt: "
-        "stop its writers, then send the same purge again, which deletes the rest",
+        f"the table received new commits at {commits} loads of this attempt. Stop its writers, then send the same "
+        "purge again to delete the remaining files",
         code="TABLE_IS_WRITTEN_TO",
     )
 
@@ -134,9 +134,9 @@ def files_left_unknown(
     file = "" if root is None else f" (metadata file {root})"
     where = f"below {shown(locations)}" if locations else "where the table was"
     return PurgeError(
-        f"the plan {plan_id} of this purge is lost, and {why}{file}. {known}. Other files may remain {where}. "
-        "Either restore the plan's objects from their versions and retry the task, which deletes the rest; or delete "
-        "the files there that no table needs, then drop the table",
+        f"the plan {plan_id} of this purge is lost, and {why}{file}. {known}. Other files may remain {where}. Either "
+        "restore the plan's objects from their versions and retry the task, which then deletes these files. Or delete "
+        "the files that no table needs yourself, then drop the table",
         code="FILES_LEFT_UNKNOWN",
     )
 
@@ -147,9 +147,9 @@ _NO_STEP = "No step is recorded as done"
 def dropped(root: str) -> PurgeError:
     """Return the error of a table whose entry is gone while its metadata file may still exist."""
     return _table_gone(
-        "the catalog no longer has the table, so it vends no credentials for it; the purge had not yet deleted the "
+        "the catalog no longer has the table, so it vends no credentials for it. The purge had not yet deleted the "
         f"table's current metadata file {root}",
-        f"Run `delegation purge {root}` with credentials of your own; it deletes what is left",
+        f"Run `delegation purge {root}` with your own credentials to delete the remaining files",
     )
 
 
@@ -157,9 +157,9 @@ def root_lost(root: str, plan_id: str) -> PurgeError:
     """Return the error of a table whose current metadata file was deleted by another process."""
     return _table_gone(
         f"the table's current metadata file {root} was deleted by another process before the purge reached it",
-        f"The files are listed in the plan {plan_id}; delete what is left of them, then drop the table",
+        f"The plan {plan_id} lists the files. Delete those that remain, then drop the table",
     )
 
 
 def _table_gone(why: str, next_step: str) -> PurgeError:
-    return PurgeError(f"{why}: files of the table may remain. {next_step}", code="TABLE_GONE")
+    return PurgeError(f"{why}. Files of the table may remain. {next_step}", code="TABLE_GONE")

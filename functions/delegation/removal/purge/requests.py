@@ -163,13 +163,13 @@ OPTIONS: Final = OptionTable(
             default_meaning="The default for files outside the table's locations: `refuse`, `keep`, `delete`.",
         ),
         _limited(
-            "uncovered", ("refuse", "keep"), "refuse", "Files that no vended credential covers: `refuse`, `keep`."
+            "uncovered", ("refuse", "keep"), "refuse", "If no vended credential covers a file: `refuse` or `keep`."
         ),
         _limited(
             "shared",
             ("refuse", "subtract"),
             "subtract",
-            "Files that another table references: `refuse`, `subtract`.",
+            "If another table references a file: `refuse` or `subtract`.",
         ),
         _limited(
             "overlap-scan",
@@ -177,7 +177,7 @@ OPTIONS: Final = OptionTable(
             "namespace",
             "Where a purge looks for overlapping tables.",
         ),
-        _limited("versioned", ("refuse", "report"), "report", "A versioned bucket: `refuse`, `report`."),
+        _limited("versioned", ("refuse", "report"), "report", "If the bucket is versioned: `refuse` or `report`."),
         Option(
             name="deleteMarkerFiles",
             by=SetBy.BOTH,
@@ -194,7 +194,7 @@ OPTIONS: Final = OptionTable(
         Option(name="skipTrash", by=SetBy.CALLER, values=("true",)),
         PLAN_OPTION,
         CALLBACK_OPTION,
-        _fixed("gc-disabled", ("refuse", "ignore"), "A table with `gc.enabled` other than true: `refuse`, `ignore`."),
+        _fixed("gc-disabled", ("refuse", "ignore"), "If the table's `gc.enabled` is not true: `refuse` or `ignore`."),
         _fixed("delete-probe", ("true", "false"), "Whether the permission to delete is probed before the plan."),
         _fixed(
             "experimental-format",
@@ -209,20 +209,20 @@ OPTIONS: Final = OptionTable(
         _fixed(
             "damaged",
             ("refuse", "keep"),
-            "Lost or corrupt manifests: `refuse` or `keep`.",
+            "If a manifest is lost or corrupt: `refuse` or `keep`.",
         ),
         _fixed(
-            "unsupported", ("refuse", "keep"), ("Encrypted files, and files in another storage: `refuse` or `keep`.")
+            "unsupported", ("refuse", "keep"), ("If files are encrypted or in another storage: `refuse` or `keep`.")
         ),
         _fixed(
             "ambiguous",
             ("refuse", "keep"),
-            "Ambiguous paths: `refuse` or `keep`.",
+            "If a path is ambiguous: `refuse` or `keep`.",
         ),
         _fixed(
             "neighbour",
             ("refuse", "report"),
-            "An unreadable neighbour table: `refuse` or `report`.",
+            "If a neighbour table is unreadable: `refuse` or `report`.",
         ),
     ),
     others=REFERENCE_SETTINGS,
@@ -264,8 +264,8 @@ class TablePurge(TableWork):
     plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
     does: ClassVar[str] = "purges"
     half_done: ClassVar[str] = (
-        "the table is half deleted and can only be purged as it was begun; send its own properties, which its payload "
-        "has"
+        "the table is half deleted and can only be purged as it was begun. Send the properties in the payload of its "
+        "task"
     )
 
     def dry_run_id(self, options: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from polaris_common.errors import DelegationError, ErrorScope
 
 MOST_FAILED_STARTS: Final = 100
 """Runs that do not start in one pass, before the others are left to the next one."""
-_KEPT: Final = UpkeepError("a caller's task holds the table, or the table is gone", code="UPKEEP_RUN_KEPT")
+_KEPT: Final = UpkeepError("a caller's task holds the table, or the table no longer exists", code="UPKEEP_RUN_KEPT")
 
 
 @dataclass(frozen=True, slots=True)

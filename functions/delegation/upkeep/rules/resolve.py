@@ -56,7 +56,7 @@ def _rule_of(
         return UpkeepRule(type_, RuleStatus.OFF, "no policy of this type applies")
     names = [name_of(table.catalog, policy) for policy in applicable]
     if len(applicable) > 1:
-        text = f"{counted(len(names), 'policy', 'policies')} of this type apply, and one must decide"
+        text = f"{counted(len(names), 'policy', 'policies')} of this type apply, but only one may"
         finding = RuleFinding(FindingCode.POLICY_AMBIGUOUS, ", ".join(names[:_SHOWN]), text)
         return UpkeepRule(type_, RuleStatus.OFF, text, findings=(finding,))
     making = _Making(type_, names[0], properties, limits)

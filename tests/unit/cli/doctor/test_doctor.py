@@ -86,7 +86,7 @@ class Broken:
         settings(edge_url="https://localhost:1/delegation-service/api")
 
     def address_without_its_base_path(self, settings, servers, deployment, tmp_path):
-        """handshake|not as the service does|/delegation-service/api"""
+        """handshake|is not the service|/delegation-service/api"""
         settings(edge_url=servers.edge_url.removesuffix("/delegation-service/api"))
 
     def address_without_tls(self, settings, servers, deployment, tmp_path):
@@ -102,7 +102,7 @@ class Broken:
         settings(token_url=servers.edge_url.replace("https://", "http://") + "/token")
 
     def mapping_that_api_gateway_does_not_have(self, settings, servers, deployment, tmp_path):
-        """handshake|not as the service does|edge_url ends with /delegation-service/api"""
+        """handshake|is not the service|edge_url ends with /delegation-service/api"""
         deployment.elsewhere = 403
         settings(edge_url=servers.edge_url.removesuffix("/delegation-service/api"))
 

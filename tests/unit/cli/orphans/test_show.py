@@ -77,8 +77,8 @@ def test_people_see_where_how_old_and_which(run, plans, stack):
     assert [line.rstrip() for line in result.stdout.splitlines()] == [
         f"Plan {PLAN} of lake.shop.orders",
         "  location  s3://lake/t/",
-        "  listed    47 objects, 123.4 KiB, at 2026-12-02T12:00:00Z by the clock of the store",
-        "  orphan    3 files, 6.0 KiB, 3 days old or more then",
+        "  listed    47 objects, 123.4 KiB, at 2026-12-02T12:00:00Z by the store's clock",
+        "  orphan    3 files, 6.0 KiB, 3 days old or more at that time",
         "  waits     for approval, because it is the table's first plan at this location (first-run)",
         "  2026-11-27T20:53:20Z     2.0 KiB  s3://lake/t/data/0.parquet",
         "  2026-11-27T20:53:20Z     2.0 KiB  s3://lake/t/data/1.parquet",

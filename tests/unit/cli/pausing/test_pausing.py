@@ -128,8 +128,8 @@ def why(task, **pause):
 @pytest.mark.parametrize(
     ("status", "mode", "says"),
     [
-        ("RUNNING", "stop", "Paused by ops 0.0 s ago (Polaris is [bold]upgraded): within a minute the holder"),
-        ("RUNNING", "drain", "The holder works on until it is done"),
+        ("RUNNING", "stop", "Paused by ops 0.0 s ago (Polaris is [bold]upgraded): the holder"),
+        ("RUNNING", "drain", "Drained by ops"),
         ("SUBMITTED", "stop", "Nothing until it is resumed: paused by ops"),
         ("RETRY_SCHEDULED", "drain", "Nothing until it is resumed: paused by ops"),
     ],

@@ -135,7 +135,7 @@ GRANT = (
 @pytest.mark.parametrize(
     ("answer", "message", "next_step"),
     [
-        (error(403, "ForbiddenException", GRANT), GRANT, "Have what the message names granted"),
+        (error(403, "ForbiddenException", GRANT), GRANT, "granted"),
         (
             error(409, "ConflictException", f"{TABLE} was not dropped, and has its name again: GC_DISABLED: off"),
             f"{TABLE} was not dropped, and has its name again: GC_DISABLED: off",

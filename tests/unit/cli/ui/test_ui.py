@@ -254,7 +254,7 @@ def test_an_audit_of_a_large_catalog_has_the_first_tables_and_how_many_more_ther
 
 def test_an_audit_that_cannot_be_made_says_what_to_do(service):
     def audit(catalog):
-        raise CommandError(f"port 1 cannot be used: {catalog}", "Give another --port, or none for any free one.")
+        raise CommandError(f"port 1 cannot be used: {catalog}", "Give another --port.")
 
     found = answer(service.client, "api/audit?catalog=lake", lambda: NOW, OperatorReads(audit, not_asked))
     assert (found.status, json.loads(found.body)["next_step"][:18]) == (502, "Give another --por")

@@ -158,13 +158,13 @@ def test_an_albs_headers_are_believed_only_from_its_vpc_endpoint(endpoint: str |
 def test_an_alb_that_does_not_verify_is_refused() -> None:
     """In the mode "passthrough" it sends only the whole chain, and a caller could send the other headers itself."""
     event = from_alb(certificate(), X_Amzn_Mtls_Clientcert=alb_leaf(certificate()))
-    with pytest.raises(CertificateRefused, match="set its listener to verify"):
+    with pytest.raises(CertificateRefused, match="listener"):
         ALB.presented(event)
 
 
 @pytest.mark.parametrize("stated", ["", "zz", "-1", f"{SERIAL + 1:X}", f"{SERIAL:X} ", "0" * 41])
 def test_headers_that_name_different_certificates_are_refused(stated: str) -> None:
-    with pytest.raises(CertificateRefused, match="name different certificates"):
+    with pytest.raises(CertificateRefused, match="serial number"):
         ALB.presented(from_alb(certificate(), X_Amzn_Mtls_Clientcert_Serial_Number=stated))
 
 
@@ -180,7 +180,7 @@ def test_a_repeated_header_of_the_alb_is_refused(name: str) -> None:
     repeated = [event["headers"][name], alb_headers(certificate(serial=2))[name]]
     event["multiValueHeaders"] = {**{key: [value] for key, value in event["headers"].items()}, name: repeated[:1]}
     event["multiValueHeaders"][name.lower()] = repeated[1:]
-    with pytest.raises(CertificateRefused, match=r"no client certificate|not one serial number"):
+    with pytest.raises(CertificateRefused, match=r"no client certificate|serial number"):
         ALB.presented(event)
 
 

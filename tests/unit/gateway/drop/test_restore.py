@@ -255,4 +255,3 @@ def test_a_table_that_is_renamed_by_hand_after_its_first_files_were_deleted_lose
     here.settle()
     assert (here.uuid(), here.data(), here.record().state) == (own, left, S.FAILED)
     assert "TABLE_GONE" in here.record().problem
-    assert "files of the table may remain" in here.record().problem

@@ -466,7 +466,7 @@ def test_a_plan_of_a_release_that_looked_for_no_such_tables_is_not_executed() ->
     old = store_index(world.plans, index.model_copy(update={"signs": None, "foreign_tables": (), "chunks": chunks}))
     assert old.id == plan
     world.approve(plan)
-    with pytest.raises(PlanTampered, match="former release"):
+    with pytest.raises(PlanTampered, match="earlier release"):
         executed(world, table, plan)
     assert {OLD, *theirs} <= world.lake.uris()
 

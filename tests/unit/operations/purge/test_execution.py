@@ -216,8 +216,8 @@ def test_another_table_with_the_same_name_is_refused(bench: PurgedTables) -> Non
     published(bench)
     bench.lake.pointers["t"] = bench.lake.pointers["sibling"]
     before = set(bench.lake.uris())
-    found = f"the table has table-uuid {bench.uuid('sibling')}, the purge is for {bench.uuid('t')}; send a new purge"
-    with pytest.raises(GuardRefused, check=coded("TABLE_UUID_MISMATCH"), match=f"^{found}$"):
+    uuids = f"{bench.uuid('sibling')}.*{bench.uuid('t')}"
+    with pytest.raises(GuardRefused, check=coded("TABLE_UUID_MISMATCH"), match=uuids):
         purge_table(bench.context("t"))
     assert set(bench.lake.uris()) == before
 

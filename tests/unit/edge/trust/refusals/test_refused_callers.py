@@ -248,9 +248,7 @@ HEADERS: Final[dict[str, Case]] = {
     ),
     "the same in small letters": header(403, "no client certificate", "@small", issued=FOREIGN, private=True),
     "a serial number beside the load balancer's": header(403, "serial number", "@serial", issued=FOREIGN, private=True),
-    "a load balancer that does not verify": header(
-        403, "set its listener to verify", "X-Amzn-Mtls-Clientcert: x", private=True
-    ),
+    "a load balancer that does not verify": header(403, "listener", "X-Amzn-Mtls-Clientcert: x", private=True),
     "a load balancer's headers through another VPC endpoint": (
         403,
         "VPC endpoint",

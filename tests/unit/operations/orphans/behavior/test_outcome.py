@@ -42,9 +42,6 @@ def test_tables_that_no_catalog_lists_are_named_with_what_stays_for_them() -> No
     foreign = [ForeignKept(f"u{one}", "s3://lake/orders/x/", files=2, bytes=30) for one in range(5)]
     text = summary("PLANNED", 0, foreign=foreign)
     at = "at s3://lake/orders/x/ (2 files, 30 bytes)"
-    assert text == (
-        f"no orphan files among 47 objects at s3://lake/orders/; files of unlisted tables stay: u0 {at}, "
-        f"u1 {at}, u2 {at} and 2 others; `delegation orphans approve {PLAN} --including UUID` adds a table's to the "
-        "plan"
-    )
+    assert f": u0 {at}, u1 {at}, u2 {at} and 2 others" in text
+    assert f"`delegation orphans approve {PLAN} --including UUID`" in text
     assert summary("SWEPT", 1, foreign=foreign[:1]).endswith(f"; files of unlisted tables stay: u0 {at}")
