@@ -212,7 +212,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         # The parser's message has the place and a character, never a whole value.
         problem = FieldProblem(str(path), f"is not TOML: {error}")
-    raise SettingsInvalid(str(path), [problem], "Correct the file. docs/command.md has an example.") from None
+    raise SettingsInvalid(str(path), [problem], "Correct the file. The page of the command has an example.") from None
 
 
 def _unknown(document: Mapping[str, Any]) -> list[str]:

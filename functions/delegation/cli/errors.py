@@ -71,9 +71,9 @@ def command_interrupted(task_id: str | None = None) -> CommandError:
 def gateway_unknown(reason: str) -> CommandError:
     return CommandError(
         reason,
-        "Set gateway_url to the catalog's address behind the load balancer's rule (docs/gateway-rule.md). A local "
-        "stack has a gateway after `delegation local up --gateway`. Without a gateway, use `delegation submit`, then "
-        "drop the table without purge.",
+        "Set gateway_url to the catalog's address behind the load balancer's rule (page The rule in front of the "
+        "catalog). A local stack has a gateway after `delegation local up --gateway`. Without a gateway, use "
+        "`delegation submit`, then drop the table without purge.",
         code="GATEWAY_UNKNOWN",
     )
 

@@ -51,7 +51,7 @@ class BadSettings(CommandError):
     code = "BAD_SETTINGS"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, "Correct the setting and start the worker again. docs/workers.md lists all settings.")
+        super().__init__(reason, "Correct the setting and start the worker again. The page Workers lists all settings.")
 
 
 @command(takes="")

@@ -96,7 +96,7 @@ def _signature(path: Path) -> tuple[int, int, int] | None:
 
 
 BASE_PATH = "/delegation-service/api"
-_CORRECT = "Correct these settings in the environment or in a profile (docs/command.md, Settings)."
+_CORRECT = "Correct these settings in the environment or in a profile (page of the command, Settings)."
 
 
 class ClientSettings(EnvironmentSettings):
@@ -174,8 +174,8 @@ def _stack(path: Path) -> Mapping[str, Any]:
         raise SettingsInvalid(
             "the connection to the service",
             [FieldProblem("edge_url (DELEGATION_EDGE_URL)", "is not set"), FieldProblem(str(path), _said(error))],
-            "Set the connection in the environment or in a profile (docs/command.md, Settings), or start a local stack "
-            "with `make up` in a checkout and name its stack.json in DELEGATION_STACK.",
+            "Set the connection in the environment or in a profile (page of the command, Settings), or start a local "
+            "stack with `make up` in a checkout and name its stack.json in DELEGATION_STACK.",
         ) from None
     except ValueError:
         fields = None
