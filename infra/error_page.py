@@ -14,26 +14,23 @@ of its last error.
 
 - The number beside a code is the HTTP status.
 - `↻` marks temporary errors: the same request, or the task's next attempt, may succeed.
-- `↻?` marks errors that may be temporary. The member `retryable` of the answer states whether this one is.
-- If "what to do" is empty, repeat the request after Retry-After. The service retries tasks itself.
+- `↻?` marks errors that may be temporary. The answer's `retryable` states whether the error is.
+- Repeat a request with a temporary error after Retry-After. The service retries tasks itself.
 - If you report a bug, add the log lines with the X-Request-ID or task id.
 """
-_ROUTINE: Final = {
-    "Nothing.",
-    "Nothing; the task is retried.",
-    "Repeat the request.",
-    "Repeat the request after Retry-After.",
-    "Repeat the request after Retry-After. A task is retried.",
+_SHORT: Final = {
+    "Repeat the request after Retry-After.": "Repeat the request.",
+    "Repeat the request after Retry-After. A task is retried.": "Repeat the request.",
+    "Report a bug, with the log lines of the X-Request-ID or task id.": "Report a bug.",
 }
-"""Advice that the introduction gives for all."""
-_REPORT: Final = "Report a bug, with the log lines of the X-Request-ID or task id."
+"""Advice that the introduction completes."""
 _BY_ITSELF: Final = {True: "↻", False: "", None: "↻?"}
 
 
 _OF_THE_COMMAND: Final = """
 ## The command and the client
 
-Only the command `delegation` and the client have these codes.
+Only the `delegation` command and the client have these codes.
 
 | code | meaning | what to do |
 |---|---|---|
@@ -46,8 +43,7 @@ def page() -> str:
         parts.append(f"\n## {chapter}\n\n| code | meaning | what to do |\n|---|---|---|\n")
         for name, code in entries.items():
             status = f"{code.status or 500}{_BY_ITSELF[code.retryable]}"
-            action = "" if code.action in _ROUTINE else code.action.removeprefix("Nothing; the task is retried. ")
-            action = "Report a bug." if action == _REPORT else action
+            action = _SHORT.get(code.action, code.action)
             parts.append(f'| <a id="{name}"></a>`{name}` {status} | {code.meaning} | {action} |\n')
     parts.append(_OF_THE_COMMAND)
     for name, code in codes_of_the_command().items():

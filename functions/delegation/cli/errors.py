@@ -97,10 +97,11 @@ def bad_table_metadata(path: str, reason: str) -> CommandError:
 
 def task_did_not_succeed(task_id: str, error_code: str | None, summary: str | None) -> CommandError:
     reason = ": ".join(part for part in (error_code, summary) if part) or "no reason recorded"
-    from delegation.edge.codes import by_code  # noqa: PLC0415 - only failures need it
+    from delegation.edge.codes import RETRIED, by_code  # noqa: PLC0415 - only failures need it
 
     known = by_code().get(error_code or "")
-    cause = "Remove the cause" if known is None else (known.command or known.action).rstrip(".")
+    advice = "" if known is None else (known.command or known.action).removeprefix(RETRIED).strip(" .")
+    cause = "Remove the cause" if not advice or advice.startswith("Nothing") else advice
     return CommandError(
         f"task {task_id} failed: {reason}",
         f"{cause}. Then `delegation tasks retry {task_id}` continues it; "

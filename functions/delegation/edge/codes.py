@@ -10,6 +10,8 @@ from typing import Final
 
 _OF_THE_COMMAND: Final = "The command"
 """The chapter of the codes that only the command and the client have: no answer and no task's record."""
+RETRIED: Final = "Wait for the retry."
+"""The action while a task has attempts left."""
 
 
 @dataclass(frozen=True, slots=True)

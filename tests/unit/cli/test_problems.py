@@ -2,6 +2,7 @@ import importlib
 
 import pytest
 
+from delegation.cli.errors import task_did_not_succeed
 from delegation.cli.output import next_step
 from delegation.client import errors as client
 from delegation.client.errors import HttpError
@@ -113,3 +114,11 @@ def test_next_step_names_no_option_that_the_command_lacks():
 def test_what_another_command_is_called_with_stays():
     step = next_step(bare(client.NotFound), frozenset())
     assert "delegation tasks list" in step
+
+
+@pytest.mark.parametrize("code", ["LEASE_LOST", "STORAGE_UNAVAILABLE", "LOST", "JOB_FAILED", "CORRUPT_MANIFEST", None])
+def test_a_failed_task_is_not_said_to_be_retried(code: str | None) -> None:
+    """No attempt is left: the person at the terminal retries the task."""
+    advice = task_did_not_succeed("t1", code, None).next_step
+    assert not advice.startswith(("Wait for the retry", "Nothing", "."))
+    assert "delegation tasks retry t1" in advice
