@@ -28,9 +28,12 @@ from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.removal.lost_refs import LostRefsKeeper
 from delegation.removal.orphans.requests import TableOrphans
 from delegation.removal.purge.indexed import release
+from delegation.rewrites.shared_job import release_former
+from delegation.rewrites.task_type import COMPACTION_TASK_TYPE
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.admission import Admission
 from delegation.tasks.life.lanes import Caps
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.notifications import NotificationPolicy, NotificationState, Receiver
 from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores import notifications as stored
@@ -58,6 +61,7 @@ from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
 from tests.unit.notifications.site import NotifyingProcesses
 from tests.unit.orchestration.test_admission import TASK_TYPES, NotedAdmission
 from tests.unit.references.test_refresh import Scene
+from tests.unit.rewrites.test_shared_job import SharingWorld, leave, left_rewrites, world_lease
 from tests.unit.tasks.test_worker_admission import AdmittingWorkers
 from tests.unit.tasks.work.test_maintenance import MaintainedTasks
 from tests.unit.upkeep.execution.test_bad_tables import BOTH, Archive, BothKinds
@@ -136,6 +140,46 @@ def due_tasks_that_cannot_be_dispatched(failing: Failing) -> Served:
     due = DueTasks()
     with planted(due.world.store, "apply", due.changes_bad, failing):
         return due.swept()
+
+
+class SharedTasks:
+    """Rewrites of a deployment with a shared Spark worker."""
+
+    def __init__(self) -> None:
+        self.world = SharingWorld()
+        submission, self.tasks = self.world.tasks.submission, dict[str, Task]()
+        for _ in ORDER:
+            first = submission.first(task_id=str(uuid4()), task_type=COMPACTION_TASK_TYPE, payload="{}")
+            self.tasks[first.task_id] = submission.create(first)[0]
+        self.good = {task_id for task_id, kind in zip(self.tasks, ORDER, strict=True) if kind == "g"}
+
+    def is_bad(self, task_id: str) -> bool:
+        return task_id not in self.good
+
+
+@world("rewrites.former")
+def rewrites_that_a_former_job_held(failing: Failing) -> Served:
+    shared = SharedTasks()
+    for task_id in shared.tasks:
+        shared.world.tasks.leases.acquire(task_id, "rewrites:1/1", world_lease(shared.world))
+    with planted(shared.world.store, "get", shared.is_bad, failing):
+        release_former(shared.world.tasks)
+    return shared.good, {task_id for task_id in shared.tasks if not shared.world.head(task_id).is_held}
+
+
+@world("rewrites.left")
+def rewrites_that_are_left_to_the_shared_worker(failing: Failing) -> Served:
+    shared, leased = SharedTasks(), set[str]()
+    for task in shared.tasks.values():
+        leave(shared.world, task)
+    left = left_rewrites(shared.world)
+    with planted(shared.world.store, "get", shared.is_bad, failing):
+        for _ in range(len(ORDER)):
+            task_id = left.admit_one()
+            if task_id is not None:
+                shared.world.tasks.leases.acquire(task_id, "rewrites:1/1", world_lease(shared.world))
+                leased.add(task_id)
+    return shared.good, leased
 
 
 @world("sweep.measured")
