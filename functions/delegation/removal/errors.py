@@ -1,7 +1,7 @@
 """Errors of plans and of tables whose files must stay, by what the caller can do next."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from delegation.errors import GuardRefused
 from delegation.identifiers import TableIdentifier
@@ -10,6 +10,9 @@ from polaris_common.errors import DelegationError, counted, printable, shown
 
 if TYPE_CHECKING:
     from delegation.references.blocking import Subject
+
+POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
+"""The code of a finding: the policy that asked for the work does not ask for it any more, so it stopped."""
 
 
 class WorksetError(DelegationError):

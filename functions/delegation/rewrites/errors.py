@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from delegation.removal.errors import POLICY_WITHDRAWN
 from polaris_common.errors import DelegationError, printable
 
 
@@ -48,7 +49,7 @@ def spec_not_found(spec_id: int, known: Iterable[int]) -> RewriteError:
 class RewriteWithdrawn(RewriteError):
     """The policy that asked for a rewrite no longer does: the task ends with SUCCESS, and commits nothing more."""
 
-    code = "POLICY_WITHDRAWN"
+    code = POLICY_WITHDRAWN
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"nothing more is committed: {reason}")

@@ -340,10 +340,6 @@ def _unused_schemas(table: TableHistory, retained: Collection[int]) -> frozenset
     )
 
 
-POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
-"""The code of a finding: the policy that asked for an expiry does not ask for it any more, so it stopped."""
-
-
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
     """Nothing may be expired any more; `reason` is the beginning of a sentence."""

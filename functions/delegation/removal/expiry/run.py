@@ -17,7 +17,7 @@ from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep
 from delegation.removal.deletes import MOST_SEEN, Work
-from delegation.removal.errors import PlanLost
+from delegation.removal.errors import POLICY_WITHDRAWN, PlanLost
 from delegation.removal.expiry.commit import CommitStep, ExpiryPlan, TableLoads, check_no_ref_lost, gone_of
 from delegation.removal.expiry.context import (
     ComparedRefs,
@@ -34,7 +34,6 @@ from delegation.removal.expiry.context import (
 from delegation.removal.expiry.errors import PLAN_LOST, RefLost, RefsUnknown, rest_of_plan_lost
 from delegation.removal.expiry.planning import decided, make_plan, metadata_of, versions_kept
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
-from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.foreign.neighbours import ForeignNeighbours
 from delegation.removal.index import Finding, merge_findings
 from delegation.removal.neighbours import AskedReferences, PassRequest, look_at_others

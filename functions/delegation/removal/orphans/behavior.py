@@ -12,17 +12,12 @@ from delegation.removal.attempt import PlanSegment
 from delegation.removal.behaviors import Outcome, ReferenceSearch, UpkeepBehavior, published_segment, refuse_purged
 from delegation.removal.choice import HandedToSpark
 from delegation.removal.details import changed, counts_of
+from delegation.removal.errors import POLICY_WITHDRAWN
 from delegation.removal.neighbourhood import ReferenceCheck, TableSource
 from delegation.removal.orphans.claims import claims_of
 from delegation.removal.orphans.context import OrphanContext, OrphanResult, OrphanSettings, always_permitted, no_age
 from delegation.removal.orphans.details import ListedAmount, OrphanDetails, segments_of, share_of
-from delegation.removal.orphans.errors import (
-    ADVICE,
-    POLICY_WITHDRAWN,
-    RemovalWithdrawn,
-    no_role,
-    references_not_indexed,
-)
+from delegation.removal.orphans.errors import ADVICE, RemovalWithdrawn, no_role, references_not_indexed
 from delegation.removal.orphans.options import options_of
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.released import released_text

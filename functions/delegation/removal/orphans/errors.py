@@ -6,11 +6,8 @@ from typing import Final, NoReturn
 from delegation.errors import GuardRefused, RunStopped
 from delegation.iceberg.errors import ManifestMissing
 from delegation.identifiers import TableIdentifier
-from delegation.removal.errors import changed_at_each_look
+from delegation.removal.errors import POLICY_WITHDRAWN, changed_at_each_look
 from polaris_common.errors import DelegationError, counted, printable, shown
-
-POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
-"""The code of a finding: the policy that asked for a removal does not ask for it any more, so it stopped."""
 
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
     ManifestMissing: ("; restore it, or expire the snapshots that need it; until then no file is known to be an orphan")

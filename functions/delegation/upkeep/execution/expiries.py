@@ -12,9 +12,10 @@ from delegation.iceberg.metadata import parse_metadata
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
+from delegation.removal.errors import POLICY_WITHDRAWN
 from delegation.removal.expiry.errors import check_table
 from delegation.removal.expiry.requests import TableExpiry
-from delegation.removal.expiry.retention import POLICY_WITHDRAWN, expired
+from delegation.removal.expiry.retention import expired
 from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
 from delegation.removal.requests import TableWork
 from delegation.tasks.errors import MalformedRecord

@@ -6,9 +6,10 @@ import pytest
 
 from delegation.polaris.answers import PolarisOutcomeUnknown, PolarisUnavailable
 from delegation.polaris.model import LoadedTable
+from delegation.removal.errors import POLICY_WITHDRAWN
 from delegation.removal.expiry.behavior import success
 from delegation.removal.expiry.context import ExpiryResult
-from delegation.removal.expiry.retention import POLICY_WITHDRAWN, Permission, Retention, Withdrawn, keeps_more, stricter
+from delegation.removal.expiry.retention import Permission, Retention, Withdrawn, keeps_more, stricter
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from tests.kit.stories.expiries import EVERYTHING

@@ -15,8 +15,8 @@ from delegation.polaris.answers import (
     PoliciesNotSupported,
 )
 from delegation.polaris.policies import PolicyTarget
+from delegation.removal.errors import POLICY_WITHDRAWN
 from delegation.removal.expiry.requests import TableExpiry
-from delegation.removal.expiry.retention import POLICY_WITHDRAWN
 from delegation.removal.expiry.task_type import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
