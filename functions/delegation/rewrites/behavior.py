@@ -5,7 +5,7 @@ Spark, and the job decides again by what the table is then. A process with a Spa
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -30,7 +30,15 @@ from delegation.rewrites.context import Rewrite, RewriteContext, RewriteResult, 
 from delegation.rewrites.errors import RewriteEngineFailed, RewriteWithdrawn
 from delegation.rewrites.requests import TableRewrite
 from delegation.rewrites.run import committed_before
-from delegation.rewrites.task_type import FINDINGS, FIRST_ATTEMPT, LOSSES, RECEIPT, WORKER_ID, WORKER_TASK_TYPE
+from delegation.rewrites.task_type import (
+    FINDINGS,
+    FIRST_ATTEMPT,
+    LOSSES,
+    NO_SPARK,
+    RECEIPT,
+    WORKER_ID,
+    WORKER_TASK_TYPE,
+)
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.model import Status, Task
@@ -40,14 +48,10 @@ from delegation.tasks.work.service import TaskService
 from delegation.timestamps import elapsed
 from polaris_common.errors import DelegationError, counted
 
-_NO_SPARK_WAIT: Final = timedelta(minutes=1)
-"""Until another process may take a task that this one has no Spark for."""
-SHARED: Final = "shared"
+SHARED: Final = "shared-worker"
 """The next engine of a rewrite that is left to the shared worker."""
-IN_SESSION: Final = "shared-session"
-"""That of one that an attempt of the shared worker began, whose next attempt is not hastened."""
 SHARED_WAIT: Final = timedelta(minutes=10)
-"""How long it waits for the worker until its next attempt looks whether there is one."""
+"""How long it waits for the worker, or for a place in its session, until its next attempt looks for it."""
 ALONE_AFTER: Final = 2
 """Losses in a row after which an attempt runs alone."""
 
@@ -116,6 +120,20 @@ class SharedWorkerTask:
         self.tasks.submission.create(first, rerun=True)
 
 
+def without_spark(tasks: TaskService, task: Task) -> RunPostponed:
+    """Return what ends an attempt that needs Spark in a process without it: each one waits longer than the one before.
+
+    Raises LeaseLost.
+    """
+    attempts = int(task.details.get(NO_SPARK, 0)) + 1
+    tasks.holding(task).leases.note(task.task_id, task.attempt_count, details={NO_SPARK: attempts})
+    return RunPostponed(
+        "this process has no Spark; start `delegation worker --engine spark`, which needs the extra [spark] and Java "
+        "17, or set the DELEGATION_EMR_* variables of this worker",
+        tasks.policies.retry(task.task_type).backoff(attempts),
+    )
+
+
 def losses_of(task: Task) -> int:
     """Return how many attempts in a row began in a Spark session and ended with their process, or with the session."""
     return int(task.details.get(LOSSES, 0))
@@ -128,13 +146,13 @@ def may_share(task: Task) -> bool:
 
 def is_shared(task: Task) -> bool:
     """Return whether an attempt before left a rewrite to the shared worker, or was one of it."""
-    return task.details.get("next_engine") in (SHARED, IN_SESSION) and may_share(task)
+    return task.details.get("next_engine") == SHARED and may_share(task)
 
 
-def is_left(task: Task) -> bool:
-    """Return whether a rewrite waits for the shared worker."""
+def is_left(task: Task, engines: Collection[str]) -> bool:
+    """Return whether a rewrite waits for one of these engines, in another process than those that looked at it."""
     waits = task.status is Status.RETRY_SCHEDULED and task.error_code == RunPostponed.code
-    return waits and task.details.get("next_engine") == SHARED
+    return waits and task.details.get("next_engine") in engines
 
 
 OpenedTable = tuple[TableLoader, ObjectStore]
@@ -185,7 +203,7 @@ class RewriteBehavior:
             if self.shared is not None and self._is_shared(task):
                 self._wait_for_shared(task, self.shared)
             elif not self._is_dry_run(task) and engine_of(task, self.settings) == SPARK:
-                raise RunPostponed("this process has no Spark; another process will run the task", _NO_SPARK_WAIT)
+                raise without_spark(self.tasks, task)
             work, ctx = self._begun(task, hand_over_at)
             plan = self.kind.plan(ctx, work)
             if work.is_dry_run or not plan.rewrites:
@@ -220,9 +238,7 @@ class RewriteBehavior:
         runner = self._runner
 
         def done() -> Task:
-            held = self._continue_with(
-                IN_SESSION if self.session is not None and self.shared is not None else None, task
-            )
+            held = self._continue_with(None if self.session is None else SHARED, task)
             asked, ctx = self._begun(held, None)
             with taken(losses_of(held), lambda: ctx.attempt.look(moved=True)), self._as_loss(held):
                 plan = self.kind.plan(ctx, asked)
@@ -253,7 +269,6 @@ class RewriteBehavior:
     def _wait_for_shared(self, task: Task, shared: SharedWorkerTask) -> None:
         """Raise RunPostponed while the shared worker is open, which decides itself; it leases what waits for it."""
         if shared.is_open:
-            self._continue_with(SHARED, task)
             raise RunPostponed("the shared Spark worker will rewrite the table", SHARED_WAIT)
         # An attempt that is handed over for lack of time must not decide here again.
         self._continue_with(None, task)
@@ -272,6 +287,7 @@ class RewriteBehavior:
         try:
             yield
         except RewriteEngineFailed:
+            # Also if the JVM still answers: without memory a job fails before its JVM, or only its executors, end.
             raise
         except (DelegationError, RunStopped) as error:
             self._note_losses(task, before if isinstance(error, RunStopped) else 0)

@@ -16,9 +16,9 @@ from typing import Final
 from delegation.errors import RunStopped
 from delegation.items import each_item
 from delegation.removal.task_attempt import error_class
-from delegation.rewrites.behavior import SHARED_WAIT, is_left
+from delegation.rewrites.behavior import SHARED, is_left, losses_of, without_spark
 from delegation.rewrites.task_type import WORKER_TASK_TYPE
-from delegation.rewrites.worker import SharedSession, SharedWorker
+from delegation.rewrites.worker import Places, SharedSession, SharedWorker
 from delegation.tasks.admission import WorkersAdmission
 from delegation.tasks.errors import LeaseLost, RunPostponed
 from delegation.tasks.life.declared import runs
@@ -35,7 +35,8 @@ from delegation.timestamps import elapsed
 _OWNER: Final = "rewrites:"
 _MOST: Final = 1_000
 """Due tasks that are looked at for one that is left to the worker."""
-_NO_SPARK_WAIT: Final = timedelta(minutes=1)
+_WITHIN: Final = CHECK_QUEUED + timedelta(hours=1)
+"""When they are due: one that needs a place is checked after a week, should its admission be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class RewriteWorkerBehavior:
         """See TaskBehavior.run: leave the task to a process that can start jobs."""
 
         def done() -> Task:
-            raise RunPostponed("this process starts no Spark jobs; another process will run the task", _NO_SPARK_WAIT)
+            raise without_spark(self.tasks, task)
 
         return self._runner.run(task, done)
 
@@ -114,14 +115,20 @@ class LeftRewrites(WorkersAdmission):
     """Admission of a shared worker: a rewrite that is left to it comes before those that wait for a place."""
 
     def __init__(
-        self, tasks: TaskService, store: AdmissionStore, task_types: Collection[str], *, grace: timedelta
+        self,
+        tasks: TaskService,
+        store: AdmissionStore,
+        task_types: Collection[str],
+        *,
+        places: Places,
+        engines: Collection[str] = (SHARED,),
     ) -> None:
-        """`grace` is that of the processes that left rewrites to the worker."""
+        """`places` are those of the session; `engines` are those by which rewrites name the worker."""
         super().__init__(tasks, store, task_types)
         self._tasks = tasks
         self._task_types = task_types
-        # One that needs a place is due after a week, should its admission be lost.
-        self._within = CHECK_QUEUED + SHARED_WAIT + grace
+        self._places = places
+        self._engines = engines
         self._others = LeftAlone()
         self._lot = uuid.uuid4()
         self._queries = 0
@@ -139,7 +146,7 @@ class LeftRewrites(WorkersAdmission):
     def _left(self) -> Iterator[Task]:
         """Yield the rewrites that are left to the worker: the oldest few first, for each worker in another order."""
         self._queries += 1
-        entries = self._tasks.reads.due(self._tasks.clock() + self._within, limit=_MOST)
+        entries = self._tasks.reads.due(self._tasks.clock() + _WITHIN, limit=_MOST)
         drawn = in_own_order([entry for entry in entries if entry not in self._others], f"{self._lot}/{self._queries}")
         for outcome in each_item(
             drawn,
@@ -149,13 +156,13 @@ class LeftRewrites(WorkersAdmission):
             shown=_shown,
             asides=self._others.unread,
         ):
-            if outcome.result is not None:
+            if outcome.result is not None and self._places.has_place(losses_of(outcome.result)):
                 yield outcome.result
 
     def _waiting(self, entry: DueEntry) -> Task | None:
         """Return the task if it is left to the worker; another one is not read again until its entry moves."""
         task = self._tasks.reads.find(entry.task_id)
-        if task is None or not runs(self._task_types, task) or not is_left(task):
+        if task is None or not runs(self._task_types, task) or not is_left(task, self._engines):
             self._others.add(entry)
             return None
         return task if self._tasks.pauses.start(task) is None else None

@@ -41,6 +41,8 @@ FIRST_ATTEMPT: Final = "first_attempt"
 """The detail with the first attempt of the present submission that may commit."""
 LOSSES: Final = "losses"
 """The detail that counts the attempts in a row that began in a Spark session and did not end by themselves."""
+NO_SPARK: Final = "no_spark"
+"""The detail that counts the attempts that needed Spark and began in a process without it."""
 FINDINGS: Final = "findings"
 """The detail with what a success left undone: that its policy was withdrawn."""
 _OF_ONE_RUN: Final = frozenset(
@@ -49,6 +51,7 @@ _OF_ONE_RUN: Final = frozenset(
         FINDINGS,
         FIRST_ATTEMPT,
         LOSSES,
+        NO_SPARK,
         RECEIPT,
         "snapshot_ids",
         "files_rewritten",

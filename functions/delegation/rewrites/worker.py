@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from delegation.errors import RunHandedOver
-from delegation.rewrites.behavior import ALONE_AFTER, RewriteJob
+from delegation.rewrites.behavior import ALONE_AFTER, SHARED_WAIT, RewriteJob
 from delegation.rewrites.context import RewriteEngine, RewriteResult
 from delegation.rewrites.errors import RewriteEngineFailed
 from delegation.rewrites.run import run_rewrites
@@ -24,7 +24,6 @@ from delegation.tasks.work.worker import Worker
 from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
-_PLACE_WAIT: Final = timedelta(seconds=30)
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -59,6 +58,10 @@ class Places:
         """Return whether no other attempt gets a place: one runs alone, or waits for that, or the session has ended."""
         return self._has_single or self._is_over
 
+    def has_place(self, losses: int) -> bool:
+        """Return whether an attempt would get a place now after so many losses in a row."""
+        return not self.is_closed and not (losses and self._has_suspect)
+
     def close(self) -> None:
         """Let no other attempt begin: what is handed over would be leased again at once, until the process ends."""
         self._is_over = True
@@ -73,7 +76,7 @@ class Places:
         is_suspect, is_single = losses > 0, losses >= ALONE_AFTER
         with self._changed:
             if self._has_single or (is_suspect and self._has_suspect):
-                raise RunPostponed("another attempt must run alone in this process", _PLACE_WAIT)
+                raise RunPostponed("another attempt must run alone in this process", SHARED_WAIT)
             self._present += 1
             self._has_suspect |= is_suspect
             self._has_single |= is_single

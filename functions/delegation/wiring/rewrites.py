@@ -5,16 +5,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from delegation.removal.choice import RemovalSettings
-from delegation.rewrites.behavior import RewriteBehavior, RewriteKind, RewriteSession, SharedWorkerTask
+from delegation.rewrites.behavior import SHARED, RewriteBehavior, RewriteKind, RewriteSession, SharedWorkerTask
 from delegation.rewrites.kinds import Compactions, ManifestsRewrites
-from delegation.rewrites.shared_job import LeftRewrites, RewriteWorkerBehavior
+from delegation.rewrites.shared_job import RewriteWorkerBehavior
 from delegation.rewrites.terms import CompactionLimits, ManifestLimits, tasks_at_once
 from delegation.rewrites.worker import SharedSession, SharedWorker, WorkerLimits
-from delegation.tasks.life.declared import KnownTypes
-from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.work.behaviors import BehaviorWhenNeeded, TaskBehavior
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import WorkerSettings
@@ -49,21 +47,17 @@ def session_behaviors(tasks: TaskService, session: RewriteSession) -> Iterable[T
 
 def worker_behavior(tasks: TaskService) -> RewriteWorkerBehavior:
     """Return the behavior of the shared worker, whose job leases what rewrites have left to it."""
-    grace = tasks.policies.dispatch.grace
     # No execution waits for what the job hands over.
     dispatch = replace(tasks.policies.dispatch, grace=timedelta(0))
     own = tasks.having(policies=replace(tasks.policies, dispatch=dispatch))
     at_once = max(tasks_at_once(PurgeEnvironment.read().properties), 1)
-
-    def admission(task_types: KnownTypes) -> LeftRewrites:
-        return LeftRewrites(own, cast("AdmissionStore", own.reads.store), task_types, grace=grace)
 
     def worker_of(session: SharedSession, owner: str) -> SharedWorker:
         from delegation.wiring.worker import shared_worker  # noqa: PLC0415 - for the job alone
 
         limits = WorkerLimits(at_once, idle=_IDLE, budget=_BUDGET)
         settings = WorkerSettings(owner=owner)
-        return shared_worker(own, session, settings, limits, threading.Event(), admission=admission)
+        return shared_worker(own, session, settings, limits, threading.Event(), engines=(SHARED,))
 
     return RewriteWorkerBehavior(tasks=tasks, worker_of=worker_of)
 

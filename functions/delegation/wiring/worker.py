@@ -1,16 +1,16 @@
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from delegation.items import code_of
 from delegation.metrics import WORKER_ERRORS, MetricLines
 from delegation.orchestration.job_engine import JobEngine
 from delegation.orchestration.job_runs import jar_settings
 from delegation.tasks.admission import WorkersAdmission
-from delegation.tasks.life.declared import KnownTypes
+from delegation.tasks.stores.admission import AdmissionStore
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.hooks import SPARK, JobsLeftToSweeper
 from delegation.tasks.work.service import TaskService
@@ -49,18 +49,15 @@ def spark_worker(
     settings: WorkerSettings, limits: "WorkerLimits", stop: threading.Event
 ) -> "Iterator[tuple[DeployedTasks, SharedWorker]]":
     """Give a worker that rewrites tables with a Spark session of this process, until the end of the block."""
+    from delegation.rewrites.behavior import SHARED  # noqa: PLC0415
     from delegation.rewrites.job import shared_session  # noqa: PLC0415 - other workers load no Spark
     from delegation.rewrites.runtimes import JARS  # noqa: PLC0415
 
     jars = [jar for jar in OptionalJobSettings.read().jars.split(",") if jar] or JARS
     jobs = watched_jobs() if application_is_named() else None
     deployed = deployment(None, ended_by(jobs, JobsLeftToSweeper()), dispatch_grace=timedelta(0))
-
-    def admission(task_types: KnownTypes) -> WorkersAdmission:
-        return WorkersAdmission(deployed.tasks, deployed.store, task_types)
-
     with shared_session(**jar_settings(jars)) as session:
-        yield deployed, shared_worker(deployed.tasks, session, settings, limits, stop, admission=admission)
+        yield deployed, shared_worker(deployed.tasks, session, settings, limits, stop, engines=(SHARED, SPARK))
 
 
 def shared_worker(
@@ -70,13 +67,15 @@ def shared_worker(
     limits: "WorkerLimits",
     stop: threading.Event,
     *,
-    admission: Callable[[KnownTypes], WorkersAdmission],
+    engines: Collection[str],
 ) -> "SharedWorker":
-    """Return the worker of a session; `stop` is the event that ends it."""
+    """Return the worker of a session; `stop` is the event that ends it. Rewrites that wait name it by `engines`."""
+    from delegation.rewrites.shared_job import LeftRewrites  # noqa: PLC0415
     from delegation.rewrites.worker import SessionWorker, SharedWorker  # noqa: PLC0415 - others rewrite nothing
     from delegation.wiring.rewrites import session_behaviors  # noqa: PLC0415
 
     behaviors = Behaviors(session_behaviors(tasks, session))
+    store = cast("AdmissionStore", tasks.reads.store)
     workers = [
         SessionWorker(
             tasks,
@@ -85,7 +84,7 @@ def shared_worker(
             places=session.places,
             stop=stop,
             idle=count_idle,
-            admission=admission(behaviors.task_types),
+            admission=LeftRewrites(tasks, store, behaviors.task_types, places=session.places, engines=engines),
         )
         for number in range(1, limits.tasks_at_once + 1)
     ]

@@ -246,6 +246,7 @@ def test_a_worker_with_a_session_leases_rewrites_alone_each_under_a_name_of_its_
         for one in shared._workers:
             assert set(one._behaviors) == {"TABLE_COMPACTION", "TABLE_REWRITE_MANIFESTS"}
             assert one._stop is stop
+            assert set(one._admission._engines) == {"shared-worker", "spark"}
             assert {type(behavior._made.session) for behavior in one._behaviors.values()} == {SharedSession}
         deployed.tasks.reads.store.dynamodb.client.close()
     assert asked == {"spark.jars.packages": ",".join(JARS)}

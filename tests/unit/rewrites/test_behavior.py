@@ -1,6 +1,7 @@
 """An attempt at a rewrite: what it decides in this process, how it hands over to Spark, and what its end records."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from delegation.rewrites.context import PutOff, RewriteResult
 from delegation.rewrites.errors import RewriteWithdrawn
 from delegation.rewrites.task_type import COMPACTION_PLAN_TASK_TYPE, COMPACTION_TASK_TYPE
 from delegation.tasks.life.model import KilledAttempts, Status
+from delegation.tasks.life.policy import Lease
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.rewriting import NOTHING, SOMETHING, RewritingWorld
@@ -214,6 +216,21 @@ def test_a_process_without_spark_leaves_the_work_to_another_one(
     assert (task.status, task.engine) == (Status.SUCCESS, "spark")
     assert len(tried) == 2
     assert "POSTPONED" in {one.error_code for one in world.history(task.task_id)}
+
+
+def test_each_attempt_without_spark_waits_longer_and_states_what_to_start(world: RewritingWorld) -> None:
+    world.jobs.available = False
+    task = world.accepted(world.request(COMPACTION_TASK_TYPE, "orders"))
+    waits = []
+    for _ in range(8):
+        held = world.tasks.leases.acquire(task.task_id, "worker", lambda now: Lease.lasting(timedelta(hours=1), now))
+        after = world.compaction.run(held, hand_over_at=None)
+        assert after.next_scheduled_run_ts is not None
+        waits.append((after.next_scheduled_run_ts - world.clock()) // timedelta(minutes=1))
+        world.clock.advance(after.next_scheduled_run_ts - world.clock())
+    assert waits == [0, 1, 2, 4, 8, 16, 32, 60]  # the first one hands over
+    assert (after.error_code, after.unexcused_attempts) == ("POSTPONED", 0)
+    assert "start `delegation worker --engine spark`" in (after.result_summary or "")
 
 
 def test_a_table_that_is_purged_is_not_rewritten(world: RewritingWorld) -> None:

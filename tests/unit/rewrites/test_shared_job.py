@@ -1,7 +1,7 @@
 """The Spark job of the shared worker: what starts it, what it leases, and what follows when it dies."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.failures import Step
-from delegation.rewrites.behavior import IN_SESSION, SHARED, SHARED_WAIT, SharedWorkerTask, is_left
+from delegation.rewrites.behavior import SHARED, SHARED_WAIT, SharedWorkerTask, is_left
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
 from delegation.rewrites.fence import Gate
 from delegation.rewrites.shared_job import LeftRewrites, RewriteWorkerBehavior, WorkerJob, release_former
 from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, LOSSES, WORKER_ID
 from delegation.rewrites.terms import tasks_at_once
-from delegation.rewrites.worker import SessionWorker, SharedSession, SharedWorker, WorkerLimits
+from delegation.rewrites.worker import Places, SessionWorker, SharedSession, SharedWorker, WorkerLimits
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty, Lease
 from delegation.tasks.stores.base import DueEntry
 from delegation.tasks.work.behaviors import Behaviors, BehaviorWhenNeeded
+from delegation.tasks.work.hooks import SPARK
 from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import WorkerSettings
@@ -74,7 +75,7 @@ class SharingWorld(RewritingWorld):
                 WorkerSettings(f"{owner}/{number}", poll=timedelta(milliseconds=2)),
                 places=session.places,
                 stop=stop,
-                admission=LeftRewrites(own, self.store, behaviors.task_types, grace=self.tasks.policies.dispatch.grace),
+                admission=LeftRewrites(own, self.store, behaviors.task_types, places=session.places),
             )
             for number in range(2)
         ]
@@ -265,11 +266,12 @@ def test_it_takes_only_what_was_left_to_it(world: SharingWorld) -> None:
     a, b = world.ask("a", "b")
     left = left_rewrites(world)
     assert left.admit_one() is None  # both wait for their executions
-    leave(world, a, "spark")
+    leave(world, a, SPARK)
     leave(world, b)
     assert left.admit_one() == b.task_id
     assert world.head(b).next_scheduled_run_ts == world.clock()
     assert world.head(a).next_scheduled_run_ts == world.clock() + SHARED_WAIT
+    assert left_rewrites(world, engines={SPARK}).admit_one() == a.task_id
 
 
 def test_it_takes_what_was_left_to_it_in_a_deployment_with_limits(world: SharingWorld) -> None:
@@ -310,11 +312,14 @@ def test_the_workers_of_a_job_do_not_all_try_the_same_rewrite(world: SharingWorl
     assert len(first) == 3
 
 
-def test_what_a_session_postponed_is_not_due_before_its_time(world: SharingWorld) -> None:
+def test_a_suspect_is_left_until_there_is_a_place_for_it(world: SharingWorld) -> None:
     (a,) = world.ask("a")
-    leave(world, a, IN_SESSION)
-    assert left_rewrites(world).admit_one() is None
-    assert world.head(a).next_scheduled_run_ts == world.clock() + SHARED_WAIT
+    leave(world, a, losses=1)
+    left = left_rewrites(world)
+    with left._places.taken(1, lambda: None):
+        assert left.admit_one() is None
+        assert world.head(a).next_scheduled_run_ts == world.clock() + SHARED_WAIT
+    assert left.admit_one() == a.task_id
 
 
 def test_a_rewrite_waits_for_an_open_worker_without_another_decision(world: SharingWorld) -> None:
@@ -327,7 +332,7 @@ def test_a_rewrite_waits_for_an_open_worker_without_another_decision(world: Shar
     world.queue.sent = [sent for sent in world.queue.sent if sent[0] == a.task_id]
     world.executions()
     assert codes(world, a) == ["POSTPONED"] * 2
-    assert is_left(world.head(a))
+    assert is_left(world.head(a), {SHARED})
     assert len(world.kind.first_attempts) == 1
 
 
@@ -353,15 +358,17 @@ def test_an_attempt_that_ends_while_it_is_released_is_left_alone(
     assert world.head(a).error_code == "POSTPONED"
 
 
-def left_rewrites(world: SharingWorld, tasks: TaskService | None = None) -> LeftRewrites:
+def left_rewrites(
+    world: SharingWorld, tasks: TaskService | None = None, engines: Collection[str] = (SHARED,)
+) -> LeftRewrites:
     tasks = tasks or world.tasks
-    return LeftRewrites(tasks, world.store, {COMPACTION_TASK_TYPE}, grace=tasks.policies.dispatch.grace)
+    return LeftRewrites(tasks, world.store, {COMPACTION_TASK_TYPE}, places=Places(), engines=engines)
 
 
-def leave(world: SharingWorld, task: Task, engine: str = SHARED) -> None:
+def leave(world: SharingWorld, task: Task, engine: str = SHARED, losses: int | None = None) -> None:
     """End an attempt at a task that leaves it to an engine."""
     held = world.tasks.leases.acquire(task.task_id, "execution", world_lease(world))
-    world.tasks.leases.note(task.task_id, held.attempt_count, details={"next_engine": engine})
+    world.tasks.leases.note(task.task_id, held.attempt_count, details={"next_engine": engine, LOSSES: losses})
     world.compaction._runner.run(held, postponed)
 
 
@@ -391,6 +398,7 @@ def test_a_process_without_jobs_leaves_the_worker_to_another_one(world: SharingW
     held = world.tasks.leases.acquire(WORKER_ID, "worker", world_lease(world))
     after = world.worker.run(held, hand_over_at=None)
     assert (after.status, after.error_code, after.unexcused_attempts) == (Status.RETRY_SCHEDULED, "POSTPONED", 0)
+    assert "delegation worker --engine spark" in (after.result_summary or "")
 
 
 @pytest.mark.parametrize(("text", "number"), [(None, 0), ("0", 0), ("4", 4), ("99", 99)])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from delegation.polaris.answers import PolarisUnavailable
+from delegation.rewrites.behavior import SHARED_WAIT
 from delegation.rewrites.commits import ATTEMPT, TASK_ID
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
 from delegation.rewrites.errors import RewriteEngineFailed
@@ -453,7 +454,7 @@ def test_an_attempt_that_is_postponed_stays_a_suspect(world: RewritingWorld) -> 
     process = Process(world)
     with process.session.places.taken(1, lambda: None):
         process.until(lambda: codes(world, a)[-1:] == ["POSTPONED"])
-    world.clock.advance(timedelta(minutes=1))
+    world.clock.advance(SHARED_WAIT)
     following, seen = Process(world, "next"), []
     following.engine.acts = {"a": lambda _gate, _attempt: seen.append(losses_noted(world, a))}
     following.until_ended(a)
@@ -491,6 +492,19 @@ def test_an_error_of_the_table_clears_its_losses(world: RewritingWorld) -> None:
     process.engine.acts = {"a": refused}
     process.until(lambda: len(codes(world, a)) > 1)
     assert (losses_noted(world, a), codes(world, a)[0]) == (0, "LOST")
+
+
+def test_an_engine_that_failed_is_a_loss_although_its_jvm_still_answers(world: RewritingWorld) -> None:
+    (a,) = asked(world, "a")
+    lost_in_a_session(world, a)
+    process = Process(world)
+
+    def fails(_gate: Gate, _attempt: RewriteAttempt) -> None:
+        raise RewriteEngineFailed("the Spark job failed or its JVM ended")
+
+    process.engine.acts = {"a": fails}
+    process.until(lambda: len(codes(world, a)) > 1)
+    assert (losses_noted(world, a), codes(world, a)) == (2, ["LOST", "ENGINE_FAILED"])
 
 
 def held_of(world: RewritingWorld, process: Process) -> int:

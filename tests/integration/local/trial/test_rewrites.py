@@ -4,8 +4,12 @@ Spark gets the Iceberg runtime from Maven's repository, or has it from an earlie
 """
 
 import json
+import os
 import signal
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -34,16 +38,20 @@ pytestmark = [
 ]
 
 
+def shown(newcomer, task_id):
+    return json.loads(newcomer.run("tasks", "show", task_id, "--json"))
+
+
 def ended(newcomer, *words):
     """Return the task of a request that is waited for."""
     task_id = json.loads(newcomer.run(*words, "--wait", "--json").splitlines()[-1])["task_id"]
-    return json.loads(newcomer.run("tasks", "show", task_id, "--json"))
+    return shown(newcomer, task_id)
 
 
 def task_after(newcomer, task_id):
     """Return a task after its end, which follows within minutes."""
     newcomer.run("tasks", "watch", task_id, seconds=500)
-    return json.loads(newcomer.run("tasks", "show", task_id, "--json"))
+    return shown(newcomer, task_id)
 
 
 def rows_of(newcomer, table=ORDERS):
@@ -70,19 +78,69 @@ def test_a_compaction_keeps_the_rows_and_ends_with_a_receipt(newcomer):
     assert ended(newcomer, *words)["result_summary"].startswith("nothing is to be rewritten")
 
 
-@pytest.mark.parametrize("newcomer", [("--property", "delegation.rewrite-worker.tasks-at-once=2")], indirect=True)
+shared = pytest.mark.parametrize(
+    "newcomer", [("--property", "delegation.rewrite-worker.tasks-at-once=2")], indirect=True
+)
+TABLES = (ORDERS, EVENTS)
+
+
+def asked_for_both(newcomer):
+    """Return the tasks of a compaction of each table, which are not waited for."""
+    words = [("compact", table, "--cold-after", "0", "--min-input-files", "2", "--json") for table in TABLES]
+    return [json.loads(newcomer.run(*each))["delegation_task_id"] for each in words]
+
+
+def the_worker(newcomer):
+    (listed,) = json.loads(newcomer.run("tasks", "list", "--type", "REWRITE_WORKER", "--json"))["tasks"]
+    return listed
+
+
+def sums(newcomer):
+    return [(rows["rows"], rows["checksum"]) for rows in (rows_of(newcomer, table) for table in TABLES)]
+
+
+@shared
 def test_one_job_compacts_two_tables(newcomer):
-    tables = (ORDERS, EVENTS)
-    before = [rows_of(newcomer, table) for table in tables]
-    words = [("compact", table, "--cold-after", "0", "--min-input-files", "2", "--json") for table in tables]
-    asked = [json.loads(newcomer.run(*each))["delegation_task_id"] for each in words]
+    before = sums(newcomer)
+    asked = asked_for_both(newcomer)
     first, second = (task_after(newcomer, task_id) for task_id in asked)
     assert [(task["status"], task["engine"]) for task in (first, second)] == [("SUCCESS", "spark")] * 2
     assert all(task["details"]["files_rewritten"] > task["details"]["files_added"] > 0 for task in (first, second))
-    after = [rows_of(newcomer, table) for table in tables]
-    assert [(rows["rows"], rows["checksum"]) for rows in after] == [(rows["rows"], rows["checksum"]) for rows in before]
+    assert sums(newcomer) == before
     assert not {task["job_run_id"] for task in (first, second)} - {None}
-    (listed,) = json.loads(newcomer.run("tasks", "list", "--type", "REWRITE_WORKER", "--json"))["tasks"]
-    worker = task_after(newcomer, listed["task_id"])
+    worker = task_after(newcomer, the_worker(newcomer)["task_id"])
     assert (worker["status"], worker["attempt_count"]) == ("SUCCESS", 1)
     assert worker["result_summary"] == "the worker ended: it is idle"
+
+
+@shared
+def test_a_job_that_dies_costs_each_of_its_tables_one_attempt(newcomer):
+    before = sums(newcomer)
+    asked = asked_for_both(newcomer)
+    until(lambda: all((shown(newcomer, task_id)["lease_owner"] or "").startswith("rewrites:1/") for task_id in asked))
+    for pid in processes_of(the_worker(newcomer)["task_id"]):
+        os.kill(pid, signal.SIGKILL)
+    ended_tasks = [task_after(newcomer, task_id) for task_id in asked]
+    assert [(task["status"], task["engine"]) for task in ended_tasks] == [("SUCCESS", "spark")] * 2
+    for task_id in asked:
+        versions = json.loads(newcomer.run("tasks", "history", task_id, "--json"))["versions"]
+        codes = [each["error_code"] for each in versions if each["status"] == "RETRY_SCHEDULED"]
+        assert codes.count("LOST") == 1
+    assert sums(newcomer) == before
+    assert the_worker(newcomer)["attempt_count"] == 2
+
+
+def until(is_done):
+    for _ in range(240):
+        if is_done():
+            return
+        time.sleep(0.5)
+    pytest.fail("the job leased no task")
+
+
+def processes_of(task_id):
+    """Return the ids of the processes that have the task's id among their arguments."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if task_id.encode() in path.read_bytes().split(b"\0"):
+                yield int(path.parent.name)
