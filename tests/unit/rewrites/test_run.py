@@ -282,7 +282,7 @@ def test_an_attempt_is_cancelled_while_it_waits_for_another_writer() -> None:
 
 def test_another_table_has_the_name_now() -> None:
     world = World(table=Table(table_uuid="0" * 36))
-    with pytest.raises(GuardRefused, match="send a new rewrite"):
+    with pytest.raises(GuardRefused, match="Send a new rewrite"):
         world.run([])
     assert world.engine.calls == []
 
