@@ -58,6 +58,20 @@ class TableWork(TableRequest):
 
     table: TableState
 
+    @classmethod
+    def of_body(cls, body: Any, *, realm: str, table: TableState) -> Self:
+        """Return the work that a validated `wire.requests.ReceivedBody` about one table asks for."""
+        common, parameters = body.common_payload, body.operation_parameters
+        return cls(
+            realm=realm,
+            identifier=parameters.table_identity.identifier,
+            table=table,
+            table_entity_id=parameters.table_identity.table_entity_id,
+            properties=parameters.properties,
+            correlation_id=common.polaris_correlation_id,
+            requested_at=common.request_timestamp_utc,
+        )
+
     @property
     def is_dry_run(self) -> bool:
         """Whether the work ends with its plan (`properties.dry-run`)."""
@@ -207,20 +221,21 @@ class TableForm(Generic[Work]):
 
         Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog.
         """
-        request = TableRequest.of_payload(body)
+        parameters = body.operation_parameters
+        identifier, table = parameters.table_identity.identifier, parameters.table
         limits = _limits_of(self.limits, sources)
-        check = self.checks(request.properties, limits, sources)
-        callback = callback_of(request.properties, sources.callbacks())
-        sources.check_catalog(request.identifier.catalog)
-        if request.table is not None:
-            table, metadata = request.table, document["operation_parameters"]["metadata"]
+        check = self.checks(parameters.properties, limits, sources)
+        callback = callback_of(parameters.properties, sources.callbacks())
+        sources.check_catalog(identifier.catalog)
+        if table is not None:
+            metadata = document["operation_parameters"]["metadata"]
         else:
             # The snapshots of refs suffice for the guards; the task reads all of them.
-            loaded = sources.catalog().load_table(request.identifier, vend=False, snapshots="refs")
+            loaded = sources.catalog().load_table(identifier, vend=False, snapshots="refs")
             check(loaded)
             table, metadata = TableState.of(loaded), loaded.metadata
         check_storage(table.metadata_location)
-        work = self.work_type(**{**dict(request), "realm": sources.realm, "table": table})
+        work = self.work_type.of_body(body, realm=sources.realm, table=table)
         files = files_of(metadata)
         is_small = files is None or files <= sources.small_files
         payload = work.to_payload()

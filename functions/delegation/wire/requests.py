@@ -220,6 +220,10 @@ class TableIdentity(ReceivedPart):
     def _bounded(self) -> Self:
         return _within(self, MAX_IDENTITY_BYTES, self.catalog_name, *self.namespace_levels, self.table_name)
 
+    @property
+    def identifier(self) -> TableIdentifier:
+        return TableIdentifier(self.catalog_name, self.namespace_levels, self.table_name)
+
 
 class TableMetadata(ReceivedPart):
     """Iceberg table metadata; members not listed here are accepted and not stored."""
@@ -276,15 +280,6 @@ class TableState(BaseModel):
         return cls.model_validate(table)
 
 
-class _TablePayload(Protocol):
-    """A body about one table; `table` of its parameters is the table's state, None if only its identity is given."""
-
-    @property
-    def common_payload(self) -> CommonPayload: ...
-    @property
-    def operation_parameters(self) -> Any: ...
-
-
 class TableRequest(BaseModel):
     """Work on one table; a retry must repeat every field, because all of them are part of the payload's hash.
 
@@ -300,21 +295,6 @@ class TableRequest(BaseModel):
     properties: Mapping[str, str] = Field(default_factory=dict)
     correlation_id: str | None = None
     requested_at: datetime | None = None
-
-    @classmethod
-    def of_payload(cls, payload: _TablePayload) -> Self:
-        """Return what a validated body asks for."""
-        common, parameters = payload.common_payload, payload.operation_parameters
-        identity = parameters.table_identity
-        return cls(
-            realm=common.realm_identifier,
-            identifier=TableIdentifier(identity.catalog_name, identity.namespace_levels, identity.table_name),
-            table=parameters.table,
-            table_entity_id=identity.table_entity_id,
-            properties=parameters.properties,
-            correlation_id=common.polaris_correlation_id,
-            requested_at=common.request_timestamp_utc,
-        )
 
     @classmethod
     def of_stored(cls, task_payload: str) -> Self:
