@@ -74,7 +74,7 @@ def check_killed(world: RewriteWorld, name: str, at: int, *, after: bool) -> lis
     rows, before = world.rows(table), world.every_snapshot(table)
     life = Life(at, after)
     with pytest.raises(DelegationError):
-        world.run(name, PlainAttempt(on_look=life.check), REWRITE, wire=Wire(life))
+        world.run(name, PlainAttempt(on_checkpoint=life.check), REWRITE, wire=Wire(life))
     assert life.is_dead
     # The attempt ends while Iceberg still asks: it must not ask for long.
     assert life.unanswered <= MOST_UNANSWERED

@@ -35,7 +35,7 @@ from delegation.upkeep.execution.rewrites import PolicyCompactions
 from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
-from delegation.wiring.operations import vended_table
+from delegation.wiring.table_access import vended_table
 from delegation.wiring.types import TYPES, default_properties
 from tests.contract.polaris.test_upkeep import Operator, client_of, until_done
 from tests.contract.polaris.world import Polaris, PolarisView, real

@@ -68,15 +68,15 @@ def spark_settings(stack: Stack, version: str = ICEBERG) -> dict[str, str]:
 
 @dataclass
 class PlainAttempt:
-    """A RewriteAttempt without a task; `on_look` may raise."""
+    """A RewriteAttempt without a task; `on_checkpoint` may raise."""
 
     task_id: str = "task-1"
     attempt: int = 1
-    on_look: Callable[[], None] = lambda: None
+    on_checkpoint: Callable[[], None] = lambda: None
     reported: list[dict[str, Any]] = field(default_factory=list)
 
-    def look(self, *, moved: bool) -> None:
-        self.on_look()
+    def checkpoint(self, *, moved: bool = True) -> None:
+        self.on_checkpoint()
 
     def report(self, **fields: Any) -> None:
         self.reported.append(fields)
@@ -123,7 +123,7 @@ class RewriteWorld:
         identifier = self.identifier(name)
         table_uuid = client.load_table(identifier, vend=False).table_uuid
         rules = CommitRules(table_uuid, branch, attempt.task_id, attempt.attempt)
-        return Gate(identifier, rules, client.requests, lambda: attempt.look(moved=True))
+        return Gate(identifier, rules, client.requests, attempt.checkpoint)
 
     def rewrite(
         self,

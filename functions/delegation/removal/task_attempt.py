@@ -33,9 +33,6 @@ class TaskAttempt(AttemptContext):
         self._seen = len(PlanDetails.of(task).plan_segments)
         self._began_deleting: tuple[datetime, int] | None = None
 
-    def checkpoint(self, *, moved: bool = True) -> None:
-        self.look(moved=moved)
-
     def plan(self) -> tuple[PlanSegment, ...]:
         return self._segments(self.write(lambda: self.tasks.reads.get(self.task_id)))
 

@@ -93,9 +93,9 @@ class RewriteKind(Protocol):
 class RewriteSession(Protocol):
     """A Spark session in this process, which attempts at several tasks use at the same time."""
 
-    def taken(self, losses: int, look: Callable[[], None]) -> AbstractContextManager[None]:
+    def taken(self, losses: int, checkpoint: Callable[[], None]) -> AbstractContextManager[None]:
         """Give an attempt its place in the session, after so many losses in a row; raise RunPostponed if it has to
-        come later, and what `look` raises while it waits."""
+        come later, and what `checkpoint` raises while it waits."""
         ...
 
     def rewrite(self, job: RewriteJob) -> RewriteResult:
@@ -226,7 +226,7 @@ class RewriteBehavior:
 
     def run_job(self, work: RewriteFunction, task_id: str, attempt: int) -> Task:
         """Do the work in a Spark job; see UpkeepBehavior.run_job. What follows a failure is decided inline again."""
-        return self._run_with(self._runner.begin_job(task_id, attempt), work, lambda _losses, _look: nullcontext())
+        return self._run_with(self._runner.begin_job(task_id, attempt), work, lambda *_: nullcontext())
 
     def _run_with(
         self,
@@ -240,7 +240,7 @@ class RewriteBehavior:
         def done() -> Task:
             held = self._continue_with(None if self.session is None else SHARED, task)
             asked, ctx = self._begun(held, None)
-            with taken(losses_of(held), lambda: ctx.attempt.look(moved=True)), self._as_loss(held):
+            with taken(losses_of(held), ctx.attempt.checkpoint), self._as_loss(held):
                 plan = self.kind.plan(ctx, asked)
                 if asked.is_dry_run or not plan.rewrites:
                     return self._without_work(held, asked, ctx, plan, SPARK)

@@ -25,7 +25,7 @@ class RewriteAttempt(Protocol):
     task_id: str
     attempt: int
 
-    def look(self, *, moved: bool) -> None:
+    def checkpoint(self, *, moved: bool = True) -> None:
         """Raise RunStopped or another error if the attempt may begin nothing more.
 
         `moved` tells whether the work made progress since the last call; work that hangs must lose its lease.
@@ -118,11 +118,11 @@ class RewriteContext:
     sleep: Callable[[float], None] = time.sleep
 
     def check_before_commit(self) -> None:
-        """Raise what ends the attempt: errors of `attempt.look` and of the catalog, RewriteWithdrawn."""
+        """Raise what ends the attempt: errors of `attempt.checkpoint` and of the catalog, RewriteWithdrawn."""
         if self.permitted is not always_permitted:
             self.load_permitted()
         # Last: the catalog may take longer to answer than the lease lasts.
-        self.attempt.look(moved=True)
+        self.attempt.checkpoint()
 
     def load_permitted(self) -> LoadedTable:
         """Load the table as `load_table` does; raise RewriteWithdrawn too."""
@@ -134,7 +134,7 @@ class RewriteContext:
 
     def load_table(self) -> LoadedTable:
         """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
-        self.attempt.look(moved=True)
+        self.attempt.checkpoint()
         table = self.tables.load()
         if table.table_uuid != self.table_uuid.lower():
             raise table_uuid_mismatch(self.table_uuid.lower(), table.table_uuid, work="rewrite")

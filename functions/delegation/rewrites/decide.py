@@ -141,7 +141,7 @@ def _read(
     filtered: FileFilter = EVERY_FILE,
 ) -> TableFiles:
     metadata = parse_metadata(table.metadata_location, table.metadata)
-    fetcher = Fetcher(ctx.store, threads=READ_THREADS, checkpoint=lambda: ctx.attempt.look(moved=True))
+    fetcher = Fetcher(ctx.store, threads=READ_THREADS, checkpoint=ctx.attempt.checkpoint)
     return read_files(
         metadata, table.metadata, fetcher, thresholds, branch=branch, filtered=filtered, limit=MAX_MANIFEST_BYTES
     )

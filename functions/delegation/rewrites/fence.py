@@ -85,14 +85,14 @@ def _unknown(message: str) -> FenceAnswer:
 class Gate:
     """What one attempt may do with its table; thread-safe.
 
-    `look` raises what ends the attempt. `stopped` is what ended it or what the catalog refused; no commit passes after
-    it. `commits` are those that Iceberg sent, in the order of their answers.
+    `checkpoint` raises what ends the attempt. `stopped` is what ended it or what the catalog refused; no commit passes
+    after it. `commits` are those that Iceberg sent, in the order of their answers.
     """
 
     identifier: TableIdentifier
     rules: CommitRules
     requests: CatalogRequests
-    look: Callable[[], None]
+    checkpoint: Callable[[], None]
     stopped: DelegationError | RunStopped | None = None
     commits: list[SentCommit] = field(default_factory=list)
 
@@ -167,7 +167,7 @@ class Gate:
         try:
             if self._is_closed or self.stopped is not None:
                 raise CommitRefused("the attempt has ended")
-            self.look()
+            self.checkpoint()
         except (DelegationError, RunStopped) as error:
             self._note(commit.own, Sent.REFUSED)
             self._stop(error)

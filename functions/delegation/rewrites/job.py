@@ -36,7 +36,7 @@ def work_in_session(job: WorkerJob, _resources: object) -> str:
     """Rewrite many tables until none is left, and return why that ended; end the process if work outlives its lease."""
     with shared_session() as session:
         try:
-            return job.worker(session).run(job.look)
+            return job.worker(session).run(job.checkpoint)
         except WorkOutlivedLease as error:
             logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
             logging.shutdown()

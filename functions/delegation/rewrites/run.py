@@ -183,7 +183,7 @@ class _Run:
 def _wait(ctx: RewriteContext, seconds: float) -> None:
     until = ctx.now() + seconds
     while (left := until - ctx.now()) > 0:
-        ctx.attempt.look(moved=False)
+        ctx.attempt.checkpoint(moved=False)
         ctx.sleep(min(left, _SLICE))
 
 

@@ -41,10 +41,10 @@ _WITHIN: Final = CHECK_QUEUED + timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class WorkerJob:
-    """What the Spark job of the shared worker does: work with a session, and call `look` while it does."""
+    """What the Spark job of the shared worker does: work with a session, and call `checkpoint` while it does."""
 
     worker: Callable[[SharedSession], SharedWorker]
-    look: Callable[[], None]
+    checkpoint: Callable[[], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class RewriteWorkerBehavior:
             own.write(lambda: own.tasks.leases.start(task_id, attempt))
             owner = f"{_OWNER}{attempt}"
             release_former(self.tasks)
-            why = work(WorkerJob(lambda session: self.worker_of(session, owner), lambda: own.look(moved=True)))
+            why = work(WorkerJob(lambda session: self.worker_of(session, owner), own.checkpoint))
             return self._runner.succeed(task, f"the worker ended: {why}", {}, {"engine": SPARK})
 
         return self._runner.run(task, done)

@@ -129,7 +129,7 @@ class SparkRewriter:
             while thread.is_alive():
                 thread.join(self.poll_seconds)
                 now = (self._tasks_ended(tag), len(gate.commits))
-                attempt.look(moved=now != seen)
+                attempt.checkpoint(moved=now != seen)
                 seen = now
                 if gate.stopped is not None:
                     raise gate.stopped

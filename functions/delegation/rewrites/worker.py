@@ -67,11 +67,11 @@ class Places:
         self._is_over = True
 
     @contextmanager
-    def taken(self, losses: int, look: Callable[[], None]) -> Iterator[None]:
+    def taken(self, losses: int, checkpoint: Callable[[], None]) -> Iterator[None]:
         """Give an attempt a place after so many losses in a row; raise RunPostponed if it may not be beside the others.
 
-        One that is to be alone waits until the others have left, and raises what `look` raises meanwhile. The others
-        do not wait: while they did, they could be lost.
+        One that is to be alone waits until the others have left, and raises what `checkpoint` raises meanwhile. The
+        others do not wait: while they did, they could be lost.
         """
         is_suspect, is_single = losses > 0, losses >= ALONE_AFTER
         with self._changed:
@@ -82,7 +82,7 @@ class Places:
             self._has_single |= is_single
         try:
             while is_single and not self._is_alone():
-                look()
+                checkpoint()
             yield
         finally:
             with self._changed:
@@ -119,9 +119,9 @@ class SharedSession:
     places: Places = field(default_factory=Places)
     lost: threading.Event = field(default_factory=threading.Event)
 
-    def taken(self, losses: int, look: Callable[[], None]) -> AbstractContextManager[None]:
+    def taken(self, losses: int, checkpoint: Callable[[], None]) -> AbstractContextManager[None]:
         """See RewriteSession.taken."""
-        return self.places.taken(losses, look)
+        return self.places.taken(losses, checkpoint)
 
     def rewrite(self, job: RewriteJob) -> RewriteResult:
         """See RewriteSession.rewrite."""
@@ -195,11 +195,11 @@ class SharedWorker:
         self._tasks.drain()
         self._stop.set()
 
-    def run(self, look: Callable[[], None] = unwatched) -> str:
-        """Work until the end, and return why it ended; call `look` each second, and hand the tasks over if it raises.
+    def run(self, checkpoint: Callable[[], None] = unwatched) -> str:
+        """Work until the end, and return why it ended; call `checkpoint` each second.
 
-        Raises what it raised, SessionLost, and what ended a worker: after WorkOutlivedLease the caller must end the
-        process at once.
+        Where that raises, the tasks are handed over. Raises what it raised, SessionLost, and what ended a worker: after
+        WorkOutlivedLease the caller must end the process at once.
         """
         began = self._now()
         # Daemons: work that does not stop must not keep the process from ending.
@@ -211,7 +211,7 @@ class SharedWorker:
             thread.start()
         try:
             while self._is_working(threads):
-                look()
+                checkpoint()
                 self._check_limits(self._now() - began)
         except BaseException:
             self.stop()

@@ -131,7 +131,7 @@ def _awaited(work: Awaitable[Any], run: "AttemptContext", stops: list[BaseExcept
 def _stop_of(run: "AttemptContext") -> BaseException | None:
     """Return why the attempt must not continue, None if it may, or if the store does not say at the moment."""
     try:
-        run.look(moved=False)
+        run.checkpoint(moved=False)
     except (RunStopped, LeaseLost) as stop:
         return stop
     except (StoreUnavailable, OutcomeUnknown):

@@ -19,6 +19,7 @@ from delegation.tasks.stores.base import Create, TaskChange
 from delegation.tasks.stores.memory import MemoryTaskStore
 from delegation.tasks.submit import Call, Handle, Options, Tasks
 from delegation.tasks.work.attempt_context import AttemptContext
+from delegation.tasks.work.author_context import SAME
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior, TaskBehavior
 from delegation.tasks.work.hooks import NoDispatchQueue
 from delegation.tasks.work.plugins import Plugins
@@ -239,11 +240,12 @@ class _Interrupted(Context):
         self._interruption = interruption
         self._checkpoints = 0
 
-    def look(self, *, moved: bool) -> None:
-        if moved:  # a checkpoint, behind what it moved the cursor to
+    def checkpoint(self, *, cursor: Any = SAME, moved: bool = True) -> None:
+        self._move(cursor)
+        if moved:
             self._checkpoints += 1
             self.interrupt(self._checkpoints)
-        super().look(moved=moved)
+        super().checkpoint(moved=moved)
 
     def interrupt(self, point: int | None) -> None:
         """Interrupt the attempt if that was asked for at this checkpoint, or at None, after its work."""

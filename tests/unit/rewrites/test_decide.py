@@ -29,7 +29,7 @@ class Looks:
     def __init__(self) -> None:
         self.looks = 0
 
-    def look(self, *, moved: bool) -> None:
+    def checkpoint(self, *, moved: bool = True) -> None:
         assert moved
         self.looks += 1
 

@@ -68,7 +68,7 @@ class Attempt:
     stops: BaseException | None = None
     looks: list[bool] = field(default_factory=list)
 
-    def look(self, *, moved: bool) -> None:
+    def checkpoint(self, *, moved: bool = True) -> None:
         self.looks.append(moved)
         if self.stops is not None and not moved:
             raise self.stops

@@ -88,7 +88,7 @@ class SharingWorld(RewritingWorld):
             worker._stop.set()
 
         def look() -> None:
-            job.look()
+            job.checkpoint()
             self.watching(worker)
             if not any(self.is_open(task) for task in self.asked):
                 worker._stop.set()

@@ -150,7 +150,7 @@ class Process:
         give_up = threading.Event()
         for _ in range(int(AT_MOST / 0.01)):
             self.world.sleep(SOON.total_seconds())
-            attempt.look(moved=True)
+            attempt.checkpoint()
             give_up.wait(0.01)
 
 
@@ -310,7 +310,7 @@ def test_a_commit_after_the_lease_is_lost_is_refused(world: RewritingWorld) -> N
             process.tasks.operators.release(a.task_id, 1, "an operator released it")
             world.sleep(SOON.total_seconds())
             try:
-                gate.look()
+                gate.checkpoint()
             except BaseException as error:
                 refused.append(type(error).__name__)
                 raise
@@ -343,7 +343,7 @@ def test_a_worker_that_dies_between_lease_and_start_costs_one_attempt(world: Rew
 
 
 def commits(world: RewritingWorld, gate: Gate, attempt: RewriteAttempt) -> None:
-    gate.look()
+    gate.checkpoint()
     marks = {TASK_ID: attempt.task_id, ATTEMPT: str(attempt.attempt)}
     world.lake.table(gate.identifier.name).append(rows(9), snapshot_properties=marks)
 

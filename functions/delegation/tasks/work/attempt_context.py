@@ -88,14 +88,11 @@ class AttemptContext:
         """Return the monotonic clock by which this attempt measures times."""
         return self._monotonic()
 
-    def checkpoint(self) -> None:
+    def checkpoint(self, *, moved: bool = True) -> None:
         """Check before each piece of work that it may begin. Raises LeaseLost, RunCancelled, DeadlineExceeded,
-        RunHandedOver, RunPaused or RunTimedOut if not. Pauses are read at most every 20 seconds (`pauses.lookout`)."""
-        self.look(moved=True)
-
-    def look(self, *, moved: bool) -> None:
-        """Check as `checkpoint` does, for work that waits: whether what it waits for has `moved` since the last call. A
-        hanging attempt must not write `progress_ts`."""
+        RunHandedOver, RunPaused or RunTimedOut if not. Pauses are read at most every 20 seconds (`pauses.lookout`).
+        Work that waits passes whether what it waits for has `moved` since the last call: a hanging attempt must not
+        write `progress_ts`."""
         with self._lock:
             now = self._monotonic()
             # The lease may have been renewed since the last read.

@@ -16,7 +16,7 @@ from polaris_common.errors import DelegationError
 
 V = TypeVar("V")
 T = TypeVar("T")
-_SAME: Final = object()
+SAME: Final = object()
 _LONGEST_CURSOR: Final = 4_096
 
 
@@ -44,15 +44,19 @@ class Context(AttemptContext):
         crash it may be two seconds old, so the work just after it may be done twice."""
         return None if self._moved is None else json.loads(self._moved)
 
-    def checkpoint(self, *, cursor: Any = _SAME) -> None:
+    def checkpoint(self, *, cursor: Any = SAME, moved: bool = True) -> None:
         """Check that work may continue; call it before each piece of work. `cursor` is any JSON value from which
-        another attempt can continue: all work before it is done. Raises LeaseLost, RunCancelled, RunHandedOver,
-        RunTimedOut, DelegationError (BAD_CURSOR)."""
-        if cursor is not _SAME:
-            self._moved = _cursor_text(cursor)
-        super().checkpoint()
-        if self.seconds() - self._saved_at >= REPORT_EVERY.total_seconds():
+        another attempt can continue: all work before it is done. `moved` is False where the work only waits, which
+        counts as no progress. Raises LeaseLost, RunCancelled, RunHandedOver, RunTimedOut, DelegationError
+        (BAD_CURSOR)."""
+        self._move(cursor)
+        super().checkpoint(moved=moved)
+        if moved and self.seconds() - self._saved_at >= REPORT_EVERY.total_seconds():
             self.save()
+
+    def _move(self, cursor: Any) -> None:
+        if cursor is not SAME:
+            self._moved = _cursor_text(cursor)
 
     def save(self) -> None:
         """Write the cursor now, if it was moved; the end of an attempt does that too. Raises LeaseLost."""
@@ -130,9 +134,9 @@ class AsyncContext:
     def cursor(self) -> Any:
         return self._context.cursor
 
-    async def checkpoint(self, *, cursor: Any = _SAME) -> None:
+    async def checkpoint(self, *, cursor: Any = SAME, moved: bool = True) -> None:
         """Check that work may continue, as Context does. A coroutine that waits is cancelled without it."""
-        await self._called(lambda: self._context.checkpoint(cursor=cursor))
+        await self._called(lambda: self._context.checkpoint(cursor=cursor, moved=moved))
 
     async def save(self) -> None:
         await self._called(self._context.save)

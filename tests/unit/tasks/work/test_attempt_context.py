@@ -38,7 +38,7 @@ class Held:
     def poll(self, seconds: int, *, moved: bool) -> None:
         for _ in range(seconds):
             self.clock.advance(SECOND)
-            self.run.look(moved=moved)
+            self.run.checkpoint(moved=moved)
 
 
 def test_a_driver_that_polls_hanging_work_writes_no_progress() -> None:
