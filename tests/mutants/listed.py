@@ -542,7 +542,7 @@ DROPPING: Final = (
     ),
     Mutant(
         "only the word true protects a table",
-        "functions/delegation/removal/paths.py",
+        "functions/delegation/removal/path_guard.py",
         'value.lower() != "false" and',
         'value.lower() == "true" and',
         ("tests/unit/operations/purge/test_protected.py::test_every_value_but_false_protects",),

@@ -15,10 +15,10 @@ from delegation.cli.interruption import Interrupted, Interruption
 from delegation.cli.output import Output
 from delegation.errors import GuardRefused
 from delegation.iceberg.errors import CorruptManifestError, CorruptMetadata, ManifestMismatchError, ManifestMissing
-from delegation.removal import paths
 from delegation.removal.choice import EngineChoice
 from delegation.removal.errors import FilesNotDeleted, PlanTampered
 from delegation.removal.marks import Deleted
+from delegation.removal.path_guard import OUTSIDE, SHARED
 from delegation.removal.purge.context import PurgeResult
 from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun, default_place
 from delegation.removal.purge.errors import FilesShared, PathsOutsideTable
@@ -207,8 +207,8 @@ class _Report:
             "files_deleted": deleted.files,
             "bytes_deleted": deleted.bytes,
             "files_failed": problem.count if isinstance(problem, FilesNotDeleted) else 0,
-            "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(paths.OUTSIDE, 0),
-            "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(paths.SHARED, 0),
+            "files_outside": problem.count if isinstance(problem, PathsOutsideTable) else counts.get(OUTSIDE, 0),
+            "files_protected": problem.count if isinstance(problem, FilesShared) else counts.get(SHARED, 0),
             "seconds": round(self.seconds, 3),
             "error_code": problem.code if problem else None,
         }

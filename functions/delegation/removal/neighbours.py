@@ -24,7 +24,7 @@ from delegation.removal.context import RemovalContext
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.index import CheckedNeighbour, FileTally, Finding, PlanIndex
 from delegation.removal.neighbourhood import LENIENT_PATHS, Neighbour, ReferenceCheck
-from delegation.removal.paths import covered_roots
+from delegation.removal.path_guard import covered_roots
 from delegation.removal.unread_neighbours import UnreadNeighbours, reading, usable_roots
 from delegation.storage.base import BucketNotFound, FileTooLarge, ObjectStoreDenied
 from delegation.storage.locations import Roots, canonical

@@ -23,7 +23,7 @@ from delegation.removal.chunks import Chunk, read_chunk
 from delegation.removal.context import RemovalContext
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import ReadOnce, Unread, survey_neighbour, tolerance_of
-from delegation.removal.paths import GuardVerdict, PathGuard
+from delegation.removal.path_guard import GuardVerdict, PathGuard
 from delegation.removal.spark import SparkJobs
 from delegation.removal.spark_executors import (
     ExecutorResources,

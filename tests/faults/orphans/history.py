@@ -22,7 +22,7 @@ from delegation.removal.orphans.context import Claim
 from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.run import remove_orphan_files
-from delegation.removal.paths import ORPHAN_AGE
+from delegation.removal.path_guard import ORPHAN_AGE
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeSettings
 from delegation.removal.purge.run import purge_table

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.paths import ALL_KINDS, CANONICAL, Spelling, as_written, is_marked
-from delegation.removal.paths import PathGuard, kept_spellings
+from delegation.removal.path_guard import PathGuard, kept_spellings
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.locations import Roots, canonical
 

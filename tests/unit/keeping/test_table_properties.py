@@ -4,7 +4,7 @@ import pytest
 
 from delegation.errors import GuardRefused
 from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
-from delegation.removal.paths import POLICY_TYPES
+from delegation.removal.path_guard import POLICY_TYPES
 from delegation.tasks.life.model import Status
 from delegation.upkeep.rules.model import PolicyType
 from tests.kit.errors import coded

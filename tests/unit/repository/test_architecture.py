@@ -19,7 +19,7 @@ QUESTIONS = [
     ("Where is a task written?", "tasks/work/writes.py", "WriteLoop"),
     ("What is stored for a task?", "tasks/stores/codec.py", "head_item"),
     ("How does an attempt delete?", "removal/run.py", "RemovalRun"),
-    ("What may a purge delete?", "removal/paths.py", "PathGuard"),
+    ("What may a purge delete?", "removal/path_guard.py", "PathGuard"),
     ("In which order does a purge delete?", "removal/purge/run.py", "Execution"),
     ("Which engine does a purge use?", "removal/purge/behavior.py", "estimate"),
     ("Which neighbour tables are read?", "removal/neighbours.py", "neighbours_of"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delegation.polaris.policies import ApplicablePolicy
-from delegation.removal.paths import POLICY
+from delegation.removal.path_guard import POLICY
 from delegation.rewrites.terms import CompactionLimits
 from delegation.upkeep.execution.asked import expiry_of
 from delegation.upkeep.rules.limits import DAY_MS, FOREVER_MS, MOST, UpkeepLimits

@@ -13,7 +13,7 @@ from delegation.removal.chunks import ChunkWriter, Phase, read_chunk
 from delegation.removal.deletes import PlanGuard
 from delegation.removal.errors import PlanTampered
 from delegation.removal.index import PlanIndex
-from delegation.removal.paths import PathGuard
+from delegation.removal.path_guard import PathGuard
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.locations import Roots, canonical, canonical_all
 from delegation.storage.memory import MemoryPlanStore

@@ -23,7 +23,7 @@ from delegation.items import each_item, reason_of
 from delegation.polaris.answers import NamespaceNotEmpty, NoSuchNamespace, NoSuchTable
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW
-from delegation.removal.paths import protection_of
+from delegation.removal.path_guard import protection_of
 from polaris_common.errors import DelegationError, ErrorScope, counted
 
 PARALLEL: Final = 8

@@ -30,7 +30,7 @@ from delegation.identifiers import TableIdentifier, encoded, joined_levels
 from delegation.polaris.answers import PolarisError, error_of, json_object
 from delegation.polaris.client import loaded_table
 from delegation.polaris.model import LoadedTable
-from delegation.removal.paths import covered_roots, table_roots
+from delegation.removal.path_guard import covered_roots, table_roots
 from delegation.removal.purge.context import check_table
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.base import ObjectStore

@@ -42,7 +42,7 @@ from delegation.removal.expiry.errors import (
 from delegation.removal.expiry.planning import covered_of, decided
 from delegation.removal.expiry.retention import Expired, Withdrawn, keeps_more
 from delegation.removal.expiry.snapshots import MAIN, Ref, history
-from delegation.removal.paths import check_can_delete
+from delegation.removal.path_guard import check_can_delete
 from delegation.removal.run import ExecutedPlan
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import canonical, parse

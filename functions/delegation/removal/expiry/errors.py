@@ -10,7 +10,7 @@ from delegation.iceberg.metadata import ParsedMetadata
 from delegation.identifiers import TableIdentifier, is_stand_in
 from delegation.references.model import restore_statement
 from delegation.removal.errors import changed_at_each_look, gc_disabled, table_protected, table_uuid_mismatch
-from delegation.removal.paths import protection_of
+from delegation.removal.path_guard import protection_of
 from polaris_common.errors import DelegationError, printable, shown
 
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"

@@ -28,7 +28,7 @@ from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, Remova
 from delegation.removal.expiry.retention import Expired, decide
 from delegation.removal.index import PlanWriter, Sorter, store_index
 from delegation.removal.neighbourhood import LENIENT_PATHS
-from delegation.removal.paths import PathGuard, covered_roots, own_root, reads, table_roots, unknown_findings
+from delegation.removal.path_guard import PathGuard, covered_roots, own_root, reads, table_roots, unknown_findings
 from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError

@@ -40,7 +40,7 @@ from delegation.removal.index import (
 from delegation.removal.marks import Marks
 from delegation.removal.neighbourhood import LENIENT_PATHS, Neighbour
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
-from delegation.removal.paths import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
+from delegation.removal.path_guard import AT_ANOTHER_TABLE, NOBODYS, SHARED, own_root
 from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
 

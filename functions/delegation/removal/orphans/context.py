@@ -14,7 +14,7 @@ from delegation.removal.neighbourhood import Neighbour, ReferenceCheck
 from delegation.removal.orphans.details import NO_AMOUNT, Approval, ApprovalLimits, ListedAmount, Wait
 from delegation.removal.orphans.errors import no_role
 from delegation.removal.orphans.place import AGE, Equal, MismatchMode, Place
-from delegation.removal.paths import NOBODYS
+from delegation.removal.path_guard import NOBODYS
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.listing.model import TagStore
 from delegation.storage.locations import ForeignLocations, Roots

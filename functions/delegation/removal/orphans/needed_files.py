@@ -35,7 +35,7 @@ from delegation.removal.orphans.index import Candidate, ForeignPart, OrphanIndex
 from delegation.removal.orphans.needed_rows import ANY_SPELLING, OWN_FILES, NeededSet, StoredParts
 from delegation.removal.orphans.place import Equal, Place, age_in, check_alone, overlap
 from delegation.removal.orphans.subtraction import Orphans, Rules
-from delegation.removal.paths import covered_roots, reads
+from delegation.removal.path_guard import covered_roots, reads
 from delegation.storage.locations import LOCAL, Root, Roots, parse
 
 _MOST_LOOKS: Final = 3

@@ -18,7 +18,7 @@ from delegation.iceberg.metadata import ParsedMetadata
 from delegation.iceberg.paths import as_written
 from delegation.removal.errors import gc_disabled, table_protected
 from delegation.removal.orphans.errors import AgeTooShort, LocationShared, location_too_wide
-from delegation.removal.paths import ORPHAN_AGE, age_text_of, protection_of
+from delegation.removal.path_guard import ORPHAN_AGE, age_text_of, protection_of
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import LOCAL, Root, canonical, folded, same_storage, uri_of
 from delegation.timestamps import parse_duration

@@ -25,7 +25,7 @@ from delegation.removal.orphans.needed_files import NeededAtLocation, metadata_o
 from delegation.removal.orphans.needed_rows import NeededSet, SortedNeeded
 from delegation.removal.orphans.place import Eligible, age_of, check_allowed, hidden_partitions, place_of
 from delegation.removal.orphans.subtraction import Orphans
-from delegation.removal.paths import covered_roots
+from delegation.removal.path_guard import covered_roots
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.deleter import Deleter
 from delegation.storage.locations import split

@@ -37,7 +37,7 @@ from delegation.removal.orphans.needed_rows import NeededSet, SortedNeeded
 from delegation.removal.orphans.place import WORK, Eligible, Equal, check_allowed, hidden_partitions, place_of
 from delegation.removal.orphans.planning import INLINE, AskedNote, OrphanEngine, make_listing, make_plan, reduced
 from delegation.removal.orphans.released import leave_out, merged_released, release_needed, remember_tagged, superseded
-from delegation.removal.paths import check_can_delete, unknown_findings
+from delegation.removal.path_guard import check_can_delete, unknown_findings
 from delegation.removal.run import ExecutedPlan, RemovalInLots, Reported
 from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical

@@ -14,7 +14,7 @@ from delegation.removal.index import SAMPLE, FileTally, Finding
 from delegation.removal.orphans.errors import AgeTooShort, AreaLeftAlone, PrefixMismatch
 from delegation.removal.orphans.index import Candidate, CandidateWriter
 from delegation.removal.orphans.place import END, Equal, MismatchMode, joined_all
-from delegation.removal.paths import NOBODYS
+from delegation.removal.path_guard import NOBODYS
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
 

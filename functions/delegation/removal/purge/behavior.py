@@ -34,7 +34,7 @@ from delegation.removal.indexed_neighbours import IndexedNeighbours
 from delegation.removal.marks import Marks
 from delegation.removal.neighbourhood import OneTable, TableSource
 from delegation.removal.neighbours import await_references
-from delegation.removal.paths import covered_roots, kept_spellings, reads
+from delegation.removal.path_guard import covered_roots, kept_spellings, reads
 from delegation.removal.purge import errors
 from delegation.removal.purge.context import PurgeContext, PurgeResult, StatedTable, check_stated, check_table, kept_for
 from delegation.removal.purge.errors import PlanOutdated, spark_not_available

@@ -33,7 +33,7 @@ from delegation.removal.context import RemovalContext, RemovalResult
 from delegation.removal.errors import NeighbourUnreadable, PlanLost, gc_disabled, table_protected, table_uuid_mismatch
 from delegation.removal.index import SAMPLE, Finding, PlanIndex, load_index, planned_paths
 from delegation.removal.marks import Marks, paths_digest, seconds_since_planned
-from delegation.removal.paths import (
+from delegation.removal.path_guard import (
     AT_ANOTHER_TABLE,
     OUTSIDE,
     SHARED,

@@ -26,7 +26,7 @@ from delegation.removal.errors import PlanLost, PlanTampered, plan_of_another_ta
 from delegation.removal.index import PlanIndex, load_index
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.removal.neighbourhood import Neighbour
-from delegation.removal.paths import NOBODYS
+from delegation.removal.path_guard import NOBODYS
 from delegation.removal.purge.context import PurgeContext, PurgeResult, check_same_options
 from delegation.removal.purge.errors import PlanNotAllowed
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings

@@ -14,7 +14,7 @@ from typing import Any, Final
 from delegation.errors import GuardRefused
 from delegation.iceberg.paths import RANK, Row
 from delegation.polaris.model import LoadedTable
-from delegation.removal import paths
+from delegation.removal import path_guard
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.chunks import Chunk, Phase, paths_of, records_of, stored_part
 from delegation.removal.deletes import Work
@@ -32,7 +32,7 @@ from delegation.removal.index import (
     sorted_runs,
 )
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour
-from delegation.removal.paths import NOT_COVERED
+from delegation.removal.path_guard import NOT_COVERED
 from delegation.removal.purge.context import PurgeContext, metadata_files
 from delegation.removal.purge.errors import (
     CredentialsDoNotCover,
@@ -143,11 +143,11 @@ def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanI
         raise foreign_location(f"the table's metadata file {index.metadata_location}", ": drop it without purge")
     if reason == "shared":
         nothing = not any(each.files_planned for each in (*earlier, index))
-        others = [code for code in (paths.OUTSIDE, paths.UNCOVERED) if code in findings]
+        others = [code for code in (path_guard.OUTSIDE, path_guard.UNCOVERED) if code in findings]
         if nothing and others:
             raise _refusal(findings[others[0]], index, findings[others[0]].sample)
         return
-    code = {"outside": paths.OUTSIDE, "uncovered": paths.UNCOVERED}.get(reason, "")
+    code = {"outside": path_guard.OUTSIDE, "uncovered": path_guard.UNCOVERED}.get(reason, "")
     sample = findings[code].sample if code in findings else ()
     raise _refusal(findings.get(code), index, [index.metadata_location, *sample])
 
@@ -155,9 +155,9 @@ def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanI
 def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -> GuardRefused:
     distinct = tuple(dict.fromkeys(sample))[:SAMPLE]
     match finding:
-        case Finding(code=paths.OUTSIDE):
+        case Finding(code=path_guard.OUTSIDE):
             return PathsOutsideTable(finding.count, distinct, note=_NOTE)
-        case Finding(code=paths.UNCOVERED):
+        case Finding(code=path_guard.UNCOVERED):
             return CredentialsDoNotCover(finding.count, distinct, note=_NOTE)
         case _:
             return GuardRefused(

@@ -18,7 +18,7 @@ from delegation.removal.index import INDEX, SAMPLE, Finding, PlanIndex, Sorter, 
 from delegation.removal.marks import Deleted
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import ReadOnce, reach_of_neighbour
-from delegation.removal.paths import NOBODYS, SHARED
+from delegation.removal.path_guard import NOBODYS, SHARED
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.direct import DirectResources, MetadataFile, identifier_of
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings

@@ -17,7 +17,7 @@ from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.iceberg.paths import RANK, FileType, Spelling, TableFile, is_marked
 from delegation.iceberg.reach import Fetcher, Tolerance, all_entries, read_manifest_lists
 from delegation.polaris.model import LoadedTable
-from delegation.removal import paths
+from delegation.removal import path_guard
 from delegation.removal.attempt import PlanSegment
 from delegation.removal.choice import Size
 from delegation.removal.chunks import Chunk, Phase, Total, read_chunk
@@ -37,7 +37,7 @@ from delegation.removal.index import (
 from delegation.removal.marks import Marks, plan_ids
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.neighbours import ReadOnce, locations_of, neighbours_of, reach_of_neighbour, small_files
-from delegation.removal.paths import GuardVerdict, PathGuard, reads, unknown_findings
+from delegation.removal.path_guard import GuardVerdict, PathGuard, reads, unknown_findings
 from delegation.removal.purge.context import PurgeContext, check_not_replaced, check_table, kept_for, refuse_findings
 from delegation.removal.purge.directory_markers import with_markers
 from delegation.removal.purge.errors import CredentialsDoNotCover
@@ -118,21 +118,21 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(ctx.plans, metadata, earlier)
-    covered = paths.covered_roots(table, ctx.options) if ctx.settings.vended else None
+    covered = path_guard.covered_roots(table, ctx.options) if ctx.settings.vended else None
     lost = ctx.lost_plan
     if lost is not None:
         lost.check_continues(ctx.plans, metadata)
     known = frozenset(planned_paths(ctx.plans, earlier, (Phase.META,)))
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     readable = reads(metadata, covered)
-    spelling = Spelling(paths.kept_spellings(ctx.options))
+    spelling = Spelling(path_guard.kept_spellings(ctx.options))
     former: dict[str, DelegationError] = {}
     once = ReadOnce()
     lenient = Tolerance(former.__setitem__, spelling)
     history = read_history(metadata, fetcher, readable, lenient, known=once.former, statistics=True)
     former_roots = [*(root for index in earlier for root in index.roots), *(lost.roots if lost else ())]
-    roots = paths.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
-    own, foreign = paths.own_root(metadata, ctx.options), ctx.settings.delete.foreign
+    roots = path_guard.table_roots(metadata, [*history.locations, *former_roots], ctx.options)
+    own, foreign = path_guard.own_root(metadata, ctx.options), ctx.settings.delete.foreign
     guard = PathGuard(roots, covered, ctx.options, own=own, foreign=foreign)
     gone = (path for path, error in former.items() if isinstance(error, BucketNotFound))
     guard.damaged.update(dict.fromkeys(gone, "former-unreadable"))
@@ -296,7 +296,7 @@ def make_plan(
 
 
 def _findings(ctx: PurgeContext, surveyed: Survey, chunks: Sequence[Chunk]) -> tuple[Finding, ...]:
-    kept = (finding for _, finding in surveyed.guard.counted() if finding.code != paths.FORMER_UNREADABLE)
+    kept = (finding for _, finding in surveyed.guard.counted() if finding.code != path_guard.FORMER_UNREADABLE)
     unlisted = () if surveyed.unlisted is None else surveyed.unlisted.findings()
     findings = [*kept, *surveyed.unread.findings(), *unlisted]
     if ctx.lost_plan is not None:
@@ -304,11 +304,11 @@ def _findings(ctx: PurgeContext, surveyed: Survey, chunks: Sequence[Chunk]) -> t
     findings += unknown_findings(surveyed.metadata.properties)
     former = (*surveyed.former_unreadable, *surveyed.unread.former)
     if former:
-        findings.append(Finding(code=paths.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
+        findings.append(Finding(code=path_guard.FORMER_UNREADABLE, count=len(former), sample=former[:SAMPLE]))
     buckets = sorted({root.bucket for root in surveyed.guard.roots.roots})
     versioned = tuple(uri_of(bucket, "") for bucket in buckets if _keeps_versions(ctx, bucket, surveyed, chunks))
     if versioned:
-        findings.append(Finding(code=paths.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
+        findings.append(Finding(code=path_guard.VERSIONED_BUCKET, count=len(versioned), sample=versioned))
     refuse_findings(findings, ctx.options)
     return tuple(findings)
 

@@ -18,7 +18,7 @@ from delegation.errors import RunCancelled
 from delegation.iceberg.metadata import ParsedMetadata, parse_metadata
 from delegation.polaris.answers import NoSuchNamespace, NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
-from delegation.removal import paths
+from delegation.removal import path_guard
 from delegation.removal.attempt import PlanSegment, receipt_key
 from delegation.removal.chunks import DeleteStep, Phase
 from delegation.removal.deletes import PlanEngine, Work, delete_in_this_process
@@ -203,7 +203,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
             return _Comparison(_State.UNLOADABLE)  # all is deleted, and a new table has the name
         metadata = self._metadata_of(table)
         check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
-        self._location = next(iter(paths.own_root(metadata, ctx.options).roots), None)
+        self._location = next(iter(path_guard.own_root(metadata, ctx.options).roots), None)
         if canonical(metadata.path) != canonical(last.metadata_location):
             check_not_replaced(ctx.plans, metadata, self._plan.indexes())
             self._extend(table)
@@ -214,10 +214,10 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         if not self._planned_here:
             check_not_foreign(self._ctx, left)
         if not self._planned_here or self._ctx.references is not None:
-            own = paths.own_root(self._metadata_of(table), self._ctx.options)
+            own = path_guard.own_root(self._metadata_of(table), self._ctx.options)
             check_still_not_shared(self._ctx, self._plan.indexes(), own, None if self._planned_here else table)
         if self._ctx.options.probe:
-            paths.check_can_delete(self._ctx.store, paths.covered_roots(table, self._ctx.options).uris)
+            path_guard.check_can_delete(self._ctx.store, path_guard.covered_roots(table, self._ctx.options).uris)
 
     def _extend(self, table: LoadedTable) -> None:
         ctx = self._ctx
@@ -296,7 +296,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         if status == "PURGED":
             self._reported = self._plan.deleted()
         findings = merge_findings(indexes)
-        versioned = any(finding.code == paths.VERSIONED_BUCKET for finding in findings)
+        versioned = any(finding.code == path_guard.VERSIONED_BUCKET for finding in findings)
         root_kept = all(chunk.kind is not Phase.ROOT for chunk in indexes[-1].chunks)
         return PurgeResult(
             **self._figures(indexes, self._reported, is_versioned=versioned),

@@ -14,7 +14,7 @@ from delegation.iceberg.paths import Spelling
 from delegation.iceberg.reach import Tolerance
 from delegation.removal.chunks import Chunk, DeleteStep, Phase, Total, read_chunk
 from delegation.removal.index import PlanIndex
-from delegation.removal.paths import kept_spellings
+from delegation.removal.path_guard import kept_spellings
 from delegation.removal.purge.context import PurgeContext, PurgeResult, kept_for
 from delegation.removal.purge.kept_files import kept_rows
 from delegation.removal.purge.planning import Survey, TableDamage

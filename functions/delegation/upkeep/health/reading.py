@@ -27,7 +27,7 @@ from delegation.iceberg.paths import CANONICAL
 from delegation.iceberg.reach import Content, Fetcher, content_of
 from delegation.misspellings import misspelled
 from delegation.polaris.model import LoadedTable, properties_of
-from delegation.removal.paths import POLICY
+from delegation.removal.path_guard import POLICY
 from delegation.storage.base import ObjectStoreError
 from delegation.upkeep.errors import TooManyManifests
 from delegation.upkeep.health.model import (

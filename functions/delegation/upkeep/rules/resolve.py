@@ -10,7 +10,7 @@ from typing import Any, Final
 from delegation.identifiers import TableIdentifier
 from delegation.misspellings import did_you_mean, misspelled
 from delegation.polaris.policies import ApplicablePolicy
-from delegation.removal.paths import POLICY, TYPED, unknown_properties
+from delegation.removal.path_guard import POLICY, TYPED, unknown_properties
 from delegation.upkeep.rules.limits import DRY_RUN_ONLY, UpkeepLimits
 from delegation.upkeep.rules.model import (
     FindingCode,

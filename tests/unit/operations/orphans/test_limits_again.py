@@ -12,7 +12,7 @@ from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import PrefixMismatch
 from delegation.removal.orphans.place import MismatchMode
 from delegation.removal.orphans.run import remove_orphan_files
-from delegation.removal.paths import ORPHAN_AGE
+from delegation.removal.path_guard import ORPHAN_AGE
 from delegation.storage.memory import Killed
 from tests.kit.errors import coded
 from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours

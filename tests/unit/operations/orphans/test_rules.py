@@ -26,7 +26,7 @@ from delegation.removal.orphans.place import (
     place_of,
 )
 from delegation.removal.orphans.subtraction import compared
-from delegation.removal.paths import ORPHAN_AGE
+from delegation.removal.path_guard import ORPHAN_AGE
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import Root, folded
 from tests.kit.errors import coded

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from delegation.errors import GuardRefused
-from delegation.removal.paths import protection_of
+from delegation.removal.path_guard import protection_of
 from delegation.removal.purge.behavior import estimate
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table

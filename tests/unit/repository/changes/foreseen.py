@@ -26,7 +26,7 @@ from delegation.edge.answers import problem_of
 from delegation.edge.codes import by_code
 from delegation.errors import GuardRefused
 from delegation.removal.index import Finding
-from delegation.removal.paths import AT_ANOTHER_TABLE
+from delegation.removal.path_guard import AT_ANOTHER_TABLE
 from delegation.removal.purge.context import refuse_findings
 from delegation.removal.purge.requests import Limits, options_of
 from delegation.tasks.errors import TaskError

@@ -1,4 +1,4 @@
-"""Which paths an operation may delete: those at its table's locations that no guard or table property keeps."""
+"""The guard of paths: it decides which paths an operation may delete, also by table properties, and why others stay."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import groupby
