@@ -33,7 +33,7 @@ def _success_too_early() -> None:
 
 def _blind_to_clones() -> None:
     """Take no neighbour for one that shares files."""
-    patch("delegation.removal.neighbours.is_near", lambda _roots, _neighbour: False).start()
+    patch("delegation.removal.neighbours.is_overlapping", lambda _roots, _neighbour: False).start()
 
 
 PLANTS: Final[Mapping[str, Callable[[], None]]] = MappingProxyType(

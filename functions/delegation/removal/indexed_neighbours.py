@@ -121,8 +121,8 @@ class IndexedNeighbours:
                 if table.problem is not None:
                     yield _unreadable(Blocking(table.subject, table.problem, None), exempt=False)
                     continue
-                is_near = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
-                if is_near or table.area == UNKNOWN_AREA:
+                is_overlapping = roots is None or any(overlap(table.area, uri) for uri in roots.uris)
+                if is_overlapping or table.area == UNKNOWN_AREA:
                     yield _at_other_format(table)
             seen = SeenTables()
             for _ in range(_MOST_SEARCHES):

@@ -73,7 +73,7 @@ class WithLostRefs:
             for lost in self.lost.lost_refs(catalog):
                 if self.clock() >= lost.until:
                     continue
-                is_here = roots is None or _is_near(lost, roots)
+                is_here = roots is None or _is_overlapping(lost, roots)
                 try:
                     lost = self._whole(lost)  # noqa: PLW2901
                 except (ObjectNotFound, IcebergError) as error:
@@ -128,7 +128,7 @@ class WithLostRefs:
         yield Neighbour(LoadedTable(name, lost.metadata_file, metadata, {}), store, certain=is_here, former=True)
 
 
-def _is_near(lost: LostRefs, roots: Roots) -> bool:
+def _is_overlapping(lost: LostRefs, roots: Roots) -> bool:
     return lost.areas is None or any(overlap(area, uri) for area in lost.areas for uri in roots.uris)
 
 

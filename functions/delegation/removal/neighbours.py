@@ -66,7 +66,7 @@ def neighbours_of(
         if not neighbour.overlaps and set(roots.uris) <= {*index.roots, *index.taken}
     }
     outside = ctx.options.outside == "delete" if outside is None else outside
-    near: list[Neighbour] = []
+    overlapping: list[Neighbour] = []
     checked: list[CheckedNeighbour] = []
     for neighbour in ctx.neighbours(None if outside else roots):
         if isinstance(neighbour, NeighbourUnreadable):
@@ -76,7 +76,7 @@ def neighbours_of(
             continue
         name = (str(neighbour.table.identifier), neighbour.table.metadata_location)
         try:
-            overlaps = name not in elsewhere and (outside or is_near(roots, neighbour))
+            overlaps = name not in elsewhere and (outside or is_overlapping(roots, neighbour))
             if overlaps:
                 metadata_of(neighbour)
         except NeighbourUnreadable as error:
@@ -87,13 +87,13 @@ def neighbours_of(
             CheckedNeighbour(identifier=name[0], metadata_location=name[1], overlaps=overlaps, table_uuid=uuid)
         )
         if overlaps:
-            near.append(neighbour)
-    return near, checked
+            overlapping.append(neighbour)
+    return overlapping, checked
 
 
-def locations_of(near: Sequence[Neighbour]) -> Roots:
+def locations_of(neighbours: Sequence[Neighbour]) -> Roots:
     """Return the present locations of neighbours, without those that can contain no file of this kind of storage."""
-    return usable_roots(metadata_of(neighbour).location for neighbour in near)
+    return usable_roots(metadata_of(neighbour).location for neighbour in neighbours)
 
 
 def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
@@ -104,10 +104,10 @@ def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
     return not (neighbour.certain or neighbour.former) and neighbour.table.identifier == ctx.identifier
 
 
-def same_table(ctx: RemovalContext, near: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
+def same_table(ctx: RemovalContext, neighbours: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
     """Return that other catalogs name the table `own`, by its metadata file, or its uuid and location."""
     tally = FileTally()
-    for neighbour in sorted(near, key=lambda neighbour: str(neighbour.table.identifier)):
+    for neighbour in sorted(neighbours, key=lambda neighbour: str(neighbour.table.identifier)):
         if not neighbour.former and neighbour.table.identifier.catalog != ctx.identifier.catalog:
             metadata = metadata_of(neighbour)
             is_clone = neighbour.table.table_uuid == own.table_uuid and metadata.location == own.location
@@ -116,7 +116,7 @@ def same_table(ctx: RemovalContext, near: Iterable[Neighbour], own: ParsedMetada
     return (tally.finding(SAME_TABLE),) if tally.count else ()
 
 
-def is_near(roots: Roots, neighbour: Neighbour) -> bool:
+def is_overlapping(roots: Roots, neighbour: Neighbour) -> bool:
     """Return whether a table's location, or a file that its metadata names, overlaps `roots`."""
     if neighbour.certain:
         return True
@@ -350,7 +350,7 @@ MOST_MANIFESTS: Final = 100_000
 """How many manifests of one table are held meanwhile."""
 
 
-def look_at_others(ctx: RemovalContext, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
+def look_at_neighbours(ctx: RemovalContext, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
     """Read metadata and manifest lists of live tables that overlap `roots`, as far as a minute suffices.
 
     `unreadable` decides on a table of which nothing can be read. Raises NeighbourUnreadable and NeighbourChanged for
@@ -372,7 +372,7 @@ def _look(ctx: RemovalContext, roots: Roots, unreadable: Callable[[NeighbourUnre
             unreadable(neighbour)
         elif not (is_itself(ctx, neighbour) or neighbour.former or neighbour.exempt):
             try:
-                metadata = metadata_of(neighbour) if is_near(roots, neighbour) else None
+                metadata = metadata_of(neighbour) if is_overlapping(roots, neighbour) else None
             except NeighbourUnreadable as error:
                 unreadable(error)
                 metadata = None

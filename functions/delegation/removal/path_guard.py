@@ -194,7 +194,7 @@ def reads(metadata: ParsedMetadata, covered: Roots | None) -> Callable[[str], bo
 class PathGuard:
     """Decides which canonical paths are deleted and counts the others; `covered` None means every path is covered.
 
-    `own` is the table's present location and `others` are those of neighbour tables. A file at another table's location
+    `own` is the table's present location, `neighbour_roots` are those of neighbours. A file at a neighbour's location
     that is not at `own` is kept: a write path or a former location, which anyone who writes metadata can choose, claims
     nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's. Below the
     `last_known` areas of neighbours of which nothing can be read every file is kept, and so it is at `foreign`
@@ -211,14 +211,14 @@ class PathGuard:
         options: PathRules,
         *,
         own: Roots | None = None,
-        others: Roots | None = None,
+        neighbour_roots: Roots | None = None,
         last_known: Roots | None = None,
         foreign: ForeignLocations = NOBODYS,
     ) -> None:
         self.roots = roots
         self.covered = covered
         self.own = roots if own is None else own
-        self.others = Roots(()) if others is None else others
+        self.neighbour_roots = Roots(()) if neighbour_roots is None else neighbour_roots
         self.last_known = Roots(()) if last_known is None else last_known
         self.foreign = foreign
         self.damaged: dict[str, GuardVerdict] = {}
@@ -233,7 +233,7 @@ class PathGuard:
             self.covered,
             self._options,
             own=self.own,
-            others=self.others,
+            neighbour_roots=self.neighbour_roots,
             last_known=self.last_known,
             foreign=self.foreign,
         )
@@ -318,7 +318,7 @@ class PathGuard:
 
     def _disputed(self, first: str, last: str) -> bool:
         """Return whether a path from `first` to `last`, in text order, may be kept for another table's location."""
-        disputed = self.others.meet_range(first, last) and not self.own.contain_range(first, last)
+        disputed = self.neighbour_roots.meet_range(first, last) and not self.own.contain_range(first, last)
         return disputed or self.last_known.meet_range(first, last)
 
     def _verdict(self, path: str, *, shared: bool, foreign: bool, taken: bool) -> GuardVerdict:
@@ -328,7 +328,7 @@ class PathGuard:
             return "foreign"
         if shared:
             return "shared"
-        if self.last_known.contains(path) or (self.others.contains(path) and not self.own.contains(path)):
+        if self.last_known.contains(path) or (self.neighbour_roots.contains(path) and not self.own.contains(path)):
             return "at-another-table"
         if taken and not self.covers(path):
             return "not-covered"

@@ -77,7 +77,7 @@ class Source(NamedTuple):
     rows: Sequence[tuple[int, str, int, int]] = ()
 
 
-class NearTable(NamedTuple):
+class NeighbourToRead(NamedTuple):
     """Another table whose manifests executors read; `foreign` is its number as a foreign one.
 
     What cannot be read of it is accepted if it is `reported`. It is the driver's to decide for files with the digests
@@ -102,11 +102,11 @@ def noting(noted: Noted) -> Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """Yields the rows of a source in lists with their mark; `near` are the other tables, by number."""
+    """Yields the rows of a source in lists with their mark; `neighbours` are the other tables, by number."""
 
     resources: ExecutorResources
     identifier: TableIdentifier
-    near: tuple[NearTable, ...]
+    neighbours: tuple[NeighbourToRead, ...]
     threads: int
 
     def own(self, number: int, noted: Noted) -> tuple[int, Tolerance, bool]:
@@ -146,7 +146,7 @@ class ReadSources:
             yield [(text, rank, 0)], of
 
     def _of_another(self, number: int, listed: Sequence[ManifestToRead]) -> Iterator[MarkedRows]:
-        table, unread = self.near[number - 1], list[Row]()
+        table, unread = self.neighbours[number - 1], list[Row]()
 
         def unreadable(path: str, error: DelegationError) -> None:
             if not (table.noted is None or digest(path) in table.noted or is_whole_otherwise(error)):
@@ -199,7 +199,7 @@ class NeighbourSources:
         self._once = once or ReadOnce()
         self._neighbours: list[tuple[Neighbour, Unread]] = []
         self._foreign_listed: set[tuple[int, str]] = set()
-        self.tables: list[NearTable] = []
+        self.tables: list[NeighbourToRead] = []
         self.rows: list[tuple[int, str, int, int]] = []
         self.listed: list[tuple[int, ManifestToRead]] = []
         self.expected = 0
@@ -224,7 +224,7 @@ class NeighbourSources:
         accepts = unread.accepts(exempt=neighbour.exempt)
         is_noted = neighbour.former or accepts
         noted = neighbour.unread if is_noted else frozenset()
-        self.tables.append(NearTable(neighbour.table.identifier, accepts, noted, foreign))
+        self.tables.append(NeighbourToRead(neighbour.table.identifier, accepts, noted, foreign))
         bare = replace(neighbour, table=replace(neighbour.table, metadata={})) if slim else neighbour
         self._neighbours.append((bare, unread))
         small, manifests = survey_neighbour(self._ctx, neighbour, unread, once)
@@ -254,19 +254,19 @@ class NeighbourSources:
 
 
 class Sources:
-    """What the executors of one job read and spread over parts: what is added, and of `near` tables what is left.
+    """What the executors of one job read and spread over parts: what is added, and of `neighbours` what is left.
 
     `expected` is how many rows these are, by the manifest lists and the chunks, which may be wrong.
     """
 
-    def __init__(self, ctx: RemovalContext, jobs: SparkJobs, near: NeighbourSources) -> None:
+    def __init__(self, ctx: RemovalContext, jobs: SparkJobs, neighbours: NeighbourSources) -> None:
         self._ctx = ctx
         self._jobs = jobs
-        self._near = near
-        self._rows = list(near.rows)
-        self._manifests: list[Any] = [(number, *manifest) for number, manifest in near.listed]
+        self._neighbours = neighbours
+        self._rows = list(neighbours.rows)
+        self._manifests: list[Any] = [(number, *manifest) for number, manifest in neighbours.listed]
         self._chunks: list[tuple[int, str, str]] = []
-        self.expected = len(near.rows) + near.expected
+        self.expected = len(neighbours.rows) + neighbours.expected
 
     def add_rows(self, mark: int, rows: Sequence[Row]) -> None:
         """Add rows that the driver has read."""
@@ -293,7 +293,7 @@ class Sources:
             *(Source(chunks=share) for share in jobs.shares_of_rows(self._chunks, rows)),
             *(Source(rows=self._rows[at : at + _ROWS]) for at in range(0, max(1, len(self._rows)), _ROWS)),
         ]
-        made = read(jobs.resources, ctx.identifier, tuple(self._near.tables), ctx.settings.read_threads)
+        made = read(jobs.resources, ctx.identifier, tuple(self._neighbours.tables), ctx.settings.read_threads)
         return jobs.spread(SpreadSources.of(made, jobs.parts_for(rows), sources, end=end))
 
     def write_plan(
@@ -306,7 +306,7 @@ class Sources:
         for result in results:
             for path in result["missing"]:
                 missing(path)
-            self._near.take(result["unread"])
+            self._neighbours.take(result["unread"])
         parts = WrittenParts.of(results)
         guard.add((cast("GuardVerdict", verdict), finding) for verdict, finding in parts.kept.items())
         return parts

@@ -55,8 +55,8 @@ def _takes_nothing_out(_run: ExpiryRun, _needed: object) -> None:
     ("owner", "name", "instead", "event"),
     [
         (run, "check_no_ref_lost", lambda *_: None, tag_old),
-        (NeededFiles, "add_others", lambda *_: None, clone),
-        (NeededFiles, "add_others", lambda *_: None, add_files),
+        (NeededFiles, "add_neighbours", lambda *_: None, clone),
+        (NeededFiles, "add_neighbours", lambda *_: None, add_files),
         (ExpiryRun, "_subtract", _takes_nothing_out, bring_file_back),
         (TableLoads, "permit_deleting", lambda *_: True, detach_policy),
     ],

@@ -42,7 +42,7 @@ def _without_others() -> Iterator[None]:
     def nothing(_self: NeededAtLocation, *_: Any) -> None:
         return None
 
-    with patch.object(NeededAtLocation, "add_others", nothing):
+    with patch.object(NeededAtLocation, "add_neighbours", nothing):
         yield
 
 

@@ -15,18 +15,18 @@ from tests.chaos.plants import PLANTS
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    real = neighbours.is_near, S3ObjectStore.delete
+    real = neighbours.is_overlapping, S3ObjectStore.delete
     yield
     patch.stopall()
-    assert (neighbours.is_near, S3ObjectStore.delete) == real
+    assert (neighbours.is_overlapping, S3ObjectStore.delete) == real
 
 
-def test_a_purge_that_is_blind_to_clones_takes_no_table_for_near() -> None:
+def test_a_purge_that_is_blind_to_clones_takes_no_table_for_a_neighbour() -> None:
     certain: Any = Neighbour(table=None, store=None, certain=True)  # type: ignore[arg-type]
     nowhere: Any = None
-    assert neighbours.is_near(nowhere, certain)
+    assert neighbours.is_overlapping(nowhere, certain)
     PLANTS["blind-to-clones"]()
-    assert not neighbours.is_near(nowhere, certain)
+    assert not neighbours.is_overlapping(nowhere, certain)
 
 
 def test_a_success_too_early_reports_a_data_file_that_is_not_deleted() -> None:

@@ -12,7 +12,7 @@ from delegation.removal.attempt import MemoryAttempt
 from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.expiry.context import ExpiryOptions, ExpirySettings
 from delegation.removal.neighbourhood import Neighbour
-from delegation.removal.neighbours import LONGEST, look_at_others
+from delegation.removal.neighbours import LONGEST, look_at_neighbours
 from delegation.storage.locations import Roots
 from delegation.storage.memory import MemoryObjectStore
 from polaris_common.errors import DelegationError
@@ -72,14 +72,14 @@ def lake() -> Lake:
 
 def test_it_ends_after_a_minute_however_many_tables_there_are() -> None:
     looker = Looker([unreadable(f"cat.ns.{number}") for number in range(1_000)])
-    look_at_others(looker, ROOTS, looker.note)
+    look_at_neighbours(looker, ROOTS, looker.note)
     assert len(looker.seen) == LONGEST / timedelta(seconds=10)
 
 
 def test_a_table_whose_manifest_list_is_damaged_is_found(lake: Lake) -> None:
     looker = Looker([damaged(lake, "inside")])
     with pytest.raises(NeighbourUnreadable, match="inside"):
-        look_at_others(looker, ROOTS, looker.note)
+        look_at_neighbours(looker, ROOTS, looker.note)
 
 
 def stopping(error: RunStopped) -> Looker:
@@ -95,7 +95,7 @@ def stopping(error: RunStopped) -> Looker:
 
 def test_an_attempt_without_time_for_the_look_leaves_the_rest_to_the_job() -> None:
     looker = stopping(RunHandedOver("task"))
-    look_at_others(looker, ROOTS, looker.note)
+    look_at_neighbours(looker, ROOTS, looker.note)
     assert looker.seen == ["cat.ns.first"]
 
 
@@ -103,14 +103,14 @@ def test_an_attempt_without_time_for_the_look_leaves_the_rest_to_the_job() -> No
 def test_a_look_ends_with_what_ends_the_attempt(error: RunStopped) -> None:
     looker = stopping(error)
     with pytest.raises(type(error)):
-        look_at_others(looker, ROOTS, looker.note)
+        look_at_neighbours(looker, ROOTS, looker.note)
 
 
 def test_metadata_that_cannot_be_read_is_decided_on_as_the_job_does(lake: Lake) -> None:
     other = damaged(lake, "inside")
     other = replace(other, table=replace(other.table, metadata={"format-version": 99}))
     looker = Looker([other, unreadable("cat.ns.next")])
-    look_at_others(looker, ROOTS, looker.note)
+    look_at_neighbours(looker, ROOTS, looker.note)
     assert looker.seen == ["cat.ns.inside", "cat.ns.next"]
 
 
@@ -132,7 +132,7 @@ def test_of_a_table_with_many_manifest_lists_only_some_are_read(
     monkeypatch.setattr(looker.attempt, "checkpoint", checkpoint)
     if bound == "manifests":
         monkeypatch.setattr(neighbours, "MOST_MANIFESTS", 0)
-    look_at_others(looker, ROOTS, looker.note)
+    look_at_neighbours(looker, ROOTS, looker.note)
     assert len(read) == lists
 
 
@@ -142,5 +142,5 @@ def test_what_holds_no_job_back_holds_none_back_before_it(lake: Lake, accepted: 
     options = ExpiryOptions(neighbour="report") if accepted == "report" else ExpiryOptions()
     other = replace(other, exempt=accepted == "exempt", former=accepted == "former")
     looker = Looker([other], options=options)
-    look_at_others(looker, Roots(["s3://lake/wh/u"]) if accepted == "elsewhere" else ROOTS, looker.note)
+    look_at_neighbours(looker, Roots(["s3://lake/wh/u"]) if accepted == "elsewhere" else ROOTS, looker.note)
     assert looker.now > datetime(2026, 1, 1, tzinfo=UTC)

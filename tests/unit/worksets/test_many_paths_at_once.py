@@ -66,7 +66,7 @@ def test_guards_decide_for_many_paths_as_for_each(
     others: Roots,
 ) -> None:
     rows = [(path, 8, 1) for path in sorted(paths)]
-    one_by_one, at_once = (PathGuard(ROOTS, covered, options, own=own, others=others) for _ in range(2))
+    one_by_one, at_once = (PathGuard(ROOTS, covered, options, own=own, neighbour_roots=others) for _ in range(2))
     expected = [
         (one_by_one.verdict(path, shared=path in shared, foreign=path in foreign), (path, 8, 1))
         for path in sorted(paths)

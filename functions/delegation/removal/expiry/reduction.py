@@ -53,7 +53,7 @@ _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE, FOREIGN_LOCATION)
 
 @dataclass(frozen=True, slots=True)
 class OtherPlaces:
-    """Where files stay even if no table names them: at the `locations` of others, and not at the table's `own` one.
+    """Where files stay even if no table names them: at the `locations` of neighbours, and not at the table's `own` one.
 
     And in the `last_known` areas of tables of which nothing can be read, and at `foreign` locations.
     """
@@ -104,7 +104,7 @@ class NeededRows(Protocol):
         """Add the former metadata files of a plan."""
         ...
 
-    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
+    def add_neighbours(self, neighbours: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
         """Add what other tables reach; raise NeighbourUnreadable, NeighbourChanged, at the latest in `subtracted`."""
         ...
 
@@ -153,20 +153,20 @@ class NeededFiles:
         if FileType.FORMER_METADATA in index.counts:
             self._rows.add_former_metadata(index)
 
-    def add_others(self, roots: Roots, table: LoadedTable) -> ForeignNeighbours:
+    def add_neighbours(self, roots: Roots, table: LoadedTable) -> ForeignNeighbours:
         """Add what other live tables reach, and those beside the table's metadata that no catalog lists.
 
         Returns the latter, whose findings are whole after the comparison. Raises NeighbourUnreadable, NeighbourChanged,
         ReferencesNotKnown.
         """
         unread = self._unread
-        near, checked = neighbours_of(self._ctx, roots, (), unread)
-        unlisted = ForeignNeighbours(self._ctx, table, near)
+        neighbours, checked = neighbours_of(self._ctx, roots, (), unread)
+        unlisted = ForeignNeighbours(self._ctx, table, neighbours)
         unread.unlisted = unlisted.unreadable_of
-        self._rows.add_others(chain(near, unlisted.heads()), unread)
+        self._rows.add_neighbours(chain(neighbours, unlisted.heads()), unread)
 
         def places() -> OtherPlaces:
-            locations = Roots([*locations_of(near).uris, *unread.located])
+            locations = Roots([*locations_of(neighbours).uris, *unread.located])
             return OtherPlaces(locations, self._own, unread.last_known(roots), self._ctx.settings.delete.foreign)
 
         self._places = places
@@ -277,9 +277,9 @@ class SortedRows:
         rows = (row for some in _rows(self._ctx, index.plan_id, chunks) for row in some)
         self._files.extend((path, REACHABLE_NOW, 0) for path, rank, _ in rows if rank == FORMER)
 
-    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
+    def add_neighbours(self, neighbours: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
         once = ReadOnce()
-        for neighbour in near:
+        for neighbour in neighbours:
             rows = reach_of_neighbour(self._ctx, neighbour, unread, once)
             self._files.extend((path, SHARED_NOW, 0) for path, _, _ in with_others_read(rows))
 

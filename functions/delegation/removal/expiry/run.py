@@ -36,7 +36,7 @@ from delegation.removal.expiry.planning import decided, make_plan, metadata_of, 
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, SortedRows
 from delegation.removal.foreign.neighbours import ForeignNeighbours
 from delegation.removal.index import Finding, merge_findings
-from delegation.removal.neighbours import AskedReferences, PassRequest, look_at_others
+from delegation.removal.neighbours import AskedReferences, PassRequest, look_at_neighbours
 from delegation.removal.run import RemovalInLots, Reported
 from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.locations import Roots
@@ -160,7 +160,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         # Before any wait: the metadata file from before the commit may be deleted by a later one.
         self._compare_refs(table := looks.load())
         if plan.left(*STEPS):
-            while not self._subtract_others(table):
+            while not self._subtract_needed(table):
                 # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
                 self._compare_refs(table := looks.load())
             try:
@@ -183,7 +183,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             notes.put(PassRequest(asked=False))
             notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
 
-    def _subtract_others(self, table: LoadedTable) -> bool:
+    def _subtract_needed(self, table: LoadedTable) -> bool:
         """Take out of the plan what other tables and the table need.
 
         Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
@@ -192,21 +192,21 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         """
         ctx = self._looks.ctx
         with NeededFiles(ctx, self._engine.needed(ctx)) as needed:
-            self._add_others(needed, table)
+            self._add_neighbours(needed, table)
             read = partial(self._subtract_if_compared, needed)
             return self._looks.followed(self._looks.load(), read)[1]
 
-    def _add_others(self, needed: NeededFiles, table: LoadedTable) -> None:
+    def _add_neighbours(self, needed: NeededFiles, table: LoadedTable) -> None:
         """Add what other tables reference, as of a pass that begins after the commit."""
         index = self._plan.index
         notes = self._plan.notes
         ctx, roots = self._looks.ctx, Roots((*index.roots, *index.taken))
-        look = partial(look_at_others, ctx, roots, UnreadNeighbours(ctx).note)
+        look = partial(look_at_neighbours, ctx, roots, UnreadNeighbours(ctx).note)
         asked = AskedReferences(ctx, partial(notes.get, PassRequest), notes.put, look=look)
         # What a function could not plan it could not compare again either.
         is_large = index.engine == "spark"
         asked.ask(sum(work.chunk.count for work in self._plan.left(*STEPS)), is_large=is_large)
-        self._unlisted = needed.add_others(roots, table)
+        self._unlisted = needed.add_neighbours(roots, table)
         asked.answered()
 
     def _subtract_if_compared(self, needed: NeededFiles, table: LoadedTable) -> bool:

@@ -167,7 +167,7 @@ class SpreadRows:
     def __init__(self, jobs: SparkJobs, ctx: ExpiryContext) -> None:
         self._jobs = jobs
         self._ctx = ctx
-        self._near = NeighbourSources(ctx, UnreadNeighbours(ctx))
+        self._neighbours = NeighbourSources(ctx, UnreadNeighbours(ctx))
         self._own: Sequence[Row] = ()
         self._manifests: Mapping[str, ManifestFile] = {}
         self._needs_former = False
@@ -187,15 +187,15 @@ class SpreadRows:
         del index
         self._needs_former = True
 
-    def add_others(self, near: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
-        self._near = NeighbourSources(self._ctx, unread)
-        for neighbour in near:
-            self._near.add(neighbour, slim=neighbour.unlisted)
+    def add_neighbours(self, neighbours: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
+        self._neighbours = NeighbourSources(self._ctx, unread)
+        for neighbour in neighbours:
+            self._neighbours.add(neighbour, slim=neighbour.unlisted)
 
     def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> RemainingPlan | None:
         """See NeededRows.subtracted; most often nothing is needed, and one job states it."""
         ctx, jobs = self._ctx, self._jobs
-        sources = Sources(ctx, jobs, self._near)
+        sources = Sources(ctx, jobs, self._neighbours)
         sources.add_rows(NEEDED, self._own)
         sources.add_manifests(OWN, self._manifests)
         sources.add_chunks(CANDIDATE, left.plan_id, left.chunks)
@@ -204,7 +204,7 @@ class SpreadRows:
             now = places()
             counted = jobs.run(ctx.attempt, runs.mapPartitions(WriteParts(CountNeeded(now))))
             for result in counted:
-                self._near.take(result["unread"])
+                self._neighbours.take(result["unread"])
             # Of a table of which no file can be read after all, every file in its last known areas stays.
             if places().last_known.uris == now.last_known.uris:
                 break

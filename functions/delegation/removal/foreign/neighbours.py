@@ -45,7 +45,7 @@ _LENIENT: Final = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
 class ForeignNeighbours:
     """The tables beside one table's metadata that no catalog lists; used once.
 
-    `near` are the neighbours that the catalog lists, and `own` paths of the table's metadata files beside those that
+    `neighbours` are those that the catalog lists, and `own` paths of the table's metadata files beside those that
     its logs name. `former` has what was read of former metadata files. Without `forks` the table's own uuid counts as
     the table: after some of its metadata files were deleted its history is not known.
     """
@@ -54,7 +54,7 @@ class ForeignNeighbours:
         self,
         ctx: RemovalContext,
         table: LoadedTable,
-        near: Sequence[Neighbour] = (),
+        neighbours: Sequence[Neighbour] = (),
         own: Iterable[str] = (),
         former: dict[str, FormerMetadata] | None = None,
         *,
@@ -63,7 +63,7 @@ class ForeignNeighbours:
         self._ctx = ctx
         self._table = table
         self._metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
-        self._near = near
+        self._neighbours = neighbours
         self._known = set(_canonical([self._metadata.path, *self._metadata.former, *own]))
         self._former = {} if former is None else former
         self._forks = forks
@@ -122,14 +122,14 @@ class ForeignNeighbours:
 
         Metadata files of a neighbour that its log does not name are lost commits as a rule: they stay, and are no news.
         """
-        listed = {neighbour.table.table_uuid for neighbour in self._near} - {self._table.table_uuid}
+        listed = {neighbour.table.table_uuid for neighbour in self._neighbours} - {self._table.table_uuid}
         tables = [table for table in self._found if table.uuid not in listed]
         files = sum(len(table.files) for table in tables)
         names = tuple(dict.fromkeys(f"{table.uuid} at {table.place}" for table in tables))
         foreign = [Finding(code=FOREIGN_TABLE, count=files, sample=names[:SAMPLE])] if files else []
         count, sample = len(self._problems), tuple(self._problems)[:SAMPLE]
         unknown = [Finding(code=FOREIGN_NOT_KNOWN, count=count, sample=sample)] if count else []
-        return (*foreign, *unknown, *same_table(self._ctx, self._near, self._metadata))
+        return (*foreign, *unknown, *same_table(self._ctx, self._neighbours, self._metadata))
 
     def _note(self, problem: str) -> None:
         if len(self._problems) < _BOUNDS.heads:
@@ -175,7 +175,7 @@ class ForeignNeighbours:
         """Return such tables by their signs, without those that the catalog lists."""
         if not self._unknown(seen):
             return []
-        for neighbour in self._near:
+        for neighbour in self._neighbours:
             metadata = metadata_of(neighbour)
             self._learn(metadata, Fetcher(neighbour.store, threads=1, checkpoint=self._ctx.attempt.checkpoint))
         fetcher = Fetcher(self._ctx.store, threads=self._ctx.settings.read_threads, checkpoint=self._checkpoint)

@@ -19,7 +19,7 @@ from delegation.removal.foreign.metadata import HeadsRead, SeenFile
 from delegation.removal.foreign.tables import METADATA_UNREADABLE, OwnTable, find_foreign
 from delegation.removal.index import SAMPLE, CheckedNeighbour, Finding, PlanIndex, load_index
 from delegation.removal.neighbourhood import LENIENT_PATHS, Neighbour
-from delegation.removal.neighbours import SAME_TABLE, is_itself, is_near, look_at_others, small_files
+from delegation.removal.neighbours import SAME_TABLE, is_itself, is_overlapping, look_at_neighbours, small_files
 from delegation.removal.neighbours import metadata_of as metadata_of_neighbour
 from delegation.removal.orphans.context import Claim, OrphanContext
 from delegation.removal.orphans.errors import (
@@ -172,54 +172,54 @@ class NeededAtLocation:
         busy = self.foreign is not None and part.uuid in self._ctx.options.including
         return part.model_copy(update={"why": IN_USE}) if busy else part
 
-    def add_others(self) -> None:
+    def add_neighbours(self) -> None:
         """Add what other live tables name; raise LocationShared, AreaLeftAlone, NeighbourUnreadable, NeighbourChanged.
 
         An exempted table never counts as read: every file in its last known areas stays.
         """
         ctx = self._ctx
         equal, here = ctx.options.equal, Roots([self._root.uri])
-        others = iter(ctx.neighbours(here))
+        neighbours = iter(ctx.neighbours(here))
         # The first one comes when the references are known: until then the catalog is asked for nothing.
-        first = list(islice(others, 1))
+        first = list(islice(neighbours, 1))
         check_alone(self._root, ctx.places(), equal)
-        near: list[Neighbour] = []
+        overlapping: list[Neighbour] = []
         checked: list[CheckedNeighbour] = []
-        for near_table in chain(first, others):
-            if isinstance(near_table, NeighbourUnreadable):
-                self._take_unreadable(near_table)
+        for neighbour in chain(first, neighbours):
+            if isinstance(neighbour, NeighbourUnreadable):
+                self._take_unreadable(neighbour)
                 continue
-            if is_itself(ctx, near_table):
+            if is_itself(ctx, neighbour):
                 continue
-            if near_table.former:
-                near += [near_table] if is_near(here, near_table) else []
-                self._known.append(near_table.table.metadata_location)
+            if neighbour.former:
+                overlapping += [neighbour] if is_overlapping(here, neighbour) else []
+                self._known.append(neighbour.table.metadata_location)
                 continue
-            if near_table.exempt:
-                self._leave(near_table.areas or (near_table.table.location,), str(near_table.table.identifier))
-            overlaps = is_near(here, near_table)
-            metadata = metadata_of_neighbour(near_table)
+            if neighbour.exempt:
+                self._leave(neighbour.areas or (neighbour.table.location,), str(neighbour.table.identifier))
+            overlaps = is_overlapping(here, neighbour)
+            metadata = metadata_of_neighbour(neighbour)
             if overlaps:
-                self._lengthen(near_table.table, metadata, str(near_table.table.identifier))
+                self._lengthen(neighbour.table, metadata, str(neighbour.table.identifier))
             checked.append(
                 CheckedNeighbour(
-                    identifier=str(near_table.table.identifier),
-                    metadata_location=near_table.table.metadata_location,
+                    identifier=str(neighbour.table.identifier),
+                    metadata_location=neighbour.table.metadata_location,
                     overlaps=overlaps,
-                    table_uuid=near_table.table.table_uuid,
+                    table_uuid=neighbour.table.table_uuid,
                 )
             )
-            place = Place("table", _name_of(ctx, near_table), metadata.location)
+            place = Place("table", _name_of(ctx, neighbour), metadata.location)
             check_alone(self._root, [place], equal)
-            if overlaps and not near_table.exempt:
-                near.append(near_table)
-        for neighbour in near:
+            if overlaps and not neighbour.exempt:
+                overlapping.append(neighbour)
+        for neighbour in overlapping:
             self._needed.add_neighbour(neighbour)
         self.checked = tuple(checked)
 
-    def look_at_others(self) -> None:
-        """Raise what `add_others` would find of other tables without reading them whole, before a job reads them."""
-        look_at_others(self._ctx, Roots([self._root.uri]), self._take_unreadable)
+    def look_at_neighbours(self) -> None:
+        """Raise what `add_neighbours` would find without reading the tables whole, before a job reads them."""
+        look_at_neighbours(self._ctx, Roots([self._root.uri]), self._take_unreadable)
 
     def add_claims(self) -> None:
         """Add what plans of unfinished tasks have of this location.

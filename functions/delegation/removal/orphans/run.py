@@ -151,7 +151,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         """Wait for the references as of a time after the listing, and publish what none of them needs."""
         ctx = self._ctx
         with self._keep() as keep:
-            self._add_others(keep, None)
+            self._add_neighbours(keep, None)
             table = self._load()
             listing = self._plan.index
             if place_of(metadata_of(table), listing.elsewhere).uri != listing.roots[0]:
@@ -256,14 +256,14 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         note = AskedNote(self._ctx, self._plan.index.origin)
         return AskedReferences(self._ctx, note.read, note.write, look=look)
 
-    def _add_others(self, keep: NeededAtLocation, left: int | None) -> None:
+    def _add_neighbours(self, keep: NeededAtLocation, left: int | None) -> None:
         """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
 
         Every attempt that gets so far asks anew the next time: a table may have been created since. Raises
         HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
         """
         ctx, index = self._ctx, self._plan.index
-        asked = self._asked(keep.look_at_others)
+        asked = self._asked(keep.look_at_neighbours)
         asked.require()
         if ctx.spark_above is not None and not ctx.options.quarantine:
             is_wide = ctx.settings.is_wide(index.listed.files)
@@ -271,7 +271,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
                 asked.hand_over(index.listed.files, does=_COMPARES)
             if left is not None and (left > ctx.spark_above or is_wide):
                 asked.hand_over(left)
-        keep.add_others()
+        keep.add_neighbours()
         asked.answered()
 
     def _stored(self, key: str) -> bytes | None:
@@ -324,7 +324,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         ctx = self._ctx
         if not self._plan.left() and not to_include(self._plan.index, ctx.options.including):
             return "SWEPT"
-        self._subtract_others()
+        self._subtract_needed()
         self._seen = SortedNeeded(self._ctx)
         try:
             self._delete()
@@ -390,11 +390,11 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         files, size = now.files + gone.files, now.bytes + gone.bytes
         ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
 
-    def _subtract_others(self) -> None:
+    def _subtract_needed(self) -> None:
         """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""
         ctx, index = self._ctx, self._plan.index
         with self._keep() as keep:
-            self._add_others(keep, sum(work.chunk.count for work in self._plan.left()))
+            self._add_neighbours(keep, sum(work.chunk.count for work in self._plan.left()))
             keep.add_claims()
             # Listed before the table is loaded, so that what was committed until then is in its log.
             signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))

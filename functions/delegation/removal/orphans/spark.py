@@ -254,7 +254,7 @@ class SpreadNeeded:
         self._jobs = jobs
         self._once = ReadOnce()
         self._unread = UnreadNeighbours(ctx)
-        self._near = NeighbourSources(ctx, self._unread, self._once)
+        self._neighbour_sources = NeighbourSources(ctx, self._unread, self._once)
         self._paths: list[str] = []
         self._own: dict[str, ManifestFile] = {}
         self._neighbours: list[Neighbour] = []
@@ -269,7 +269,7 @@ class SpreadNeeded:
         self._own.update(manifests)
 
     def add_neighbour(self, neighbour: Neighbour) -> None:
-        self._near.add(neighbour)
+        self._neighbour_sources.add(neighbour)
         self._neighbours.append(neighbour)
 
     def add_plan(self, index: PlanIndex) -> None:
@@ -278,11 +278,11 @@ class SpreadNeeded:
     def add_foreign(self, foreign: ForeignAtLocation) -> None:
         self._foreign = foreign
         for number, paths in foreign.files():
-            self._near.rows.extend((FOREIGN, path, number, 0) for path in paths)
+            self._neighbour_sources.rows.extend((FOREIGN, path, number, 0) for path in paths)
         once = ReadOnce(self._once.lists, self._once.former, self._once.manifests | foreign.known)
         for number, head in foreign.heads():
             with foreign.reading(number):
-                self._near.add_foreign(head, number, foreign.unread, once)
+                self._neighbour_sources.add_foreign(head, number, foreign.unread, once)
 
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
         sources = self._sources(parts)
@@ -309,7 +309,7 @@ class SpreadNeeded:
             self._here.close()
 
     def _sources(self, parts: StoredParts) -> Sources:
-        sources = Sources(self._ctx, self._jobs, self._near)
+        sources = Sources(self._ctx, self._jobs, self._neighbour_sources)
         sources.add_rows(NEEDED, [(path, 0, 0) for path in self._paths])
         sources.add_manifests(OWN, self._own)
         for plan_id, chunks in parts:
@@ -363,7 +363,7 @@ class SpreadNeeded:
         results = jobs.run(ctx.attempt, left.partitionBy(len(ends) + 1, int).mapPartitions(writing))
         notes = [PartNote.loaded(text) for result in results for text in result["notes"]]
         for note in notes:
-            self._near.take(note.unread)
+            self._neighbour_sources.take(note.unread)
         chunks = [Chunk.model_validate(chunk) for result in results for chunk in result["chunks"]]
         held: dict[int, list[Chunk]] = {}
         for number, fields in (row for result in results for row in result["held"]):

@@ -32,9 +32,9 @@ def with_markers(ctx: PurgeContext, index: PlanIndex, earlier: Sequence[PlanInde
 
     If a neighbour table's location overlaps, the directories may be shared: none is searched, which is a finding.
     """
-    near = [neighbour.identifier for neighbour in index.neighbours if neighbour.overlaps]
-    if near:
-        finding = Finding(code=NOT_SEARCHED, count=len(near), sample=tuple(near[:20]))
+    overlapping = [neighbour.identifier for neighbour in index.neighbours if neighbour.overlaps]
+    if overlapping:
+        finding = Finding(code=NOT_SEARCHED, count=len(overlapping), sample=tuple(overlapping[:20]))
         return index.model_copy(update={"findings": (*index.findings, finding)})
     writer = ChunkWriter(ctx.plans, index.plan_id, Phase.META, chunk_paths=ctx.settings.chunk_paths, part="markers-")
     with Sorter(run_records=ctx.settings.run_records) as possible:

@@ -198,13 +198,13 @@ def check_still_not_shared(
     }
     unread, once = UnreadNeighbours(ctx), ReadOnce()
     listed, _ = neighbours_of(ctx, roots, (), unread, outside=outside)
-    near = [
+    unchecked = [
         neighbour
         for neighbour in listed
         if (str(neighbour.table.identifier), neighbour.table.metadata_location) not in checked
     ]
     with Sorter(run_records=ctx.settings.run_records) as shared_files:
-        for neighbour in near:
+        for neighbour in unchecked:
             shared_files.extend(reach_of_neighbour(ctx, neighbour, unread, once))
         if table is not None:
             from delegation.removal.foreign.neighbours import ForeignNeighbours  # noqa: PLC0415 - not to choose an engine
@@ -214,7 +214,7 @@ def check_still_not_shared(
             for head in unlisted.heads():
                 shared_files.extend(reach_of_neighbour(ctx, head, unread, once))
         _check_not_referenced(ctx, indexes, shared_files)
-    _check_not_at(ctx, indexes, Roots([*locations_of(near).uris, *unread.located]), own)
+    _check_not_at(ctx, indexes, Roots([*locations_of(unchecked).uris, *unread.located]), own)
     _check_not_at(ctx, indexes, unread.last_known(roots), Roots(()))
 
 
@@ -242,7 +242,7 @@ def _check_not_referenced(ctx: PurgeContext, indexes: Sequence[PlanIndex], files
         raise FilesShared(tally.count, tally.sample)
 
 
-def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots, own: Roots) -> None:
+def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], places: Roots, own: Roots) -> None:
     """Raise FilesAtAnotherTable if a planned file is at one of these locations and not at `own`."""
     tally = FileTally()
     for index in indexes:
@@ -250,10 +250,10 @@ def _check_not_at(ctx: PurgeContext, indexes: Sequence[PlanIndex], others: Roots
         disputed = [
             chunk
             for chunk in chunks
-            if others.meet_range(chunk.first, chunk.last) and not own.contain_range(chunk.first, chunk.last)
+            if places.meet_range(chunk.first, chunk.last) and not own.contain_range(chunk.first, chunk.last)
         ]
         for path in chain.from_iterable(paths_of(ctx.plans, index.plan_id, disputed)):
-            if others.contains(path) and not own.contains(path):
+            if places.contains(path) and not own.contains(path):
                 tally.add(path)
     if tally.count:
         raise FilesAtAnotherTable(tally.count, tally.sample)

@@ -74,7 +74,7 @@ class Survey:
     former_unreadable: tuple[str, ...] = ()
     taken: tuple[PlanIndex, ...] = ()
     once: ReadOnce = field(default_factory=ReadOnce)
-    near: list[Neighbour] = field(default_factory=list)
+    neighbours: list[Neighbour] = field(default_factory=list)
     checked: list[CheckedNeighbour] = field(default_factory=list)
     unlisted: "ForeignNeighbours | None" = None
 
@@ -98,16 +98,16 @@ class Survey:
         Tables that no catalog lists come last, with metadata beside the table's own.
         """
         roots = Roots((*self.guard.roots.uris, *self.taken_roots))
-        self.near, self.checked = neighbours_of(ctx, roots, self.earlier, self.unread)
-        self.guard.others = Roots([*locations_of(self.near).uris, *self.unread.located])
+        self.neighbours, self.checked = neighbours_of(ctx, roots, self.earlier, self.unread)
+        self.guard.neighbour_roots = Roots([*locations_of(self.neighbours).uris, *self.unread.located])
         self.guard.last_known = self.unread.last_known(self.guard.roots, self.metadata.path)
         from delegation.removal.foreign.neighbours import ForeignNeighbours  # noqa: PLC0415 - not to choose an engine
 
         own = [file.path for file in self.small if file.rank == _FORMER]
         forks, former = ctx.lost_plan is None, self.once.former
-        unlisted = self.unlisted = ForeignNeighbours(ctx, self.table, self.near, own, former, forks=forks)
+        unlisted = self.unlisted = ForeignNeighbours(ctx, self.table, self.neighbours, own, former, forks=forks)
         self.unread.unlisted = unlisted.unreadable_of
-        return chain(self.near, unlisted.heads())
+        return chain(self.neighbours, unlisted.heads())
 
 
 def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()) -> Survey:

@@ -94,10 +94,10 @@ class SparkEngine(SparkDeletes):
     """Makes plans and deletes chunks with the executors of one context."""
 
     def write(self, ctx: PurgeContext, surveyed: Survey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
-        near = NeighbourSources(ctx, surveyed.unread, surveyed.once)
+        neighbours = NeighbourSources(ctx, surveyed.unread, surveyed.once)
         for neighbour in surveyed.check_neighbours(ctx):
-            near.add(neighbour, slim=neighbour.unlisted)
-        sources = Sources(ctx, self._jobs, near)
+            neighbours.add(neighbour, slim=neighbour.unlisted)
+        sources = Sources(ctx, self._jobs, neighbours)
         sources.add_rows(CANDIDATE, surveyed.small)
         readable = surveyed.readable_manifests(ctx.settings.max_file_bytes)
         sources.add_manifests(OWN, {path: surveyed.manifests[path] for path, _ in readable})

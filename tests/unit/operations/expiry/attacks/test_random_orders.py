@@ -246,7 +246,7 @@ EXPLORER = Explorer(
     __name__,
     Stage,
     mutations={
-        "others": lambda: patch.object(NeededFiles, "add_others", lambda *_: None),
+        "others": lambda: patch.object(NeededFiles, "add_neighbours", lambda *_: None),
         "subtraction": lambda: patch.object(ExpiryRun, "_subtract", lambda *_: None),
     },
 )

@@ -70,7 +70,7 @@ def reduced_by(engine: ExpiryEngine, ctx: ExpiryContext, index: ExpiryIndex, *, 
     """Take out of a plan what the table and its neighbours need now."""
     segment = ctx.attempt.plan()[-1]
     with NeededFiles(ctx, engine.needed(ctx)) as needed:
-        needed.add_others(Roots(index.roots), ctx.tables.load())
+        needed.add_neighbours(Roots(index.roots), ctx.tables.load())
         needed.add_table(ctx.tables.load())
         if former:
             needed.add_former_metadata(index)
