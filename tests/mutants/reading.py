@@ -133,8 +133,8 @@ READ: Final = (
     Mutant(
         "S3: a key that no XML can hold is deleted without its condition",
         f"{DELEGATION}storage/listing/unchanged.py",
-        "etag = one.etag if is_conditional else None",
-        "etag = one.etag if self._conditions is Conditions.ONE else None",
+        "etag = listed.etag if is_conditional else None",
+        "etag = listed.etag if self._conditions is Conditions.ONE else None",
         (
             "tests/contract/test_listings.py::test_a_key_that_xml_cannot_contain_has_its_condition_where_others_go_in_one_call",
         ),

@@ -88,7 +88,9 @@ def read_history(
         readable = [path for path in run if covers(path)]
         logs.extend(_read_run(readable, newer, reader))
         has_some = metadata.statistics or metadata.partition_statistics
-        if statistics and (has_some or any(one.statistics or one.partition_statistics for one in reader.own.values())):
+        if statistics and (
+            has_some or any(former.statistics or former.partition_statistics for former in reader.own.values())
+        ):
             reader.read(readable[-MOST_FOR_STATISTICS:])
     rank = RANK[FileType.FORMER_METADATA]
     files = [TableFile(path, rank, reader.sizes.get(path, 0)) for path in named]
@@ -100,18 +102,18 @@ def _statistics(
     read: Iterable[FormerMetadata], spelling: Spelling, covers: Callable[[str], bool]
 ) -> list[tuple[int | None, TableFile]]:
     """Return the files' statistics, each once; a path that is refused or not covered is skipped."""
-    found: dict[tuple[int | None, TableFile], None] = {}
-    for one in read:
+    statistics: dict[tuple[int | None, TableFile], None] = {}
+    for former in read:
         for kind, some in (
-            (FileType.STATISTICS, one.statistics),
-            (FileType.PARTITION_STATISTICS, one.partition_statistics),
+            (FileType.STATISTICS, former.statistics),
+            (FileType.PARTITION_STATISTICS, former.partition_statistics),
         ):
             for each in some:
                 with suppress(GuardRefused):
                     path = spelling.one(each.path)
                     if covers(path):
-                        found[each.snapshot_id, TableFile(path, RANK[kind], each.size)] = None
-    return list(found)
+                        statistics[each.snapshot_id, TableFile(path, RANK[kind], each.size)] = None
+    return list(statistics)
 
 
 def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[str]:
@@ -127,8 +129,8 @@ def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[st
 def version_of(path: str) -> MetadataVersion | None:
     """Return the version in a metadata file's name, None without one."""
     directory, _, name = path.rpartition("/")
-    found = _NAME.fullmatch(name)
-    return None if found is None else MetadataVersion(directory, int(found[1] or found[2]))
+    match = _NAME.fullmatch(name)
+    return None if match is None else MetadataVersion(directory, int(match[1] or match[2]))
 
 
 class _FormerReader:
@@ -153,10 +155,10 @@ class _FormerReader:
             self.sizes[path] = 0
             self._keep(path, self._known[path])
         wanted = [path for path in wanted if path not in self.sizes]
-        for path, found in self._fetcher.fetch((path, MAX_METADATA_BYTES) for path in wanted):
-            self.sizes[path] = len(found) if isinstance(found, bytes) else 0
-            if found is not None:
-                self._parse(path, found)
+        for path, content in self._fetcher.fetch((path, MAX_METADATA_BYTES) for path in wanted):
+            self.sizes[path] = len(content) if isinstance(content, bytes) else 0
+            if content is not None:
+                self._parse(path, content)
 
     def is_own(self, path: str) -> bool:
         """Read a file; return whether it is the table's."""
@@ -167,11 +169,11 @@ class _FormerReader:
         """Return a file's locations, None if it was not read or is not the table's."""
         return frozenset(self.own[path].locations) if path in self.own else None
 
-    def _parse(self, path: str, found: bytes | DelegationError) -> None:
+    def _parse(self, path: str, content: bytes | DelegationError) -> None:
         try:
-            if not isinstance(found, bytes):
-                raise found
-            former = parse_former_metadata(path, found)
+            if not isinstance(content, bytes):
+                raise content
+            former = parse_former_metadata(path, content)
         except DelegationError as error:
             self._tolerance.unreadable(path, error)
             return
@@ -202,16 +204,16 @@ class _Series:
 def _read_run(run: Sequence[str], newer: _Newer, reader: _FormerReader) -> list[tuple[tuple[str, ...], _Newer]]:
     """Read the necessary files of a log; return the logs of the files read, oldest first."""
     series, others = _series_of(run, newer)
-    reader.read([*others, *(path for one in series for path in one.ends)])
-    for one in series:
-        _search(one, reader)
+    reader.read([*others, *(path for version_series in series for path in version_series.ends)])
+    for version_series in series:
+        _search(version_series, reader)
     read = [path for path in run if path in reader.own]
     return [(reader.own[path].former, _Newer(version_of(path), frozenset(reader.own[path].locations))) for path in read]
 
 
 def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[str]]:
     """Return the series of a log, and the files whose names are no versions."""
-    found: list[_Series] = []
+    series: list[_Series] = []
     others: list[str] = []
     above, top = newer.version, newer.locations
     for path in reversed(run):
@@ -220,13 +222,13 @@ def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[s
             others.append(path)
             continue
         precedes = above is not None and above == (version.directory, version.number + 1)
-        if not found or not precedes:
-            found.append(_Series([], top if precedes else None))
-        found[-1].paths.append(path)
+        if not series or not precedes:
+            series.append(_Series([], top if precedes else None))
+        series[-1].paths.append(path)
         above = version
-    for one in found:
-        one.paths.reverse()
-    return found, others
+    for version_series in series:
+        version_series.paths.reverse()
+    return series, others
 
 
 def _search(series: _Series, reader: _FormerReader) -> None:

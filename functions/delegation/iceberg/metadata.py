@@ -81,14 +81,14 @@ class ParsedMetadata:
         snapshot."""
         return replace(
             self,
-            snapshots=tuple(one for one in self.snapshots if wanted(one.snapshot_id)),
+            snapshots=tuple(snapshot for snapshot in self.snapshots if wanted(snapshot.snapshot_id)),
             statistics=_of(self.statistics, wanted),
             partition_statistics=_of(self.partition_statistics, wanted),
         )
 
 
 def _of(files: tuple[SizedFile, ...], wanted: Callable[[int], bool]) -> tuple[SizedFile, ...]:
-    return tuple(one for one in files if one.snapshot_id is None or wanted(one.snapshot_id))
+    return tuple(file for file in files if file.snapshot_id is None or wanted(file.snapshot_id))
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
@@ -111,10 +111,10 @@ def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool
         location=fields.text("location"),
         last_updated_ms=fields.integer("last-updated-ms"),
         properties=fields.properties(),
-        snapshots=tuple(_snapshot(one) for one in fields.objects("snapshots")),
-        former=tuple(one.text("metadata-file") for one in fields.objects("metadata-log")),
-        statistics=tuple(_sized(one) for one in fields.objects("statistics")),
-        partition_statistics=tuple(_sized(one) for one in fields.objects("partition-statistics")),
+        snapshots=tuple(_snapshot(snapshot) for snapshot in fields.objects("snapshots")),
+        former=tuple(entry.text("metadata-file") for entry in fields.objects("metadata-log")),
+        statistics=tuple(_sized(entry) for entry in fields.objects("statistics")),
+        partition_statistics=tuple(_sized(entry) for entry in fields.objects("partition-statistics")),
     )
 
 
@@ -136,7 +136,7 @@ def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
     return FormerMetadata(
         table_uuid=None if table_uuid is None else fields.text("table-uuid").lower(),
         locations=_locations(fields.text("location"), fields.properties()),
-        former=tuple(one.text("metadata-file") for one in fields.objects("metadata-log")),
+        former=tuple(entry.text("metadata-file") for entry in fields.objects("metadata-log")),
         statistics=_readable(fields, "statistics"),
         partition_statistics=_readable(fields, "partition-statistics"),
     )
@@ -144,12 +144,12 @@ def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
 
 def _readable(fields: "_Fields", name: str) -> tuple[SizedFile, ...]:
     """Return the well-formed statistics: no reader of the table needs those of a former file."""
-    found: list[SizedFile] = []
+    readable: list[SizedFile] = []
     with suppress(CorruptMetadata):
-        for one in fields.objects(name):
+        for statistics in fields.objects(name):
             with suppress(CorruptMetadata):
-                found.append(_sized(one))
-    return tuple(found)
+                readable.append(_sized(statistics))
+    return tuple(readable)
 
 
 def _locations(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def _snapshot(fields: "_Fields") -> Snapshot:
         # `key-id` names the key that encrypts the list's own key (Iceberg Table Spec, Snapshots, version 3).
         return Snapshot(snapshot_id, fields.text("manifest-list"), encrypted=fields.source.get("key-id") is not None)
     manifests = fields.source.get("manifests")
-    if not isinstance(manifests, list) or not all(isinstance(one, str) and one for one in manifests):
+    if not isinstance(manifests, list) or not all(isinstance(path, str) and path for path in manifests):
         raise CorruptMetadata(fields.path, f"snapshot {snapshot_id}", "it has neither manifest-list nor manifests")
     return Snapshot(snapshot_id, None, tuple(manifests))
 
@@ -241,6 +241,6 @@ class _Fields:
         value = self.source.get(name)
         if value is None:
             return []
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise CorruptMetadata(self.path, name, "it is not a list of objects")
-        return [_Fields(self.path, one) for one in value]
+        return [_Fields(self.path, item) for item in value]

@@ -100,24 +100,24 @@ class Fetcher:
             return path, error
 
 
-def content_of(path: str, found: Content) -> bytes:
+def content_of(path: str, content: Content) -> bytes:
     """Return a manifest list's or manifest's content. Raises ManifestMissing, EncryptedMetadataFile or its error."""
-    if found is None:
+    if content is None:
         raise ManifestMissing(path)
-    if not isinstance(found, bytes):
-        raise found
-    if found.startswith(_ENCRYPTED):
+    if not isinstance(content, bytes):
+        raise content
+    if content.startswith(_ENCRYPTED):
         raise EncryptedMetadataFile(path)
-    return found
+    return content
 
 
 def named_by_metadata(metadata: ParsedMetadata, spelling: Spelling = CANONICAL) -> Iterator[TableFile]:
     """Yield the current metadata.json, statistics and partition statistics."""
     yield TableFile(spelling.one(metadata.path), RANK[FileType.ROOT], 0)
-    for one in metadata.statistics:
-        yield TableFile(spelling.one(one.path), RANK[FileType.STATISTICS], one.size)
-    for one in metadata.partition_statistics:
-        yield TableFile(spelling.one(one.path), RANK[FileType.PARTITION_STATISTICS], one.size)
+    for file in metadata.statistics:
+        yield TableFile(spelling.one(file.path), RANK[FileType.STATISTICS], file.size)
+    for file in metadata.partition_statistics:
+        yield TableFile(spelling.one(file.path), RANK[FileType.PARTITION_STATISTICS], file.size)
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ def read_manifest_lists(
     encrypted and damaged ones are returned unread. `enough` may end the reading after any list. Those in `read` are not
     read again, and others are added to it."""
     read = read or ListsRead()
-    found = Manifests()
+    manifests = Manifests()
     rank = RANK[FileType.MANIFEST_LIST]
     lists: dict[str, bool] = {}
     for snapshot in metadata.snapshots:
@@ -171,24 +171,24 @@ def read_manifest_lists(
     for path in (path for path, encrypted in lists.items() if encrypted and readable(path)):
         tolerance.unreadable(path, EncryptedMetadataFile(path))
     unread = {path for path, encrypted in lists.items() if encrypted or not readable(path)}
-    found.lists.extend(TableFile(path, rank, 0) for path in lists if path in unread)
+    manifests.lists.extend(TableFile(path, rank, 0) for path in lists if path in unread)
     for path in (path for path in lists if path not in unread and read.of(path) is not None):
-        found.lists.append(TableFile(path, rank, 0))
+        manifests.lists.append(TableFile(path, rank, 0))
         for manifest in read.of(path) or ():
-            _add(found.manifests, manifest, tolerance)
+            _add(manifests.manifests, manifest, tolerance)
     for path, content in fetcher.fetch((path, limit) for path in lists if path not in unread and read.of(path) is None):
-        found.lists.append(TableFile(path, rank, len(content) if isinstance(content, bytes) else 0))
+        manifests.lists.append(TableFile(path, rank, len(content) if isinstance(content, bytes) else 0))
         listed = _listed(path, content, tolerance.unreadable)
         if listed is not None:
             read.note(path, listed)
         for manifest in listed or ():
-            _add(found.manifests, manifest, tolerance)
-        if enough(found):
+            _add(manifests.manifests, manifest, tolerance)
+        if enough(manifests):
             break
     for snapshot in metadata.snapshots:
         for manifest_path in snapshot.manifests:
-            _add(found.manifests, ManifestFile(manifest_path, None), tolerance)
-    return found
+            _add(manifests.manifests, ManifestFile(manifest_path, None), tolerance)
+    return manifests
 
 
 def _listed(path: str, content: Content, unreadable: Unreadable) -> list[ManifestFile] | None:
@@ -241,7 +241,7 @@ def tolerated_entries(
     try:
         for rows in entries(path, content, tolerance.spelling, live=live):
             is_left = tolerance.whole and error is not None
-            yield [(one, rank + LEFT, size) for one, rank, size in rows] if is_left else rows
+            yield [(path, rank + LEFT, size) for path, rank, size in rows] if is_left else rows
     except DelegationError as problem:
         if error is None or is_whole_otherwise(error):
             tolerance.unreadable(path, problem)

@@ -65,10 +65,10 @@ class BatchResult:
     @classmethod
     def merged(cls, results: Sequence["BatchResult"]) -> "BatchResult":
         return cls(
-            tuple(key for one in results for key in one.deleted),
-            tuple(failure for one in results for failure in one.failed),
-            any(one.delete_markers for one in results),
-            tuple(key for one in results for key in one.absent),
+            tuple(key for result in results for key in result.deleted),
+            tuple(failure for result in results for failure in result.failed),
+            any(result.delete_markers for result in results),
+            tuple(key for result in results for key in result.absent),
         )
 
 

@@ -385,16 +385,20 @@ class Deleter:
         result = self._store.delete(batch.bucket, tuple(batch.sizes))
         absent: set[str] = set()
         present = 0
-        for one in result.failed:
-            final = one.code not in TRANSIENT or batch.codes.get(one.key) == one.code or one.code in self._of_absent
-            if final and one.key in batch.sizes and one.code not in NOT_OF_KEY:
+        for failure in result.failed:
+            final = (
+                failure.code not in TRANSIENT
+                or batch.codes.get(failure.key) == failure.code
+                or failure.code in self._of_absent
+            )
+            if final and failure.key in batch.sizes and failure.code not in NOT_OF_KEY:
                 try:
-                    exists = self._store.exists(ObjectLocation(batch.bucket, one.key))
+                    exists = self._store.exists(ObjectLocation(batch.bucket, failure.key))
                 except ObjectStoreError:
                     break
                 if not exists:
-                    absent.add(one.key)
-                    self._of_absent.add(one.code)
+                    absent.add(failure.key)
+                    self._of_absent.add(failure.code)
                 present = present + 1 if exists else 0
                 if present == _PRESENT_IN_A_ROW:
                     break
@@ -404,7 +408,7 @@ class Deleter:
             result,
             deleted=(*result.deleted, *absent),
             absent=(*result.absent, *absent),
-            failed=tuple(one for one in result.failed if one.key not in absent),
+            failed=tuple(failure for failure in result.failed if failure.key not in absent),
         )
 
     def _ours(self, batch: Batch[T]) -> Batch[T]:

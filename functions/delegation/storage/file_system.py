@@ -28,19 +28,19 @@ from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocat
 def listed_file(key: str, entry: "os.DirEntry[str] | Path") -> ListedObject | None:
     """Return a file as listed, None for anything else or a missing file; links are not followed."""
     try:
-        found = entry.stat(follow_symlinks=False)
+        stat = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
     # A rewrite of a file changes at least one of these.
-    return ListedObject(key, found.st_size, f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}", int(found.st_mtime))
+    return ListedObject(key, stat.st_size, f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}", int(stat.st_mtime))
 
 
 def _below(directory: str, after: str) -> Iterator[ListedObject]:
     for key, entry in _entries(directory):
         if not key.endswith("/"):
-            one = listed_file(key, entry)
-            if one is not None:
-                yield one
+            file = listed_file(key, entry)
+            if file is not None:
+                yield file
         elif key > after or after.startswith(key):
             yield from _below(key[:-1], after)
 
@@ -48,10 +48,10 @@ def _below(directory: str, after: str) -> Iterator[ListedObject]:
 def _entries(directory: str) -> list[tuple[str, "os.DirEntry[str]"]]:
     """Return the files and, with `/` at the end, directories in a directory by key; nothing else. Names that are not
     Unicode are left out: no table can name such a file."""
-    found: list[tuple[str, os.DirEntry[str]]] = []
+    entries_by_key: list[tuple[str, os.DirEntry[str]]] = []
     try:
         with os.scandir(f"/{directory}") as entries:
-            found = [
+            entries_by_key = [
                 (
                     f"{directory}/{entry.name}/"
                     if entry.is_dir(follow_symlinks=False)
@@ -65,7 +65,7 @@ def _entries(directory: str) -> list[tuple[str, "os.DirEntry[str]"]]:
         return []
     except OSError as error:
         raise ObjectStoreDenied(f"cannot list /{directory}: {error.strerror}") from error
-    return sorted(((key.lstrip("/"), entry) for key, entry in found if _is_unicode(key)), key=itemgetter(0))
+    return sorted(((key.lstrip("/"), entry) for key, entry in entries_by_key if _is_unicode(key)), key=itemgetter(0))
 
 
 def _is_unicode(text: str) -> bool:
@@ -144,8 +144,8 @@ class FileObjectStore:
         """Return a page in the order of keys, as an object store would; the clock is this machine's."""
         _check_local(bucket, prefix)
         at = int(time.time())
-        found = (one for one in _below(prefix.rpartition("/")[0], after) if one.key.startswith(prefix))
-        objects = tuple(islice((one for one in found if one.key > after), PAGE + 1))
+        objects_below = (listed for listed in _below(prefix.rpartition("/")[0], after) if listed.key.startswith(prefix))
+        objects = tuple(islice((listed for listed in objects_below if listed.key > after), PAGE + 1))
         return ListedPage(objects[:PAGE], at, len(objects) <= PAGE)
 
     def folder(self, bucket: str, prefix: str) -> ListedFolder:
@@ -153,7 +153,7 @@ class FileObjectStore:
         at, entries = int(time.time()), _entries(prefix.rstrip("/"))
         files = (listed_file(key, entry) for key, entry in entries if not key.endswith("/"))
         folders = tuple(key for key, _ in entries if key.endswith("/"))
-        return ListedFolder(tuple(one for one in files if one is not None), folders, at, is_whole=True)
+        return ListedFolder(tuple(file for file in files if file is not None), folders, at, is_whole=True)
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
         """Delete unchanged files; without conditional deletes, each is checked just before."""
@@ -161,10 +161,10 @@ class FileObjectStore:
         unchanged: list[str] = []
         changed: list[str] = []
         absent: list[str] = []
-        for one in listed:
-            path = _path(bucket, one.key)
-            now = None if path is None else listed_file(one.key, path)
-            (absent if now is None else unchanged if now == one else changed).append(one.key)
+        for before in listed:
+            path = _path(bucket, before.key)
+            now = None if path is None else listed_file(before.key, path)
+            (absent if now is None else unchanged if now == before else changed).append(before.key)
         done = self.delete(bucket, unchanged)
         failed = (*done.failed, *(KeyFailure(key, CHANGED) for key in changed))
         gone = (*absent, *done.absent)
@@ -245,10 +245,10 @@ class FilePlanStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         try:
-            found = [path.relative_to(self._root).as_posix() for path in self._root.rglob("*") if path.is_file()]
+            names_below = [path.relative_to(self._root).as_posix() for path in self._root.rglob("*") if path.is_file()]
         except OSError as error:
             raise ObjectStoreError(f"cannot list {self._root}: {error.strerror}") from error
-        names = (name for name in found if not name.rpartition("/")[2].startswith(".writing-"))
+        names = (name for name in names_below if not name.rpartition("/")[2].startswith(".writing-"))
         return iter(sorted(name for name in names if name.startswith(prefix)))
 
     def _sync_directories(self, path: Path) -> None:

@@ -109,9 +109,9 @@ def uri_of(bucket: str, key: str) -> str:
     return f"file:///{key}" if bucket == LOCAL else f"s3://{bucket}/{key}"
 
 
-def same_storage(one: str, other: str) -> bool:
+def same_storage(path: str, other: str) -> bool:
     local = ("file:", "/")
-    return one.lower().startswith(local) == other.lower().startswith(local)
+    return path.lower().startswith(local) == other.lower().startswith(local)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +212,10 @@ class ForeignLocations:
 
 def _split(path: str) -> tuple[str, str]:
     short = _SHORT_FILE.fullmatch(path)
-    found = _URI.fullmatch(path if short is None else f"file:///{short[1]}")
-    if found is None:
+    uri = _URI.fullmatch(path if short is None else f"file:///{short[1]}")
+    if uri is None:
         raise UnsupportedLocation(path, "it is not an object URI")
-    scheme, bucket, key = found[1].lower(), found[2], found[3] or ""
+    scheme, bucket, key = uri[1].lower(), uri[2], uri[3] or ""
     if scheme == "file":
         _check_file(path, bucket, key)
         bucket = LOCAL

@@ -148,8 +148,8 @@ class MemoryObjectStore:
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
         with self.faults.call("list"), self._lock:
             keys = [key for key in self._keys(bucket, prefix) if key > after]
-            found = tuple(self._listed(bucket, key) for key in keys[:PAGE])
-            return ListedPage(found, int(self.clock()), len(keys) <= PAGE)
+            objects = tuple(self._listed(bucket, key) for key in keys[:PAGE])
+            return ListedPage(objects, int(self.clock()), len(keys) <= PAGE)
 
     def folder(self, bucket: str, prefix: str) -> ListedFolder:
         with self.faults.call("list"), self._lock:
@@ -161,45 +161,45 @@ class MemoryObjectStore:
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
         with self.faults.call("delete"), self._lock:
-            absent = [one.key for one in listed if (bucket, one.key) not in self.objects]
+            absent = [before.key for before in listed if (bucket, before.key) not in self.objects]
             deleted, failed = list(absent), []
             markers: dict[str, str] = {}
-            for one in (one for one in listed if one.key not in absent):
-                code = self._error_code(bucket, one.key)
-                if code is None and self._listed(bucket, one.key) != one:
+            for before in (before for before in listed if before.key not in absent):
+                code = self._error_code(bucket, before.key)
+                if code is None and self._listed(bucket, before.key) != before:
                     code = CHANGED
                 if code is not None:
-                    failed.append(KeyFailure(one.key, code))
+                    failed.append(KeyFailure(before.key, code))
                     continue
-                data = self.objects.pop((bucket, one.key))
+                data = self.objects.pop((bucket, before.key))
                 if bucket in self._versioned:
-                    markers[one.key] = self._hide(bucket, one, data)
-                deleted.append(one.key)
-                self.deleted.append(uri_of(bucket, one.key))
+                    markers[before.key] = self._hide(bucket, before, data)
+                deleted.append(before.key)
+                self.deleted.append(uri_of(bucket, before.key))
             result = BatchResult(tuple(deleted), tuple(failed), bool(markers), tuple(absent))
             return UnchangedResult(result, markers=markers)
 
-    def tag(self, bucket: str, one: ListedObject) -> str | None:
+    def tag(self, bucket: str, listed: ListedObject) -> str | None:
         """Tag an unchanged object; here a tag never reaches another one."""
         with self.faults.call("tag"), self._lock:
-            if (bucket, one.key) not in self.objects:
+            if (bucket, listed.key) not in self.objects:
                 return GONE
-            code = self._error_code(bucket, one.key)
-            if code is not None or self._listed(bucket, one.key) != one:
+            code = self._error_code(bucket, listed.key)
+            if code is not None or self._listed(bucket, listed.key) != listed:
                 return code or CHANGED
-            tags = self.tags.setdefault((bucket, one), {})
+            tags = self.tags.setdefault((bucket, listed), {})
             if len(tags.keys() - {TAG[0]}) >= MOST_TAGS:
                 return TAGS_FULL
             tags[TAG[0]] = TAG[1]
             return None
 
-    def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
+    def untag(self, bucket: str, listed: ListedObject, *, dry_run: bool = False) -> TagFound:
         with self.faults.call("untag"), self._lock:
-            if (bucket, one.key) not in self.objects:
+            if (bucket, listed.key) not in self.objects:
                 return TagFound.ABSENT
-            if self._listed(bucket, one.key) != one:
+            if self._listed(bucket, listed.key) != listed:
                 return TagFound.CHANGED
-            tags = self.tags.get((bucket, one), {})
+            tags = self.tags.get((bucket, listed), {})
             if tags.get(TAG[0]) != TAG[1]:
                 return TagFound.UNTAGGED
             if not dry_run:
@@ -210,7 +210,7 @@ class MemoryObjectStore:
         """Return the versions of a key; a visible object has the version `now`."""
         with self.faults.call("versions"), self._lock:
             below = self.hidden.get((bucket, key), [])
-            objects = [one for one, _ in below if one.object is not None]
+            objects = [version for version, _ in below if version.object is not None]
             if (bucket, key) in self.objects:
                 objects.append(StoredVersion("now", self._listed(bucket, key)))
                 return KeyVersions(objects[-1], objects[-1])
@@ -219,16 +219,16 @@ class MemoryObjectStore:
     def remove_version(self, bucket: str, key: str, version_id: str) -> None:
         with self.faults.call("remove version"), self._lock:
             below = self.hidden.get((bucket, key), [])
-            below[:] = [one for one in below if one[0].version_id != version_id]
+            below[:] = [version for version in below if version[0].version_id != version_id]
             if below and (bucket, key) not in self.objects and (was := below[-1][0].object) is not None:
                 _, self.objects[bucket, key] = below.pop()
                 self.modified[bucket, key] = was.modified
 
-    def _hide(self, bucket: str, one: ListedObject, data: bytes) -> str:
+    def _hide(self, bucket: str, listed: ListedObject, data: bytes) -> str:
         """Put a delete marker above an object; return its version id."""
-        below = self.hidden.setdefault((bucket, one.key), [])
+        below = self.hidden.setdefault((bucket, listed.key), [])
         name = f"marker-{next(_MARKERS)}"
-        below += [(StoredVersion(f"below-{name}", one), data), (StoredVersion(name, None), b"")]
+        below += [(StoredVersion(f"below-{name}", listed), data), (StoredVersion(name, None), b"")]
         return name
 
     def _keys(self, bucket: str, prefix: str) -> list[str]:
@@ -264,8 +264,8 @@ class MemoryPlanStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         with self.faults.call("plan list"), self._lock:
-            found = sorted(key for key in self.objects if key.startswith(prefix))
-        return iter(found)
+            keys = sorted(key for key in self.objects if key.startswith(prefix))
+        return iter(keys)
 
     def where(self, key: str) -> str:
         return f"memory:{key}"

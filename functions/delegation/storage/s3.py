@@ -106,14 +106,14 @@ class S3ObjectStore:
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
         if bucket == LOCAL:
             return BatchResult((), tuple(KeyFailure(key, UnsupportedLocation.code) for key in keys))
-        found: list[BatchResult] = []
+        results: list[BatchResult] = []
         for credential, group in self._by_credential(bucket, keys):
-            found.append(delete_keys(self._client(credential, deleting=True), bucket, group))
-            self._replace_expired(credential, bucket, group[0], found[-1])
-        return found[0] if len(found) == 1 else BatchResult.merged(found)
+            results.append(delete_keys(self._client(credential, deleting=True), bucket, group))
+            self._replace_expired(credential, bucket, group[0], results[-1])
+        return results[0] if len(results) == 1 else BatchResult.merged(results)
 
     def _replace_expired(self, credential: S3Credential | None, bucket: str, key: str, result: BatchResult) -> None:
-        if self._credentials and credential and any(one.code == EXPIRED for one in result.failed):
+        if self._credentials and credential and any(failure.code == EXPIRED for failure in result.failed):
             self._credentials.replace(f"s3://{bucket}/{key}", credential)
 
     def probe_delete(self, prefix: str) -> str | None:
@@ -172,25 +172,29 @@ class S3ObjectStore:
         from delegation.storage.listing.unchanged import UnchangedDeletes  # noqa: PLC0415
 
         if bucket == LOCAL:
-            failed = tuple(KeyFailure(one.key, UnsupportedLocation.code) for one in listed)
+            failed = tuple(KeyFailure(listed_object.key, UnsupportedLocation.code) for listed_object in listed)
             return UnchangedResult(BatchResult((), failed))
         with self._lock:
             unchanged = self._unchanged.setdefault(bucket, UnchangedDeletes())
-        of_key = {one.key: one for one in listed}
-        found: list[UnchangedResult] = []
+        of_key = {listed_object.key: listed_object for listed_object in listed}
+        results: list[UnchangedResult] = []
         for credential, keys in self._by_credential(bucket, list(of_key)):
             reads, deletes = self._client(credential), self._client(credential, deleting=True)
-            found.append(unchanged.delete(reads, deletes, bucket, [of_key[key] for key in keys]))
-            self._replace_expired(credential, bucket, keys[0], found[-1].result)
-        merged = BatchResult.merged([one.result for one in found])
-        markers = {key: marker for one in found for key, marker in one.markers.items()}
-        return UnchangedResult(merged, sum(one.looked_only for one in found), markers)
+            results.append(unchanged.delete(reads, deletes, bucket, [of_key[key] for key in keys]))
+            self._replace_expired(credential, bucket, keys[0], results[-1].result)
+        merged = BatchResult.merged([result.result for result in results])
+        markers = {key: marker for result in results for key, marker in result.markers.items()}
+        return UnchangedResult(merged, sum(result.looked_only for result in results), markers)
 
     def _uri_in(self, bucket: str) -> str:
         """Return a URI in the bucket that the credentials cover, for calls about the bucket."""
         if bucket == LOCAL:
             return uri_of(bucket, "")
-        known = [] if self._credentials is None else [one.prefix for one in self._credentials.table().credentials]
+        known = (
+            []
+            if self._credentials is None
+            else [credential.prefix for credential in self._credentials.table().credentials]
+        )
         covered = (f"{prefix.rstrip('/')}/" for prefix in known if prefix.partition("://")[2])
         return next((uri for uri in covered if uri.partition("://")[2].startswith(f"{bucket}/")), f"s3://{bucket}/")
 
@@ -334,4 +338,4 @@ def _listed(client: "S3Client", location: ObjectLocation) -> bool:
     """Return whether an object exists whose key XML cannot contain, which makes errors about it unreadable."""
     answer = client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
     check_listing(client, location.uri, answer)
-    return any(one.get("Key") == location.key for one in answer.get("Contents", ()))
+    return any(entry.get("Key") == location.key for entry in answer.get("Contents", ()))

@@ -61,19 +61,23 @@ class DeleteAnswer:
     @classmethod
     def of(cls, parsed: Mapping[str, Any]) -> "DeleteAnswer":
         return cls(
-            {one["Key"]: bool(one.get("DeleteMarker")) for one in parsed.get("Deleted", ()) if _text(one, "Key")},
-            [(_text(one, "Key"), _text(one, "Code")) for one in parsed.get("Errors", ())],
             {
-                one["Key"]: one[_MARKER]
-                for one in parsed.get("Deleted", ())
-                if one.get("DeleteMarker") and _text(one, "Key") and _text(one, _MARKER)
+                entry["Key"]: bool(entry.get("DeleteMarker"))
+                for entry in parsed.get("Deleted", ())
+                if _text(entry, "Key")
+            },
+            [(_text(entry, "Key"), _text(entry, "Code")) for entry in parsed.get("Errors", ())],
+            {
+                entry["Key"]: entry[_MARKER]
+                for entry in parsed.get("Deleted", ())
+                if entry.get("DeleteMarker") and _text(entry, "Key") and _text(entry, _MARKER)
             },
         )
 
 
-def _text(one: Mapping[str, Any], name: str) -> str | None:
+def _text(entry: Mapping[str, Any], name: str) -> str | None:
     """Return a member, None if the answer has none or several of the name."""
-    value = one.get(name)
+    value = entry.get(name)
     return value if isinstance(value, str) else None
 
 
@@ -203,7 +207,7 @@ def _take_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> dic
     objects: Sequence[dict[str, str]] = wanted["Objects"]
     if len(wanted) != 1 or set(map(len, objects)) != {1}:
         return None
-    context[_KEYS] = [one["Key"] for one in objects]
+    context[_KEYS] = [entry["Key"] for entry in objects]
     return params | {"Delete": {"Objects": []}}
 
 

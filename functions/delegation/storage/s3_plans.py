@@ -40,7 +40,7 @@ class S3PlanStore:
         try:
             for page in pages:
                 check_listing(self._client, uri, page)
-                keys = [one["Key"] for one in page.get("Contents", [])]
+                keys = [entry["Key"] for entry in page.get("Contents", [])]
                 check_keys(self._client, uri, keys, self._prefix + prefix, after)
                 yield from (key.removeprefix(self._prefix) for key in keys)
                 after = keys[-1] if keys else after

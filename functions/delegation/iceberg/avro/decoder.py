@@ -63,20 +63,20 @@ def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
 def record_of(nodes: Sequence[Node], index: int) -> int:
     """Return the record of a nullable type; -1 if the type has another or several."""
     node = nodes[index]
-    found = [
+    types = [
         child
         for child in (node.children if node.kind is AvroType.UNION else [index])
         if nodes[child].kind is not AvroType.NULL
     ]
-    return found[0] if len(found) == 1 and nodes[found[0]].kind is AvroType.RECORD else -1
+    return types[0] if len(types) == 1 and nodes[types[0]].kind is AvroType.RECORD else -1
 
 
 def leaves(tree: Tree) -> list[int]:
     """Return the numbers of the wanted fields in the schema, in file order."""
-    found: list[int] = []
+    fields: list[int] = []
     for _, below in sorted(tree.items()):
-        found += [below] if isinstance(below, int) else leaves(below)
-    return found
+        fields += [below] if isinstance(below, int) else leaves(below)
+    return fields
 
 
 def _steps(schema: Schema, want: Wanted) -> list[int] | None:
@@ -89,15 +89,15 @@ def _steps(schema: Schema, want: Wanted) -> list[int] | None:
                 raise UnsupportedAvroError(0, f"has a union in its schema where {want.label} is expected in a record")
             raise MalformedError(0, f"the schema has a {node.kind} where {want.label} is expected in a record")
         node = schema.nodes[record]
-        found = [at for at, each in enumerate(node.ids) if each == field_id] or [
+        fields = [at for at, each in enumerate(node.ids) if each == field_id] or [
             at for at, name in enumerate(node.names) if name in names and node.ids[at] is None
         ]
-        if not found:
+        if not fields:
             return None
-        if len(found) > 1:
-            raise MalformedError(0, f"the schema has {len(found)} fields {shown(names[0])} ({field_id})")
-        steps.append(found[0])
-        index = node.children[found[0]]
+        if len(fields) > 1:
+            raise MalformedError(0, f"the schema has {len(fields)} fields {shown(names[0])} ({field_id})")
+        steps.append(fields[0])
+        index = node.children[fields[0]]
     if want.raw:
         return steps
     node = schema.nodes[index]

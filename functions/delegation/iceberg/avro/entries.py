@@ -133,7 +133,7 @@ def _partition(values: Any) -> PartitionValues:
     if not isinstance(values, dict):
         raise MalformedError(0, "the partition is no record")
     return tuple(
-        sorted(((key, value) for key, value in values.items() if isinstance(key, int)), key=lambda one: one[0])
+        sorted(((key, value) for key, value in values.items() if isinstance(key, int)), key=lambda item: item[0])
     )
 
 
@@ -179,8 +179,8 @@ def _value(nodes: Sequence[Node], index: int, raw: bytes, pos: int) -> tuple[Any
     if node.kind in (AvroType.INT, AvroType.LONG):
         return number, pos
     if node.kind in (AvroType.STRING, AvroType.BYTES):
-        found = raw[pos : pos + number]
-        return (found.decode() if node.kind is AvroType.STRING else found), pos + number
+        value = raw[pos : pos + number]
+        return (value.decode() if node.kind is AvroType.STRING else value), pos + number
     raise MalformedError(pos, f"a {node.kind} in a partition or in bounds")
 
 
@@ -200,13 +200,13 @@ def _fixed(node: Node, raw: bytes, pos: int) -> Any:
 
 
 def _items(nodes: Sequence[Node], node: Node, raw: bytes, pos: int) -> tuple[list[Any], int]:
-    found = []
+    items = []
     count, pos = read_long(raw, pos)
     while count:
         if count < 0:
             count, (_, pos) = -count, read_long(raw, pos)
         for _ in range(count):
             value, pos = _value(nodes, node.children[0], raw, pos)
-            found.append(value)
+            items.append(value)
         count, pos = read_long(raw, pos)
-    return found, pos
+    return items, pos

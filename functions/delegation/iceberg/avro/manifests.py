@@ -118,12 +118,12 @@ def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMisma
     if None in known:
         return length
     try:
-        found = _described(data, path, most=manifest.entries or 0)
+        described = _described(data, path, most=manifest.entries or 0)
     except (CorruptManifestError, EncryptedMetadataFile):
         return ManifestMismatchError(path, "bytes", manifest.manifest_length, len(data), cut_off=True)
-    if found is None:
+    if described is None:
         return length
-    *counts, spec, content, authors = found
+    *counts, spec, content, authors = described
     # A stale length does not tell that entries are missing; their number does.
     cut_off = cut_off or sum(counts[:3]) < (manifest.entries or 0)
     if authors - {manifest.added_snapshot_id}:
@@ -150,7 +150,10 @@ def _described(data: bytes, path: str, *, most: int) -> tuple[Any, ...] | None:
     stated = read_header(data).metadata
     spec = stated.get(b"partition-spec-id", b"0").decode("ascii", "replace")
     added_existing_deleted = (1, 0, 2)
-    counts = (*(files[one] for one in added_existing_deleted), *(rows[one] for one in added_existing_deleted))
+    counts = (
+        *(files[status] for status in added_existing_deleted),
+        *(rows[status] for status in added_existing_deleted),
+    )
     return (*counts, int(spec) if spec.isdecimal() else spec, int(stated.get(b"content") == b"deletes"), authors)
 
 

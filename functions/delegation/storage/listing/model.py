@@ -61,7 +61,7 @@ def check_clock(bucket: str, listed: ListedPage | ListedFolder, now: datetime) -
             "of a file there is known; correct the clock that is wrong",
             code="STORE_CLOCK_OFF",
         )
-    newest = max(listed.objects, key=lambda one: one.modified, default=None)
+    newest = max(listed.objects, key=lambda listed_object: listed_object.modified, default=None)
     if newest is not None and newest.modified > listed.at + _MOST_BEHIND:
         written = datetime.fromtimestamp(newest.modified, UTC)
         raise ObjectStoreError(
@@ -136,14 +136,14 @@ class TagFound(StrEnum):
 class TagStore(Protocol):
     """Objects and their tags. Thread-safe."""
 
-    def tag(self, bucket: str, one: ListedObject) -> str | None:
+    def tag(self, bucket: str, listed: ListedObject) -> str | None:
         """Tag an object that is as listed, beside its other tags; return None, or an error code. The codes are CHANGED,
         TAGS_FULL, GONE, and those of a delete. With versions the listed version is tagged. Otherwise the object is
         checked before and after, and one written in between loses the tag again; after a crash, by the next call for
         the key."""
         ...
 
-    def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
+    def untag(self, bucket: str, listed: ListedObject, *, dry_run: bool = False) -> TagFound:
         """Remove the tag and no other; with `dry_run` only check. Raises the errors of an object store."""
         ...
 

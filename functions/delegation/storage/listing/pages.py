@@ -138,11 +138,11 @@ def _answer(body: bytes, alike: _Alike | None) -> ListingAnswer | None:
 def _objects_of(texts: dict[str, Sequence[str]], *, is_encoded: bool) -> tuple[ListedObject, ...] | None:
     keys, sizes, etags, modified = (texts[name] for name in _FIELDS)
     try:
-        times = {one: int(time_of(one).timestamp()) for one in set(modified)}
-        found = zip(
+        times = {text: int(time_of(text).timestamp()) for text in set(modified)}
+        fields = zip(
             _decoded(keys) if is_encoded else keys, map(int, sizes), etags, map(times.get, modified), strict=True
         )
-        return tuple(map(_new_object, found))
+        return tuple(map(_new_object, fields))
     except ValueError:
         return None
 
@@ -157,13 +157,13 @@ def _objects_in(
     shape: list[str] | None = None
     places: list[int] = []
     times: dict[str, int] = {}
-    for one in contents:
-        tags = [child.tag for child in one]
+    for element in contents:
+        tags = [child.tag for child in element]
         if tags != shape:
             if any(tags.count(name) != 1 for name in names):
                 return None
             shape, places = tags, [tags.index(name) for name in names]
-        elements = [one[place] for place in places]
+        elements = [element[place] for place in places]
         if any(map(len, elements)):
             return None
         key, size, etag, modified = [element.text or "" for element in elements]
@@ -190,11 +190,11 @@ LONGEST_KEY: Final = 1_024
 
 
 def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
-    found = stated(client, bucket, prefix, after)
-    check_keys(client, uri_of(bucket, prefix), [one.key for one in found.objects], prefix, after)
-    if not (found.objects or found.is_last):
+    listed = stated(client, bucket, prefix, after)
+    check_keys(client, uri_of(bucket, prefix), [listed_object.key for listed_object in listed.objects], prefix, after)
+    if not (listed.objects or listed.is_last):
         raise listing_invalid(client, uri_of(bucket, prefix), "has an empty page that is not the last")
-    return found
+    return listed
 
 
 def stated(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
@@ -215,10 +215,10 @@ def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
     read: ListingAnswer | None = answer.get(READ)
     objects = _objects(answer) if read is None else read.objects
     is_last = not answer.get("IsTruncated", False) if read is None else not read.truncated
-    folders = [str(one["Prefix"]) for one in answer.get("CommonPrefixes", ())]
-    check_keys(client, uri, [one.key for one in objects], prefix, "")
+    folders = [str(prefix_entry["Prefix"]) for prefix_entry in answer.get("CommonPrefixes", ())]
+    check_keys(client, uri, [listed_object.key for listed_object in objects], prefix, "")
     check_keys(client, uri, folders, prefix, prefix)
-    if any(not one.endswith("/") or len(one.encode()) > LONGEST_KEY for one in folders):
+    if any(not name.endswith("/") or len(name.encode()) > LONGEST_KEY for name in folders):
         raise listing_invalid(client, uri, "has prefixes that no key has")
     if not (objects or folders or is_last):
         raise listing_invalid(client, uri, "has an empty page that is not the last")
@@ -228,16 +228,16 @@ def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
 def _objects(answer: Any) -> tuple[ListedObject, ...]:
     """Return the objects of a listing. Raises ValueError, which the store translates, for an incomplete one."""
     try:
-        found = tuple(
-            ListedObject(one["Key"], one["Size"], one.get("ETag", ""), seconds(one["LastModified"]))
-            for one in answer.get("Contents", ())
+        objects = tuple(
+            ListedObject(entry["Key"], entry["Size"], entry.get("ETag", ""), seconds(entry["LastModified"]))
+            for entry in answer.get("Contents", ())
         )
     except KeyError as error:
         raise ValueError(f"a listing has an object without {error.args[0]}") from error
     # botocore returns XML elements for a text that is there twice.
-    if not all(isinstance(one.key, str) and isinstance(one.etag, str) for one in found):
+    if not all(isinstance(listed_object.key, str) and isinstance(listed_object.etag, str) for listed_object in objects):
         raise ValueError("a listing has an object with two keys or ETags")
-    return found
+    return objects
 
 
 def seconds(moment: datetime) -> int:

@@ -33,59 +33,61 @@ class S3Tags:
     def __init__(self, client: "Callable[[], S3Client]") -> None:
         self._client = client
 
-    def tag(self, bucket: str, one: ListedObject) -> str | None:
+    def tag(self, bucket: str, listed: ListedObject) -> str | None:
         client = self._client()
         try:
-            return _tagged(client, bucket, one)
+            return _tagged(client, bucket, listed)
         except FAILED as error:
             code = delete_code_of(error)
             return GONE if code in ABSENT else code
 
-    def untag(self, bucket: str, one: ListedObject, *, dry_run: bool = False) -> TagFound:
+    def untag(self, bucket: str, listed: ListedObject, *, dry_run: bool = False) -> TagFound:
         client = self._client()
         try:
-            found = look(client, bucket, one)
-            if found is None:
+            present = look(client, bucket, listed)
+            if present is None:
                 return TagFound.ABSENT
             # Another version was never tagged for this one.
-            had = (found.same or not found.version) and _remove(client, bucket, one.key, found.version, dry_run=dry_run)
+            had = (present.same or not present.version) and _remove(
+                client, bucket, listed.key, present.version, dry_run=dry_run
+            )
         except FAILED as error:
-            translate(uri_of(bucket, one.key), error)
-        if not found.same:
+            translate(uri_of(bucket, listed.key), error)
+        if not present.same:
             return TagFound.CHANGED
         return TagFound.TAGGED if had else TagFound.UNTAGGED
 
 
-def _tagged(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
-    found = look(client, bucket, one)
-    if found is None:
+def _tagged(client: "S3Client", bucket: str, listed: ListedObject) -> str | None:
+    present = look(client, bucket, listed)
+    if present is None:
         return GONE
-    if not found.same:
-        return _changed(client, bucket, one.key, found)
-    tags = _tags(client, bucket, one.key, found.version)
+    if not present.same:
+        return _changed(client, bucket, listed.key, present)
+    tags = _tags(client, bucket, listed.key, present.version)
     if TAG not in tags:
         others = [pair for pair in tags if pair[0] != TAG[0]]
         if len(others) >= MOST_TAGS:
             return TAGS_FULL
-        _put(client, bucket, one.key, found.version, [*others, TAG])
-    if found.version:
+        _put(client, bucket, listed.key, present.version, [*others, TAG])
+    if present.version:
         return None
-    after = look(client, bucket, one)
+    after = look(client, bucket, listed)
     if after is None:
         return GONE
-    return None if after.same else _changed(client, bucket, one.key, after)
+    return None if after.same else _changed(client, bucket, listed.key, after)
 
 
-def _changed(client: "S3Client", bucket: str, key: str, found: Present) -> str:
+def _changed(client: "S3Client", bucket: str, key: str, present: Present) -> str:
     """Remove the tag, if any, from an object written over the listed one."""
-    if not found.version:
-        _remove(client, bucket, key, found.version, dry_run=False)
+    if not present.version:
+        _remove(client, bucket, key, present.version, dry_run=False)
     return CHANGED
 
 
 def _tags(client: "S3Client", bucket: str, key: str, version: Mapping[str, Any]) -> list[tuple[str, str]]:
     answer = client.get_object_tagging(Bucket=bucket, Key=key, **version)
-    return [(one["Key"], one["Value"]) for one in answer["TagSet"]]
+    return [(tag["Key"], tag["Value"]) for tag in answer["TagSet"]]
 
 
 def _put(client: "S3Client", bucket: str, key: str, version: Mapping[str, Any], tags: list[tuple[str, str]]) -> None:
@@ -118,20 +120,22 @@ class S3Versions:
         try:
             answer = self._client.list_object_versions(Bucket=bucket, Prefix=key, MaxKeys=1_000)
             check_listing(self._client, uri, answer)
-            objects = [one for one in answer.get("Versions", ()) if one.get("Key") == key]
-            markers = [one for one in answer.get("DeleteMarkers", ()) if one.get("Key") == key]
-            found = None
+            objects = [version for version in answer.get("Versions", ()) if version.get("Key") == key]
+            markers = [version for version in answer.get("DeleteMarkers", ()) if version.get("Key") == key]
+            newest = None
             if objects:
                 first = objects[0]
                 held = ListedObject(key, first["Size"], first.get("ETag", ""), int(first["LastModified"].timestamp()))
-                found = StoredVersion(first["VersionId"], held)
-            marker = next((StoredVersion(one["VersionId"], None) for one in markers if one.get("IsLatest")), None)
+                newest = StoredVersion(first["VersionId"], held)
+            marker = next(
+                (StoredVersion(version["VersionId"], None) for version in markers if version.get("IsLatest")), None
+            )
         except FAILED as error:
             translate(uri, error)
         if marker is None and objects and not objects[0].get("IsLatest"):
             # A store that marks no version as the newest one cannot be relied upon to remove the right one.
             raise ObjectStoreError(f"the object store does not say which version of {uri} is its newest")
-        return KeyVersions(marker or found, found)
+        return KeyVersions(marker or newest, newest)
 
     def remove_version(self, bucket: str, key: str, version_id: str) -> None:
         try:

@@ -59,14 +59,18 @@ class ObjectChecks:
     ) -> list[tuple[ListedObject, str | None]]:
         """Return each object with None if it is as listed, else CHANGED, a code in ABSENT or another error."""
         same = self._listed_again(client, bucket, some) if by_pages else frozenset()
-        rest = [one for one in some if one.key not in same]
+        rest = [listed for listed in some if listed.key not in same]
         if not rest:
-            return [(one, None) for one in some]
+            return [(listed, None) for listed in some]
         with ThreadPoolExecutor(min(_AT_A_TIME, len(rest)), thread_name_prefix="look") as pool:
             codes = dict(
-                zip((one.key for one in rest), pool.map(lambda one: head(client, bucket, one), rest), strict=True)
+                zip(
+                    (listed.key for listed in rest),
+                    pool.map(lambda listed: head(client, bucket, listed), rest),
+                    strict=True,
+                )
             )
-        return [(one, codes.get(one.key)) for one in some]
+        return [(listed, codes.get(listed.key)) for listed in some]
 
     def _listed_again(self, client: "S3Client", bucket: str, some: Sequence[ListedObject]) -> frozenset[str]:
         """Return the keys that pages show unchanged; reads few pages, and none for a while if few pay."""
@@ -75,23 +79,25 @@ class ObjectChecks:
             if not most or self._rest:
                 self._rest -= bool(self._rest)
                 return frozenset()
-        found, pages = _pages(client, bucket, some, most)
-        if len(found) < pages * PAGE_PAYS:
+        unchanged, pages = _pages(client, bucket, some, most)
+        if len(unchanged) < pages * PAGE_PAYS:
             with self._lock:
                 self._rest = _REST
-        return found
+        return unchanged
 
 
 def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: int) -> tuple[frozenset[str], int]:
     """Return the keys that up to `most` pages show unchanged, and the number of pages. Ends after a page that does not
     pay: the rest is as far apart."""
-    wanted = {one.key: one for one in some}
+    wanted = {listed_object.key: listed_object for listed_object in some}
     keys = sorted(wanted)
     first, last = keys[0], keys[-1]
-    common = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+    common = next(
+        (at for at, (letter, other) in enumerate(zip(first, last, strict=False)) if letter != other), len(first)
+    )
     # Whole folders, so that credentials for a location may list it.
     prefix = first[: first.rfind("/", 0, common) + 1]
-    found: set[str] = set()
+    unchanged: set[str] = set()
     at, pages, end = 0, 0, ""
     while at < len(keys) and pages < most:
         pages += 1
@@ -100,13 +106,15 @@ def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: 
             listed = page(client, bucket, prefix, max(end, keys[at][:-1]))
         except (*FAILED, ObjectStoreError):
             break
-        found |= {one.key for one in listed.objects if wanted.get(one.key) == one}
-        if listed.is_last or not listed.objects or len(found) < pages * PAGE_PAYS:
+        unchanged |= {
+            listed_object.key for listed_object in listed.objects if wanted.get(listed_object.key) == listed_object
+        }
+        if listed.is_last or not listed.objects or len(unchanged) < pages * PAGE_PAYS:
             break
         end = listed.objects[-1].key
         while at < len(keys) and keys[at] <= end:
             at += 1
-    return frozenset(found), pages
+    return frozenset(unchanged), pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +125,20 @@ class Present:
     version: Mapping[str, str]
 
 
-def look(client: "S3Client", bucket: str, one: ListedObject) -> Present | None:
+def look(client: "S3Client", bucket: str, listed: ListedObject) -> Present | None:
     """Return what is at an object's key, None if there is nothing; raise the client's errors."""
     try:
-        found = client.head_object(Bucket=bucket, Key=one.key)
+        answer = client.head_object(Bucket=bucket, Key=listed.key)
     except ClientError as error:
         if code_of(error) not in ABSENT and not is_bare_404(error):
             raise
-        return _look_again(client, bucket, one.key)
+        return _look_again(client, bucket, listed.key)
     # First: an answer without a time, as of a proxy, is an error whatever else it has, and states no change.
-    modified = seconds(found["LastModified"])
-    same = found.get("ETag", "") == one.etag and modified == one.modified
-    version = found.get("VersionId", _NULL)
+    modified = seconds(answer["LastModified"])
+    same = answer.get("ETag", "") == listed.etag and modified == listed.modified
+    version = answer.get("VersionId", _NULL)
     return Present(
-        same and found["ContentLength"] == one.size, {} if version in ("", _NULL) else {"VersionId": version}
+        same and answer["ContentLength"] == listed.size, {} if version in ("", _NULL) else {"VersionId": version}
     )
 
 
@@ -145,15 +153,15 @@ def _look_again(client: "S3Client", bucket: str, key: str) -> Present | None:
     return Present(same=False, version={})
 
 
-def head(client: "S3Client", bucket: str, one: ListedObject) -> str | None:
+def head(client: "S3Client", bucket: str, listed: ListedObject) -> str | None:
     """Return None for an object as listed, else CHANGED, GONE or another error code."""
     try:
-        found = look(client, bucket, one)
+        present = look(client, bucket, listed)
     except FAILED as error:
         return delete_code_of(error)
-    if found is None:
+    if present is None:
         return GONE
-    return None if found.same else CHANGED
+    return None if present.same else CHANGED
 
 
 _NEVER_ETAG: Final = '"00000000000000000000000000000000"'
@@ -191,13 +199,13 @@ class UnchangedDeletes:
         absent: list[str] = []
         left: list[ListedObject] = []
         has_conditions = self._conditions in (Conditions.MANY, Conditions.ONE)
-        for one, code in self._looks.at(reads, bucket, some, by_pages=has_conditions):
+        for listed, code in self._looks.at(reads, bucket, some, by_pages=has_conditions):
             if code is None:
-                left.append(one)
+                left.append(listed)
             elif code in ABSENT:
-                absent.append(one.key)
+                absent.append(listed.key)
             else:
-                codes[one.key] = code
+                codes[listed.key] = code
         deleted, looked, marked = list(absent), 0, False
         markers: dict[str, str] = {}
         for sent, code, marker, conditional in self._sent(deletes, bucket, left):
@@ -209,7 +217,7 @@ class UnchangedDeletes:
                     markers[sent.key] = marker
             else:
                 codes[sent.key] = CHANGED if code in _REFUSED else code
-        failed = tuple(KeyFailure(one.key, codes[one.key]) for one in some if one.key in codes)
+        failed = tuple(KeyFailure(listed.key, codes[listed.key]) for listed in some if listed.key in codes)
         return UnchangedResult(BatchResult(tuple(deleted), failed, marked, tuple(absent)), looked, markers)
 
     def _sent(
@@ -219,9 +227,9 @@ class UnchangedDeletes:
         is its version id, "" if the store names none, None if there is none."""
         todo = list(left)
         while todo and self._conditions is None:
-            one = todo[0]
-            trial, tried = self._next_trial(one)
-            code, marker = tried(client, bucket, one.key, _NEVER_ETAG)
+            listed = todo[0]
+            trial, tried = self._next_trial(listed)
+            code, marker = tried(client, bucket, listed.key, _NEVER_ETAG)
             if code in _REFUSED:
                 self._conditions = trial
             elif isinstance(code, _Unsupported) or code in _UNKNOWN_REQUEST or code is None or code in ABSENT:
@@ -231,32 +239,32 @@ class UnchangedDeletes:
                     yield todo.pop(0), code, marker, False
             else:
                 yield todo.pop(0), code, marker, False
-        plain = [one for one in todo if fits_xml(one.key)]
-        alone = [one for one in todo if not fits_xml(one.key)]
+        plain = [listed_object for listed_object in todo if fits_xml(listed_object.key)]
+        alone = [listed_object for listed_object in todo if not fits_xml(listed_object.key)]
         is_conditional = self._conditions in (Conditions.MANY, Conditions.ONE)
         refused: str | None = None
         if self._conditions is Conditions.ONE:
             alone = [*plain, *alone]
         else:
-            for one, code, marker in _many(client, bucket, plain, conditional=is_conditional):
+            for listed, code, marker in _many(client, bucket, plain, conditional=is_conditional):
                 if isinstance(code, _Unsupported):
                     refused = code
-                    alone.append(one)
+                    alone.append(listed)
                 else:
-                    yield one, code, marker, is_conditional
+                    yield listed, code, marker, is_conditional
         ended: str | None = None
-        for number, one in enumerate(alone):
-            etag = one.etag if is_conditional else None
-            code, marker = (ended, None) if ended else _one(client, bucket, one.key, etag)
-            yield one, code, marker, is_conditional
+        for number, listed in enumerate(alone):
+            etag = listed.etag if is_conditional else None
+            code, marker = (ended, None) if ended else _one(client, bucket, listed.key, etag)
+            yield listed, code, marker, is_conditional
             # A store that refuses the first one alone too is not asked about the others.
             if not number and code == refused:
                 ended = refused
 
     def _next_trial(
-        self, one: ListedObject
+        self, listed: ListedObject
     ) -> "tuple[Conditions, Callable[[S3Client, str, str, str], tuple[str | None, str | None]]]":
-        if self._no_many or not fits_xml(one.key):
+        if self._no_many or not fits_xml(listed.key):
             return Conditions.ONE, _one
         return Conditions.MANY, _one_of_many
 
@@ -295,24 +303,24 @@ def _many(
     """Delete objects in one call; yield each with its error code and delete marker, as `_sent`."""
     if not some:
         return
-    wanted: Any = [{"Key": one.key, "ETag": one.etag} if conditional else {"Key": one.key} for one in some]
+    wanted: Any = [{"Key": listed.key, "ETag": listed.etag} if conditional else {"Key": listed.key} for listed in some]
     try:
         answer: Any = client.delete_objects(Bucket=bucket, Delete={"Objects": wanted})
     except FAILED as error:
         code = _code_of(error, 403, 404)
-        yield from ((one, code, None) for one in some)
+        yield from ((listed, code, None) for listed in some)
         return
     said: DeleteAnswer = answer.get(READ) or DeleteAnswer.of(answer)
     if not said.errors and not said.confirmed:
-        yield from ((one, _Unsupported(NO_ANSWER), None) for one in some)
+        yield from ((listed, _Unsupported(NO_ANSWER), None) for listed in some)
         return
     errors = {key: code or NO_ANSWER for key, code in said.errors}
-    for one in some:
+    for listed in some:
         if None in errors:
             # Some object was not deleted, and the store does not state which.
-            yield one, NO_ANSWER, None
-        elif one.key in errors:
-            yield one, errors[one.key], None
+            yield listed, NO_ANSWER, None
+        elif listed.key in errors:
+            yield listed, errors[listed.key], None
         else:
-            marker = said.markers.get(one.key, "") if said.confirmed.get(one.key) else None
-            yield one, None if one.key in said.confirmed else NO_ANSWER, marker
+            marker = said.markers.get(listed.key, "") if said.confirmed.get(listed.key) else None
+            yield listed, None if listed.key in said.confirmed else NO_ANSWER, marker
