@@ -113,7 +113,7 @@ class CommitUnknown(PersistenceError):
 
     def __init__(self, commit_id: int) -> None:
         self.commit_id = commit_id
-        super().__init__(f"commit {commit_id} may or may not have been applied; read the log before repeating it")
+        super().__init__(f"commit {commit_id} may or may not have been applied. Read the log before repeating it")
 
 
 class ClockRegressed(PersistenceError):

@@ -245,7 +245,7 @@ REPORTED: Final = (
     Mutant(
         "a report with a member of one's own is taken",
         f"{TASKS}work/attempt_context.py",
-        '            raise bad_report(f"{name}: a report has no such member; put it into the map `details`")',
+        '            raise bad_report(f"{name}: a report has no such member. Put the value into the map `details`")',
         "            pass",
         (f"{REPORTS}::test_a_report_that_cannot_be_stored_is_refused_at_the_first_call",),
     ),

@@ -144,7 +144,7 @@ _FREE_SPACE: Final = "Free space there, or name another folder (HOME, TMPDIR, --
 _REMEDIES: Final = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST), _OTHER_FOLDER),
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FREE_SPACE),
-    errno.EADDRINUSE: "Another process uses the port: end it, or give another port.",
+    errno.EADDRINUSE: "Another process uses the port. End that process, or give another port.",
 }
 
 

@@ -40,7 +40,7 @@ _MEANINGS: Final[Mapping[FileState, str]] = {
     FileState.REWRITTEN: "replaced since by a newer object, which stays",
     FileState.DELETED_AGAIN: "deleted again by another process; not restored",
     FileState.GONE: "gone: the version below the delete marker expired or was removed",
-    FileState.FAILED: "the call to the store failed; run the command again",
+    FileState.FAILED: "the call to the store failed. Run the command again",
 }
 _OF_TAGS: Final[Mapping[FileState, str]] = {
     **_MEANINGS,

@@ -178,7 +178,7 @@ class JobConfiguration:
         if not with_jars:
             return self.spark_parameters
         if not self.jars:
-            raise JobRefused("this deployment has no Iceberg runtime for Spark jobs: set delegation:emr-jars")
+            raise JobRefused("this deployment has no Iceberg runtime for Spark jobs. Set delegation:emr-jars")
         settings = {
             **jar_settings(self.jars),
             **dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _COMPILES),
@@ -214,7 +214,7 @@ class EmrServerless:
     ) -> str:
         configuration = self._configuration
         if configuration is None:
-            raise JobRefused("this process has no configuration to start job runs: set the DELEGATION_EMR_* settings")
+            raise JobRefused("this process has no configuration to start job runs. Set the DELEGATION_EMR_* settings")
         driver = {
             "entryPoint": configuration.entry_point,
             "entryPointArguments": list(arguments),

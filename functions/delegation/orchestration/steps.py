@@ -331,7 +331,7 @@ class Steps:
     @property
     def _job_service(self) -> JobService:
         if self._jobs is None:
-            raise malformed_step("this process has no job service: set DELEGATION_EMR_APPLICATION_ID")
+            raise malformed_step("this process has no job service. Set DELEGATION_EMR_APPLICATION_ID")
         return self._jobs
 
     def _hand_over_again(self, step: Step, task: Task) -> dict[str, Any]:

@@ -181,7 +181,9 @@ _STATIC_FACADE: Final = "static-facade external catalog"
 EXTERNAL: Final = "the catalog is EXTERNAL: another catalog owns its tables, and this service deletes nothing of theirs"
 CATALOG_UNSUPPORTED: Final = "CATALOG_UNSUPPORTED"
 SUPPORTED_STORAGE: Final = frozenset({"S3", "FILE"})
-_STS_HINT = "the catalog's storage has no STS that issues credentials; set one up in its storage configuration"
+_STS_HINT = (
+    "the catalog's storage has no STS that issues credentials. Set an STS up in the catalog's storage configuration"
+)
 _READ_AND_WRITE = "TABLE_WRITE_DATA on the table's namespace or the catalog (to read alone, TABLE_READ_DATA)"
 # Polaris' name of an operation -> the privilege to grant, and where
 _NEEDED = {

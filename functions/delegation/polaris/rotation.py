@@ -116,7 +116,7 @@ class SecretRotation:
         current = _with(CURRENT, stages)
         credentials = self._value(event.secret_id, VersionStage=CURRENT)
         if current is None or credentials is None:
-            raise PolarisMisconfigured(f"{event.secret_id} has no credentials to rotate; store them first")
+            raise PolarisMisconfigured(f"{event.secret_id} has no credentials to rotate. Store them first")
         principal = self._principal(credentials_of(credentials, event.secret_id))
         principal.sign_in()
         begun = _with(BEGUN, stages)
@@ -150,7 +150,7 @@ class SecretRotation:
         """Sign in with the new credentials, or with the present ones when a new schedule is only tried out."""
         text = self._value(event.secret_id, VersionId=event.token) or self._value(event.secret_id, VersionStage=CURRENT)
         if text is None:
-            raise PolarisMisconfigured(f"{event.secret_id} has no credentials to test; store them first")
+            raise PolarisMisconfigured(f"{event.secret_id} has no credentials to test. Store them first")
         self._principal(credentials_of(text, event.secret_id)).sign_in()
 
     def _finish(self, event: RotationEvent, stages: Mapping[str, frozenset[str]]) -> None:

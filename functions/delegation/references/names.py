@@ -283,8 +283,8 @@ class PassNames:
 
     def _failed(self, error: sqlite3.Error) -> ReferencesUnavailable:
         return ReferencesUnavailable(
-            f"the pass over catalog {self._catalog} cannot keep its names in a temporary file: {error}; free space "
-            "there, or set TMPDIR to a directory with more"
+            f"the pass over catalog {self._catalog} cannot keep its names in a temporary file: {error}. Free space "
+            "there, or set TMPDIR to a directory with more space"
         )
 
     def _identifier(self, key: bytes) -> TableIdentifier:

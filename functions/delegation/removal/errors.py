@@ -27,7 +27,7 @@ class PlanTampered(WorksetError):
     code = "PLAN_TAMPERED"
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"the stored plan {name} cannot be used: {reason}; make a new plan")
+        super().__init__(f"the stored plan {name} cannot be used: {reason}. Make a new plan")
         self.name = name
 
 
@@ -41,7 +41,7 @@ def sorting_failed(place: str, reason: str) -> WorksetError:
     A retry starts the plan again.
     """
     return WorksetError(
-        f"cannot sort the plan in {place}: {reason}; free space there, or set TMPDIR to a directory with more",
+        f"cannot sort the plan in {place}: {reason}. Free space there, or set TMPDIR to a directory with more space",
         code="SORTING_FAILED",
         retryable=True,
     )
@@ -176,8 +176,8 @@ def _mend(who: str, why: str) -> str:
     if who.startswith("the list of "):
         return "Load it from Polaris as the service's principal; the log of Polaris has the reason"
     return (
-        f"To repair it, load {who} in an engine, which shows the same error; restore the file or bucket, or "
-        "drop it without purge if nobody needs it"
+        f"To repair it, load {who} in an engine, which shows the same error. Restore the file or bucket, or drop it "
+        "without purge if nobody needs it"
     )
 
 

@@ -110,7 +110,7 @@ class WithLostRefs:
         uuid = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
         if lost_key(uuid, lost.metadata_file) != lost.record:
             raise CorruptMetadata(
-                lost.copy, "table-uuid", "the damaged record names another file; restore or dismiss it"
+                lost.copy, "table-uuid", "the damaged record names another file. Restore or dismiss the ref"
             )
         return replace(lost, table_uuid=uuid)
 

@@ -210,7 +210,7 @@ class RewriteBehavior:
                 return self._without_work(task, work, ctx, plan, INLINE)
             if not self.settings.has_spark:
                 raise GuardRefused(
-                    f"{plan.summary}; this needs Spark, which the deployment does not have: set "
+                    f"{plan.summary}. This needs Spark, which the deployment does not have. Set "
                     "delegation:emr-subnet-ids, then send the request again",
                     code="NO_SPARK",
                 )

@@ -106,7 +106,7 @@ def check_terms(document: Mapping[str, Any], terms: CompactionTerms) -> None:
         raise branch_not_found(terms.branch)
     if terms.strategy is Strategy.SORT and terms.sort_order is None and not has_sort_order(document):
         raise GuardRefused(
-            "the table has no sort order: set the option sort-order, or define a sort order for the table",
+            "the table has no sort order. Set the option sort-order, or define a sort order for the table",
             code="NO_SORT_ORDER",
         )
 

@@ -72,7 +72,7 @@ def check_runtime(version: str, rewrite: Rewrite, metadata: Mapping[str, Any]) -
         if fault.harms(rewrite, metadata) and (numbers is None or fault.is_in(numbers)):
             raise runtime_unsound(
                 f"the Iceberg runtime {printable(version)} lacks the fix of Iceberg's pull request {fault.fixed_by}: "
-                f"{fault.harm}; run the job with {PINNED}"
+                f"{fault.harm}. Run the job with {PINNED}"
             )
 
 

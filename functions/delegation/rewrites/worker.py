@@ -219,7 +219,7 @@ class SharedWorker:
                 pass
             raise
         if self._session.lost.is_set():
-            raise SessionLost("the Spark session ended; start the worker again")
+            raise SessionLost("the Spark session ended. Start the worker again")
         return self._why
 
     def _is_working(self, threads: Sequence[threading.Thread]) -> bool:

@@ -225,7 +225,7 @@ class FilePlanStore:
         except OSError as error:
             if error.errno in _FULL:
                 raise ObjectStoreError(
-                    f"cannot write {path}: {error.strerror}; free space there and run it again",
+                    f"cannot write {path}: {error.strerror}. Free space there, then run the command again",
                     code="STORAGE_FULL",
                     retryable=True,
                 ) from error

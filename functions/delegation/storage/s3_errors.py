@@ -102,7 +102,7 @@ def check_keys(client: "S3Client", uri: str, keys: Sequence[str], prefix: str, a
 
 def listing_invalid(client: "S3Client", uri: str, problem: str) -> ObjectStoreError:
     where = client.meta.endpoint_url
-    text = f"the listing of {uri} by the object store {where} {problem}; check the endpoint"
+    text = f"the listing of {uri} by the object store {where} {problem}. Check the endpoint"
     return ObjectStoreError(text, code="STORE_LISTING_INVALID")
 
 
@@ -125,9 +125,9 @@ def translate(uri: str, error: S3Failure) -> NoReturn:
         code = code_of(error)
         # botocore cannot parse a body that quotes a key that XML cannot contain.
         if is_bare_404(error) and fits_xml(uri):
-            raise ObjectStoreUnavailable(f"404 without an error code for {uri}; check the endpoint") from error
+            raise ObjectStoreUnavailable(f"404 without an error code for {uri}. Check the endpoint") from error
         if code == "NoSuchBucket":
-            raise BucketNotFound(f"the object store has no bucket of {uri}; check the endpoint and region") from error
+            raise BucketNotFound(f"the object store has no bucket of {uri}. Check the endpoint and region") from error
         if code in ABSENT or is_bare_404(error):
             raise ObjectNotFound(f"there is no object {uri}") from error
         if code in _DENIED or code in EXPIRED_CODES:
@@ -138,7 +138,7 @@ def translate(uri: str, error: S3Failure) -> NoReturn:
         raise ObjectStoreError(f"the object store answered {code} for {uri}") from error
     if isinstance(error, AnswerNotRead):
         raise ObjectStoreUnavailable(
-            f"{error} for {uri}; check the endpoint", code="STORAGE_ANSWER_TOO_LARGE"
+            f"{error} for {uri}. Check the endpoint", code="STORAGE_ANSWER_TOO_LARGE"
         ) from error
     if isinstance(error, (HTTPClientError, EndpointError, IncompleteReadError, *ODD)):
         raise ObjectStoreUnavailable(f"the call for {uri} failed: {type(error).__name__}") from error

@@ -101,7 +101,7 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
         else:
             given.append(parameter)
     if signature.return_annotation is inspect.Signature.empty:
-        raise bad_behavior(task_type, "the function has no return annotation; annotate -> None if it returns nothing")
+        raise bad_behavior(task_type, "the function has no return annotation. Annotate -> None if it returns nothing")
     shape = signature.replace(parameters=given)
     names = {f"argument_{index}": parameter.name for index, parameter in enumerate(given)}
     try:

@@ -58,7 +58,7 @@ def require_work(task_type: str, work: Callable[..., Any]) -> None:
     """Raise DelegationError (BAD_BEHAVIOR) for a generator function: calling it runs none of its code."""
     if any(inspect.isgeneratorfunction(form) or inspect.isasyncgenfunction(form) for form in _forms(work)):
         raise bad_behavior(
-            task_type, "the function is a generator, and its code would never run: return a value instead of yielding"
+            task_type, "the function is a generator, and its code would never run. Return a value instead of yielding"
         )
 
 
@@ -81,7 +81,7 @@ def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -
             raise
         raise ended_by from error
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise illegal_result(f"{task_type} returned a generator, and its code did not run: return a value")
+        raise illegal_result(f"{task_type} returned a generator, and its code did not run. Return a value")
     return returned
 
 

@@ -117,7 +117,7 @@ class StoreRefused(TaskError):
 def waits_for_itself(task_id: str, child_id: str) -> DelegationError:
     which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
     return DelegationError(
-        f"task {task_id} cannot await {which}; submit that task without a parent",
+        f"task {task_id} cannot await {which}. Submit that task without a parent",
         code="WAITS_FOR_ITSELF",
         task_id=task_id,
     )
@@ -172,7 +172,7 @@ class MalformedPayload(DelegationError):
     code = "MALFORMED_PAYLOAD"
 
     def __init__(self, task_id: str, reason: str) -> None:
-        super().__init__(f"task {task_id}: task_payload: {reason}; submit it again with correct parameters")
+        super().__init__(f"task {task_id}: task_payload: {reason}. Submit it again with correct parameters")
         self.task_id = task_id
 
 

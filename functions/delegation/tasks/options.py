@@ -121,7 +121,7 @@ def option_unknown(name: str, known: Iterable[str]) -> DelegationError:
 
 def option_not_allowed(name: str, value: str, loosest: str) -> DelegationError:
     return DelegationError(
-        f"{PLACE}.{name}: {value} is looser than this service's setting {loosest}; send that value or a stricter one",
+        f"{PLACE}.{name}: {value} is looser than this service's setting {loosest}. Send that value or a stricter value",
         code="PROPERTY_NOT_ALLOWED",
     )
 
@@ -294,14 +294,14 @@ class OptionTable:
             if option.is_looser(value, loosest):
                 raise InvalidProperty(
                     self.prefix + option.default_setting,
-                    f"{value!r} is looser than {self.prefix}{option.property_name}, which is {loosest!r}; change "
-                    "that setting, too",
+                    f"{value!r} is looser than {self.prefix}{option.property_name}, which is {loosest!r}. Change that "
+                    "setting, too",
                 )
 
 
 def not_waited_for(operation: str) -> DelegationError:
     return DelegationError(
-        f"no caller can wait for {operation}; send it to POST /v1/tasks, and follow its task", code="INVALID_REQUEST"
+        f"no caller can wait for {operation}. Send it to POST /v1/tasks, and follow its task", code="INVALID_REQUEST"
     )
 
 

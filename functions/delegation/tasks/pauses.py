@@ -220,7 +220,7 @@ _UNREADABLE: Final = WorkPause(
     EVERYTHING,
     datetime(1970, 1, 1, tzinfo=UTC),
     Caller(client_id="unknown"),
-    "this release cannot read the record of pauses, which a newer one wrote: use the command of that release",
+    "this release cannot read the record of pauses, which a newer one wrote. Use the command of that release",
 )
 
 

@@ -216,7 +216,7 @@ class Handle(Generic[V]):
         outcome = self.outcome()
         if outcome is None:
             raise TaskError(
-                f"task {self.task_id} is {self.get().status} and has no outcome yet; wait for it",
+                f"task {self.task_id} is {self.get().status} and has no outcome yet. Wait for the outcome",
                 code="NO_OUTCOME_YET",
                 retryable=True,
                 task_id=self.task_id,

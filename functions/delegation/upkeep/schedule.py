@@ -64,7 +64,7 @@ class Budget:
             value = getattr(self, resource.name)
             if value is not None and value < 1:
                 raise ScheduleInvalid(
-                    f"the daily budget of {resource.name} is {value}; set at least 1, or leave it out"
+                    f"the daily budget of {resource.name} is {value}. Set at least 1, or leave the budget out"
                 )
 
     def allows(self, amount: Amount) -> bool:

@@ -188,7 +188,7 @@ class CommonPayload(ReceivedPart):
     request_timestamp_utc: RequestTimestamp = Field(
         default=None,
         description="When the catalog started the request, with an offset from UTC; a year from 1970 to 2999. A zero "
-        "value, such as 0001-01-01T00:00:00Z, is answered 400: leave the member out instead.",
+        "value, such as 0001-01-01T00:00:00Z, is answered 400. Leave the member out instead.",
     )
     realm_identifier: FilledText = Field(description="The realm that the deployment serves.")
     polaris_correlation_id: FilledText | None = Field(

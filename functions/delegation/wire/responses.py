@@ -197,8 +197,8 @@ class ErrorResponse(BaseModel):
     )
     partly_deleted: Literal[True] | None = Field(
         default=None,
-        description="Present only if the task failed after its first delete: the table is half deleted. Send the "
-        "request again to finish the purge; do not drop the table before.",
+        description="Present only if the task failed after its first delete, so the table is half deleted. Send the "
+        "request again to finish the purge. Do not drop the table before the purge is finished.",
     )
 
     @computed_field(  # type: ignore[prop-decorator]

@@ -29,7 +29,7 @@ def check_time() -> None:
     """Raise BackendUnavailable if no further call may begin, because it might outlast the deadline of a commit."""
     left, longest = _LEFT.get()
     if left() < longest:
-        raise BackendUnavailable("the store was too slow: the time of this commit is up; try again later")
+        raise BackendUnavailable("the store was too slow, so the commit ran out of time. Try again later")
 
 
 def seconds_left() -> float:

@@ -245,7 +245,7 @@ class DynamoDbBackend:
         self._calls.repeatable("get_item", TableName=self._references, Key=nothing, ConsistentRead=True)
         now = self._calls.estimated_time()
         if now is None:
-            raise BackendUnavailable("DynamoDB's answer has no header `Date`, which maintenance needs; check the proxy")
+            raise BackendUnavailable("DynamoDB's answer has no header `Date`, which maintenance needs. Check the proxy")
         return now
 
     def estimated_time(self) -> int | None:

@@ -57,13 +57,15 @@ def place_of(location: str) -> tuple[str, ...]:
     """
     found = _FORM.match(location)
     if found is None:
-        raise invalid_location(f"{printable(location, 100)!r} is no location: it has the form scheme://authority/path")
+        raise invalid_location(
+            f"{printable(location, 100)!r} is not a location. A location has the form scheme://authority/path"
+        )
     scheme = found["scheme"].lower()
     authority, path = (found["authority"] or "").lower(), found["path"] or ""
     if scheme == "file":
         if unquote(path) != path:
             raise invalid_location(
-                f"{printable(location, 100)!r} has an escaped character, taken differently by clients"
+                f"{printable(location, 100)!r} has an escaped character, which clients read differently"
             )
         path, authority = posixpath.normpath(path or "/"), ""
     elif not authority:
@@ -74,7 +76,7 @@ def place_of(location: str) -> tuple[str, ...]:
         # File systems take several slashes for one; normpath keeps two at the beginning (POSIX, Pathname Resolution).
         segments = [one for one in segments if one]
     if any(one in {".", ".."} for one in segments):
-        raise invalid_location(f"{printable(location, 100)!r} has a segment . or .., which clients take differently")
+        raise invalid_location(f"{printable(location, 100)!r} has a segment . or .., which clients read differently")
     if len(segments) > MOST_SEGMENTS:
         raise invalid_location(f"a location has at most {MOST_SEGMENTS} segments, not {len(segments)}")
     return (family, _store_of(family, authority, location), *segments)

@@ -251,7 +251,7 @@ class Realms:
         def dropped(old: RealmCatalog) -> RealmCatalog:
             if old.space != found.space:
                 raise EntityNotFound(
-                    f"catalog {catalog!r} was dropped and made anew meanwhile; look before you drop it"
+                    f"catalog {catalog!r} was dropped and created again. Read it again before you drop it"
                 )
             return old.model_copy(update={"dropped": True})
 

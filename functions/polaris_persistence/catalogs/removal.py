@@ -41,7 +41,7 @@ def close(backend: Backend, key: ReferenceKey) -> Reference | None:
             # Read again for the changes that began to wait meanwhile; none can any more.
             return backend.read_reference(key)
         current = refused.stored
-    raise CommitContended(f"reference {key.name!r} moved during every attempt to close it; try again")
+    raise CommitContended(f"reference {key.name!r} moved during every attempt to close it. Try again")
 
 
 class StoreRemoval:
@@ -88,7 +88,7 @@ class StoreRemoval:
             if refused is None:
                 return
             current = refused.stored
-        raise CommitContended(f"reference {self._closed.key.name!r} moved all the time; try again")
+        raise CommitContended(f"reference {self._closed.key.name!r} moved during every attempt. Try again")
 
     def refs(self, type_: str) -> list[ObjectRef]:
         """Return the objects of a type."""

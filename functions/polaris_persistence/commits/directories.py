@@ -171,7 +171,7 @@ def _beginning_with(prefix: str) -> Listing:
 
 
 def _too_old() -> PersistenceError:
-    return invalid_page_token("the commit that was listed is no longer kept; start the listing again")
+    return invalid_page_token("the commit that was listed is no longer kept. Start the listing again")
 
 
 def entity_committer(

@@ -185,6 +185,6 @@ class EntityChanges:
 def missing(key: IndexKey, ref: ObjectRef) -> ObjectMissing:
     """Return the error for a name whose object is gone."""
     return ObjectMissing(
-        f"the object {ref.type}/{ref.id} of {key} is not stored any more; remove the name, or reset the reference to a "
+        f"the object {ref.type}/{ref.id} of {key} no longer exists. Remove the name, or reset the reference to a "
         "complete head"
     )

@@ -136,7 +136,9 @@ class Feed:
         after = FeedCursor.decode(cursor)
         reference = self._store.current_reference(self._name)
         if reference.created_at != after.created_at:
-            raise feed_expired(f"reference {self._name!r} was made anew since; list everything, and follow it anew")
+            raise feed_expired(
+                f"reference {self._name!r} was created again. List everything, then follow the feed again"
+            )
         ahead = (one for one in after.ahead if one[0] > after.seq + limit)
         landmark = next((one for one in ahead if not isinstance(self._readable(one[1]), CorruptObject)), None)
         newer = self._newer(after, reference.head if landmark is None else landmark[1])
@@ -163,7 +165,9 @@ class Feed:
         for id_, seq in self._back(newest):
             if seq <= after.seq:
                 if id_ != after.id:
-                    raise feed_expired(f"reference {self._name!r} was reset since; list everything, and follow it anew")
+                    raise feed_expired(
+                        f"reference {self._name!r} was reset. List everything, then follow the feed from its start"
+                    )
                 break
             newer.append((id_, seq))
         else:
@@ -172,7 +176,7 @@ class Feed:
         return newer[::-1]
 
     def _expired(self) -> PersistenceError:
-        return feed_expired(f"commits of {self._name!r} after the cursor are no longer kept; list everything")
+        return feed_expired(f"commits of {self._name!r} after the cursor are no longer kept. List everything")
 
     def _back(self, newest: int | None) -> Iterator[tuple[int, int]]:
         """Return id and number of the commits from one backwards, by every twentieth head.

@@ -217,4 +217,4 @@ class Storing(Generic[H]):
         try:
             answer_in_time(lambda: store.write_many(files))
         except TimeoutError as error:
-            raise BackendUnavailable("the files of a commit were not written in its time; try again later") from error
+            raise BackendUnavailable("the files of a commit were not written in time. Try again later") from error

@@ -118,7 +118,7 @@ class NodeLeases:
                 self._renew(*self._held)
             lease = self._held[0]
             if self._now() >= lease.until:
-                raise LeaseExpired(f"the lease of node {lease.node} ended while the store was called; try again")
+                raise LeaseExpired(f"the lease of node {lease.node} ended while the store was called. Try again")
             return lease
 
     def another(self, unusable: NodeLease) -> NodeLease:

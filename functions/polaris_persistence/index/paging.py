@@ -57,17 +57,19 @@ class PageToken:
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
-            raise invalid_page_token("the page token is not base64; start the listing again") from error
+            raise invalid_page_token("the page token is not base64. Start the listing again") from error
         content, checksum = data[:-4], data[-4:]
         if len(data) < _SHORTEST or content[0] != _FORM or listing.checksum(content) != checksum:
-            raise invalid_page_token("the page token was altered or belongs to another listing; start it again")
+            raise invalid_page_token(
+                "the page token was altered or belongs to another listing. Start the listing again"
+            )
         commit_id = int.from_bytes(content[1:9])
         try:
             check_keys(content[9:])
         except CorruptIndexError as error:
-            raise invalid_page_token("the page token holds no valid key; start the listing again") from error
+            raise invalid_page_token("the page token holds no valid key. Start the listing again") from error
         if commit_id > MAX_ID:
-            raise invalid_page_token("the page token holds no valid commit id; start the listing again")
+            raise invalid_page_token("the page token holds no valid commit id. Start the listing again")
         return cls(commit_id, IndexKey(content[9:]))
 
 
@@ -91,7 +93,7 @@ def read_page(
     start = listing.start
     if after is not None:
         if after.commit_id != commit_id:
-            raise invalid_page_token("the page token is of another commit; start the listing again")
+            raise invalid_page_token("the page token belongs to another commit. Start the listing again")
         # The lowest of all keys above `last`.
         following = IndexKey(after.last + b"\x00")
         start = following if start is None else max(start, following)

@@ -44,7 +44,7 @@ class CoordinatedTask:
         stored = self.objects.read(self.key, TaskState)
         now = self.now_us()
         if stored and stored.value.holder is not None and now < stored.value.presumed_lost_at:
-            raise TaskHeld(f"{self.key.type} {self.key.id} is being run by another process; try again later")
+            raise TaskHeld(f"{self.key.type} {self.key.id} is being run by another process. Try again later")
         before = stored.value if stored else TaskState()
         value = before.model_copy(
             update={"holder": secrets.token_hex(8), "presumed_lost_at": self.deadline(now), "runs": before.runs + 1}
@@ -52,7 +52,7 @@ class CoordinatedTask:
         try:
             held = self.objects.update(stored, value) if stored else self.objects.insert(self.key, value)
         except StaleObject as error:
-            raise TaskHeld(f"{self.key.type} {self.key.id} was started by another process; try again later") from error
+            raise TaskHeld(f"{self.key.type} {self.key.id} was started by another process. Try again later") from error
         return TaskRun(self, held)
 
     def deadline(self, now: int) -> int:

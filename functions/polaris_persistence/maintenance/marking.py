@@ -115,7 +115,9 @@ class Marker:
         found = [one for one in present if one is not None]
         heads = {one.key.id: of_model(one, CommitObject) for one in found if one.key.type in kinds}
         if reference.closed:
-            raise MaintenanceRefused(f"reference {reference.key} is being removed; end that by purging its realm again")
+            raise MaintenanceRefused(
+                f"reference {reference.key} is being removed. Purge its realm again to finish the removal"
+            )
         if reference.head is not None and reference.head not in heads:
             raise MaintenanceRefused(
                 f"reference {reference.key} points to {reference.head}, missing or of an undeclared type"
@@ -143,7 +145,7 @@ class Marker:
     def _declared(self, name: str) -> ObjectType[Any]:
         declared = self.types.get(name)
         if declared is None:
-            raise MaintenanceRefused(f"type {name!r} is not declared, so its links are unknown; install its package")
+            raise MaintenanceRefused(f"type {name!r} is not declared, so its links are unknown. Install its package")
         return declared
 
 
@@ -177,4 +179,4 @@ def fence(backend: Backend, reference: Reference) -> Reference | None:
         if refused is None:
             return fenced
         current = refused.stored
-    raise MaintenanceRefused(f"reference {reference.key} moves too often to be fenced; run again later")
+    raise MaintenanceRefused(f"reference {reference.key} moves too often to be fenced. Run maintenance again later")

@@ -57,10 +57,10 @@ def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool
         if refused and refused.stored is None:
             raise ReferenceNotFound(f"reference {name!r} was deleted")
         if refused and refused.stored != moved:
-            raise StaleObject(f"reference {name!r} moved meanwhile; read it and decide again")
+            raise StaleObject(f"reference {name!r} has moved. Read it and decide again")
         store.remember_reference(moved)
         return moved
-    raise CommitOutcomeUnknown(f"reference {name!r} may have been reset; read it before trying again")
+    raise CommitOutcomeUnknown(f"reference {name!r} may have been reset. Read it before you try again")
 
 
 def _problem(store: CatalogStore, reference: Reference, head: int) -> str | None:

@@ -85,12 +85,12 @@ def encode(value: PersistedModel) -> bytes:
     try:
         data = cbor2.dumps(value.model_dump(warnings=False))
     except (cbor2.CBOREncodeError, PydanticSerializationError, ValueError, RecursionError) as error:
-        raise ValueNotStorable(f"a {name} cannot be encoded: {type(error).__name__}; change its value") from error
+        raise ValueNotStorable(f"a {name} cannot be encoded: {type(error).__name__}. Change its value") from error
     try:
         type(value).model_validate(from_cbor(data))
     except (cbor2.CBORDecodeError, ValidationError) as error:
         raise ValueNotStorable(
-            f"a {name} would not decode again: {_reason(error)}; give each field a value of its type"
+            f"a {name} would not decode again: {_reason(error)}. Give each field a value of its type"
         ) from error
     return data
 

@@ -113,7 +113,7 @@ class CatalogStore:
         """Return a new immutable object without writing it."""
         declared = self.types.of(type(value))
         if declared.mutable:
-            raise ValueError(f"objects of type {declared.name!r} are updateable: write them with `updateables`")
+            raise ValueError(f"objects of type {declared.name!r} are updateable. Write them with `updateables`")
         key = ObjectKey(self.realm, self.catalog, declared.name, self.new_id() if id_ is None else id_)
         stored = StoredObject(key, encode(value), self.now_us())
         return Prepared(Loaded(key, value, stored.created_at, len(stored.value)), stored)
@@ -206,7 +206,7 @@ class CatalogStore:
                 raise ReferenceExists(f"catalog {self.catalog!r} already has a reference {name!r}")
             self.remember_reference(stored)
             return stored
-        raise CommitOutcomeUnknown(f"reference {name!r} may have been created; read it before trying again")
+        raise CommitOutcomeUnknown(f"reference {name!r} may have been created. Read it before you try again")
 
     def references(self) -> Iterator[Reference]:
         """Return all references of this catalog."""

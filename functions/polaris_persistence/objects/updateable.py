@@ -79,9 +79,9 @@ class Updateables:
                 if refused is None or (unclear and applied(refused.stored)):
                     return
                 if not unclear:
-                    raise StaleObject(f"{key} is at another version; read it again")
+                    raise StaleObject(f"{key} is at another version. Read it again")
                 break
-            raise CommitOutcomeUnknown(f"{key} may have been written; read it before trying again")
+            raise CommitOutcomeUnknown(f"{key} may have been written. Read it before you try again")
         finally:
             self.changed(key)
 

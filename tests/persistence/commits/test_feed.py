@@ -148,7 +148,7 @@ def test_the_log_is_kept_as_long_as_the_policy_says(world: FedEntities) -> None:
     assert stored == 60
     world.sweep(log_kept=50.0)
     assert len(world.backend.stored_ids("catalog-head")) == len(world.backend.stored_ids("commit-names")) == 20
-    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="list everything"):
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="List everything"):
         Feed(world.store_of("r", "c"), "main").read(world.start)
     # The newest 20 commits stay anyway.
     cursor = FeedCursor(world.store.current_reference("main").created_at, 41, heads_of(world)[41]).encode()
@@ -192,7 +192,7 @@ def test_a_reference_made_anew_is_noticed(world: FedEntities) -> None:
     world.backend.delete_reference(world.store.reference_key("main"))
     world.clock.advance(1)
     world.store.create_reference("main")
-    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="made anew"):
+    with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="created again"):
         world.feed.read(cursor)
 
 

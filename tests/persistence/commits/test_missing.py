@@ -37,7 +37,7 @@ def test_a_listing_older_than_the_grace_in_a_warm_process_ends_in_an_error(world
         writing.update("e0", lambda old: old.model_copy(update={"number": old.number + 1}))
     world.clock.advance(1_000)
     assert world.sweep() > 6
-    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN"), match="start the listing again"):
+    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN")):
         listing.page(limit=4, token=first.next_token)
 
 

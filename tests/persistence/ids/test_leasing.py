@@ -104,6 +104,6 @@ def test_an_early_lease_ends_with_the_time_of_its_commit() -> None:
     )
     with calls_begin_within(lambda: -1.0):
         leases.begin()
-        with pytest.raises(BackendUnavailable, match="the time of this commit is up"):
+        with pytest.raises(BackendUnavailable, match="out of time"):
             leases()
     assert isinstance(leases(), NodeLease)

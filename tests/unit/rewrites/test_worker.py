@@ -554,7 +554,7 @@ def test_a_session_that_ends_ends_its_worker_and_fails_only_what_ran_in_it(world
         raise RewriteEngineFailed("the JVM ended")
 
     process.engine.acts = dict.fromkeys("abc", ends_the_jvm)
-    with pytest.raises(RewriteEngineFailed, match="start the worker again"):
+    with pytest.raises(RewriteEngineFailed, match="session"):
         process.worker.run()
     assert len(process.engine.began) == 2
     ended = {task.task_id: [code for code in codes(world, task) if code != "HANDED_OVER"] for task in (a, b, c)}
@@ -565,7 +565,7 @@ def test_a_lost_session_leases_nothing_more_until_its_process_ends(world: Rewrit
     (a,) = asked(world, "a")
     process = Process(world, at_once=1)
     process.jvm, process.worker._look_seconds = False, 0.5
-    with pytest.raises(RewriteEngineFailed, match="start the worker again"):
+    with pytest.raises(RewriteEngineFailed, match="session"):
         process.worker.run()
     assert codes(world, a) == ["HANDED_OVER"]
 

@@ -50,5 +50,5 @@ def test_a_full_disk_under_the_plan_is_a_typed_error_and_leaves_no_half_file(
         FilePlanStore(tmp_path).put("task/1/a", b"x")
     assert (raised.value.code, raised.value.retryable) == ("STORAGE_FULL", True)
     assert str(tmp_path) in str(raised.value)
-    assert "free space" in str(raised.value)
+    assert "Free space" in str(raised.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -306,8 +306,8 @@ class Audit:
         yield f"{text}. Prices of {self.prices.region}, {self.prices.as_of}, {self.prices.currency}."
         if self.never_looked:
             yield (
-                f"{counted(self.never_looked, 'table')} were never scanned for orphan files: run `delegation "
-                "orphans scan TABLE`, which deletes nothing."
+                f"{counted(self.never_looked, 'table')} were never scanned for orphan files. Run `delegation orphans "
+                "scan TABLE`, which deletes nothing."
             )
         if self.unread:
             yield (

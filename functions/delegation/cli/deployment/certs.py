@@ -56,7 +56,7 @@ def init_command(
     for name in (*names, *(["server"] if server else ())):
         if not is_name(name):
             raise typer.BadParameter(
-                f"{name!r} is not a valid name: use letters, digits, _ and -, not ca", param_hint="--client"
+                f"{name!r} is not a valid name. Use letters, digits, _ and -, but not ca", param_hint="--client"
             )
     now = utc_now()
     if exists(folder):

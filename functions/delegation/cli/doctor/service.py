@@ -234,7 +234,7 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
         if "ostname" in reason or "IP address" in reason:
             fix = "Use the name in the service's certificate in edge_url."
         elif "expired" in reason:
-            fix = "Have the service's certificate renewed; check this machine's clock."
+            fix = "Have the service's certificate renewed, and check this machine's clock."
         return failed(HANDSHAKE, f"the certificate of {url} is not trusted: {reason}", fix)
     if cause is not None:
         code = (cause.reason or "").upper()
@@ -246,7 +246,10 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         fix = "Check edge_url, the DNS name and the network; `delegation local up` starts a service on this machine."
         return failed(HANDSHAKE, f"{url} cannot be reached: {error or type(error).__name__}", fix)
-    fix = "A server that closes without an answer often refuses the client certificate: check it and the trust store."
+    fix = (
+        "A server that closes without an answer often refuses the client certificate. Check the certificate and the "
+        "trust store."
+    )
     return failed(HANDSHAKE, f"{url} closed the connection: {type(error).__name__}", fix)
 
 

@@ -113,7 +113,7 @@ class Dropped:
             case "FAILED":
                 return "its purge failed or was refused, and it waits for you"
             case None:
-                return "the answer names no tombstone, so the catalog itself may have dropped it: check gateway_url"
+                return "the answer names no tombstone, so the catalog itself may have dropped it. Check gateway_url"
             case _:
                 return "its files are being purged"
 

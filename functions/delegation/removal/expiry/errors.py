@@ -46,7 +46,10 @@ class RefLost(ExpiryError):
         kept_until: datetime | None = None,
     ) -> None:
         shown_refs = ", ".join(f"{printable(name)} at snapshot {refs[name]}" for name in sorted(refs)[:3])
-        kept = "Without a reference index its files are not kept: restore it before the table's snapshots expire again"
+        kept = (
+            "Without a reference index its files are not kept. Restore the ref before the table's snapshots expire "
+            "again"
+        )
         if kept_until is not None:
             kept = (
                 f"Its files stay until {kept_until:%Y-%m-%d}; `delegation references dismiss` releases them "

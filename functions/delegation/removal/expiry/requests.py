@@ -43,7 +43,7 @@ class TableExpiry(TableWork):
     does: ClassVar[str] = "expires snapshots of"
     began: ClassVar[str] = "its commit"
     half_done: ClassVar[str] = (
-        "it still has to delete files of removed snapshots; retry the task, or send the properties in its payload"
+        "it still has to delete files of removed snapshots. Retry the task, or send the properties in its payload"
     )
     ends_plan: ClassVar[frozenset[str]] = ENDS_PLAN
 

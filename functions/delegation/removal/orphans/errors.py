@@ -61,7 +61,7 @@ def record_unreadable(what: str) -> OrphansError:
 def references_not_indexed() -> GuardRefused:
     """Return the error: the operator's settings keep no reference index, so what other tables need is not known."""
     return GuardRefused(
-        "removing orphan files requires the reference index, which knows the files that other tables need: set "
+        "removing orphan files requires the reference index, which knows the files that other tables need. Set "
         "delegation.purge.references to index",
         code="REFERENCES_NOT_INDEXED",
     )
@@ -74,9 +74,9 @@ class OperatorRoleRequired(GuardRefused):
 
     def __init__(self, what: str, bucket: str) -> None:
         super().__init__(
-            f"{what} in the bucket {printable(bucket)} requires an operator's role, because vended credentials "
-            f"may only read, write and delete: set delegation.orphan-files.roles to {printable(bucket)}=ARN. "
-            "Nothing changed"
+            f"{what} in the bucket {printable(bucket)} requires an operator's role, because vended credentials may "
+            f"only read, write and delete. Set delegation.orphan-files.roles to {printable(bucket)}=ARN. Nothing "
+            "changed"
         )
         self.bucket = bucket
 
@@ -98,9 +98,9 @@ def location_too_wide(location: str) -> GuardRefused:
 def location_not_allowed(location: str) -> GuardRefused:
     """Return the error: the place of a plan is not the table's location, and the operator allows it no more."""
     return GuardRefused(
-        f"the plan is for {printable(location)}, which is not the table's location and no longer below a place "
-        "of delegation.orphan-files.locations. This attempt deleted nothing: ask the operator to allow the "
-        "place, or scan the table's location",
+        f"the plan is for {printable(location)}, which is not the table's location and no longer below a place of "
+        "delegation.orphan-files.locations. This attempt deleted nothing. Ask the operator to allow the place, or scan "
+        "the table's location",
         code="LOCATION_NOT_ALLOWED",
     )
 

@@ -36,7 +36,7 @@ def options_of(
     Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
     """
     if LOCATIONS in properties:  # of Polaris' policies: without it more would be removed than was asked for
-        raise InvalidOption(LOCATIONS, f"absent: a removal scans one place; set {LOCATION} to it")
+        raise InvalidOption(LOCATIONS, f"absent, because a removal scans one place. Set {LOCATION} to the place")
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     plan = chosen.get(PLAN)
     if plan is not None:
@@ -55,8 +55,8 @@ def options_of(
         location = location_of(location)
         if not location.startswith(limits.locations):
             raise DelegationError(
-                f"{PLACE}.{LOCATION}: {printable(location)} is not below a place of {PREFIX}{LOCATIONS}; name "
-                "an allowed place, or omit the option",
+                f"{PLACE}.{LOCATION}: {printable(location)} is not below a place of {PREFIX}{LOCATIONS}. Name an "
+                "allowed place, or omit the option",
                 code="PROPERTY_NOT_ALLOWED",
             )
     return OrphanOptions(

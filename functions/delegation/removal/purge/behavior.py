@@ -171,7 +171,7 @@ def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
         raise GuardRefused(
             f"the table has {files} files or more, but the inline engine purges at most "
-            f"{ctx.settings.inline_max_files}; use Spark",
+            f"{ctx.settings.inline_max_files}. Use Spark",
             code="TOO_LARGE_FOR_INLINE",
         )
     engine = ctx.options.engine or ("inline" if small else "spark")

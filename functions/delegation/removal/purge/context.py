@@ -94,18 +94,18 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
     """Check an earlier plan against the current options; raise PlanNotAllowed or what `refuse_findings` raises."""
     if index.outside == "delete" and options.outside != "delete":
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with outside=delete, but the request has {options.outside}; make a new plan"
+            f"plan {index.plan_id} was made with outside=delete, but the request has {options.outside}. Make a new plan"
         )
     if FileType.DIRECTORY_MARKER in index.counts and not options.remove_directory_markers:
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with deleteMarkerFiles=true, but the request has false; make a new plan"
+            f"plan {index.plan_id} was made with deleteMarkerFiles=true, but the request has false. Make a new plan"
         )
     for finding in index.findings:
         setting = _SETTING_OF.get(finding.code)
         if setting is not None and getattr(options, setting) == "refuse":
             raise errors.PlanNotAllowed(
-                f"plan {index.plan_id} leaves out what {finding.code} names, and delegation.purge.{setting} has "
-                "become `refuse`; make a new plan"
+                f"plan {index.plan_id} leaves out what {finding.code} names, and delegation.purge.{setting} is now "
+                "`refuse`. Make a new plan"
             )
     refuse_findings(index.findings, options)
 

@@ -104,7 +104,7 @@ class PlanOutdated(GuardRefused):
     code = "PLAN_OUTDATED"
 
     def __init__(self, plan: str) -> None:
-        super().__init__(f"plan {plan} is stale: the table has newer commits; make a new plan")
+        super().__init__(f"plan {plan} is stale, because the table has newer commits. Make a new plan")
 
 
 class PlanNotAllowed(GuardRefused):

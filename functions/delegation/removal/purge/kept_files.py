@@ -226,7 +226,7 @@ def check_not_foreign(ctx: PurgeContext, left: Sequence[Work]) -> None:
         if any(map(foreign.contain, paths)):
             reason = "has files in a location that delegation.foreign-locations now names"
             if ctx.options.execute_plan is not None:
-                raise PlanNotAllowed(f"plan {ctx.options.execute_plan} {reason}; make a new plan")
+                raise PlanNotAllowed(f"plan {ctx.options.execute_plan} {reason}. Make a new plan")
             raise PlanLost(work.index.plan_id, f"it {reason}")
 
 

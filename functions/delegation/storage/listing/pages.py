@@ -255,5 +255,5 @@ def _date(answer: Any) -> int:
         return int((there if there.tzinfo else there.replace(tzinfo=UTC)).timestamp())
     except ValueError as error:
         raise ObjectStoreError(
-            f"a listing has no valid Date header ({text[:40]!r}); check the endpoint", code="STORE_CLOCK_UNKNOWN"
+            f"a listing has no valid Date header ({text[:40]!r}). Check the endpoint", code="STORE_CLOCK_UNKNOWN"
         ) from error

@@ -51,7 +51,7 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
     text = _json_text({name: value for name, value in {**before, **details}.items() if value is not None})
     size = len(text)
     if size > MOST_BYTES:
-        raise bad_report(f"details: has {size:,} bytes, more than {MOST_BYTES:,}; return large values as the result")
+        raise bad_report(f"details: has {size:,} bytes, more than {MOST_BYTES:,}. Return large values as the result")
     return json.loads(text)  # type: ignore[no-any-return] # a copy: the caller may change its own
 
 

@@ -134,7 +134,7 @@ class AttemptContext:
         Written at most every two seconds; a sooner one with the next or the outcome. Raises LeaseLost, and
         DelegationError (BAD_REPORT) at every call with what cannot be stored."""
         for name in unknown:
-            raise bad_report(f"{name}: a report has no such member; put it into the map `details`")
+            raise bad_report(f"{name}: a report has no such member. Put the value into the map `details`")
         with self._lock:
             given = {"done": done, "total": total, "unit": unit, "message": message}
             before = self._unwritten

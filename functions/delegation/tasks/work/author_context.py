@@ -195,7 +195,7 @@ def _cursor_text(cursor: Any) -> str | None:
         raise DelegationError(f"the cursor is not a JSON value: {error}", code="BAD_CURSOR") from error
     if len(text) > _LONGEST_CURSOR:
         raise DelegationError(
-            f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}: store only a position in it",
+            f"the cursor has {len(text)} characters, more than {_LONGEST_CURSOR}. Store only a position in it",
             code="BAD_CURSOR",
         )
     return text

@@ -226,7 +226,7 @@ def _checked_payload(task_type: str, payload: str) -> str:
     size = len(payload.encode())
     if size > MOST_PAYLOAD:
         raise DelegationError(
-            f"the payload of a {task_type} has {size:,} bytes, more than {MOST_PAYLOAD:,}; store large values "
+            f"the payload of a {task_type} has {size:,} bytes, more than {MOST_PAYLOAD:,}. Store large values "
             "elsewhere and pass their names",
             code="TASK_PAYLOAD_TOO_LARGE",
         )

@@ -184,7 +184,7 @@ class WriteLoop:
         try:
             at = declared.Recurrence.of(ended).next_run(now)
         except DelegationError as error:
-            unknown = f"the schedule has no next time: {error}; submit the task again with another schedule"
+            unknown = f"the schedule has no next time: {error}. Submit the task again with another schedule"
         if ended.admission.lane is not None and task_type.is_housekeeping:
             # A release before 0.1.0 let it wait for a place.
             ended = ended.evolve(admission=ended.admission.evolve(lane=None))

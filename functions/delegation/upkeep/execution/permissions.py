@@ -157,7 +157,7 @@ class PolicyPermissions:
         if unread is not None:
             raise GuardRefused(
                 f"the policy of {table.identifier} has no valid age for orphan files ({unread.subject}: "
-                f"{unread.text}); correct or detach the policy",
+                f"{unread.text}). Correct or detach the policy",
                 code="AGE_INVALID",
             )
         return age_in(rule) if rule.values else timedelta(0)

@@ -91,7 +91,7 @@ class HealthStore:
         its history does."""
         written = replace(health.bounded(), revision=health.revision + 1)
         if not self._items.replace(written, health.revision or None):
-            raise HealthChanged(f"another process wrote the health of {health.identifier}; read it again")
+            raise HealthChanged(f"another process wrote the health of {health.identifier}. Read it again")
         if state is not None:
             self._states.put({**_key("health-read", health.identifier), **_state_item(state.bounded())})
         return written

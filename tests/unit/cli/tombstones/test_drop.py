@@ -89,7 +89,7 @@ def test_it_reports_what_the_answer_says_of_the_tombstone(run, gateway, stack, h
 
 
 def test_an_answer_without_a_tombstone_is_said_not_to_be_the_gateways(run, gateway, stack):
-    assert "check gateway_url" in run("drop", TABLE, "--yes", "--stack", str(stack)).stdout
+    assert "gateway_url" in run("drop", TABLE, "--yes", "--stack", str(stack)).stdout
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ GRANT = (
             f"{TABLE} was not dropped: it is kept as a tombstone; `delegation tombstones show t-1` says more",
             "Run the command that the message names",
         ),
-        (httpx.Response(418, text="?"), f"{TABLE} was not dropped: the gateway answered 418", "check gateway_url"),
+        (httpx.Response(418, text="?"), f"{TABLE} was not dropped: the gateway answered 418", "gateway_url"),
     ],
 )
 def test_a_refusal_has_the_gateways_words_once_and_whole(gateway, answer, message, next_step):

@@ -99,9 +99,7 @@ def test_an_expiry_that_failed_after_its_commit_is_finished_before_another_one(w
     first = asked(world, retain_last="2")
     ended(world, first, Status.FAILURE, began=True)
     world.clock.advance(timedelta(hours=1))
-    with pytest.raises(
-        IdempotencyError, match=r"failed after its commit .*retry the task", check=coded("TASK_EXISTS")
-    ) as refused:
+    with pytest.raises(IdempotencyError, match="failed after its commit", check=coded("TASK_EXISTS")) as refused:
         world.submit(body(world, retain_last="3"))
     assert problem_of(refused.value).status == 409
     assert asked(world, retain_last="2").task_id == first.task_id

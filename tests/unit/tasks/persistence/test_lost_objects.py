@@ -29,7 +29,7 @@ def test_a_task_whose_object_is_gone_is_not_taken_for_none() -> None:
         lambda: store.history(task.task_id),
         lambda: store.apply(Create(task.evolve(nonce="another"))),
     ):
-        with pytest.raises(MalformedRecord, match="not stored any more"):
+        with pytest.raises(MalformedRecord, match="no longer exists"):
             read()
     [unreadable] = store.heads().unreadable
     assert unreadable.task_id == task.task_id
@@ -42,7 +42,7 @@ def test_a_child_whose_object_is_gone_is_not_left_out() -> None:
     store.apply(Adopt(task, touched(task), Child("child", 1, "acme.child", "{}")))
     lose(backend, STORED_CHILD.name)
     store = PersistenceTaskStore(catalog_of_tasks(task_process(backend)))
-    with pytest.raises(MalformedRecord, match="not stored any more"):
+    with pytest.raises(MalformedRecord, match="no longer exists"):
         store.children(task.task_id)
 
 

@@ -264,7 +264,7 @@ def test_an_approved_plan_whose_index_is_lost_is_known_by_the_notes_of_its_commi
     with pytest.raises(DelegationError) as raised:
         expire_snapshots(story.world.context(story.table, execute_plan=dry.plan_ids[0]))
 
-    said = {LOAD: "make a new plan", SEND: "may be removed", LOOK: "are removed"}[at]
+    said = {LOAD: "new plan", SEND: "may be removed", LOOK: "are removed"}[at]
     assert said in str(raised.value)
     assert isinstance(raised.value, PlanLost) == (at == LOAD)
     assert raised.value.code == (PlanLost.code if at == LOAD else "EARLIER_PLAN_LOST")
