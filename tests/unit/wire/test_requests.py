@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from delegation.edge.api.routes import read_idempotency_key
@@ -23,6 +23,7 @@ from delegation.wire.responses import (
 )
 from delegation.wire.tables import OPERATIONS, PurgePayload
 from delegation.wiring.types import TYPES
+from polaris_common.errors import DelegationError
 from tests.unit.edge.requests import ABSENT, SECRET, changed, identity_only, loaded
 
 COMMON = "common_payload"
@@ -272,19 +273,22 @@ PATHS = sorted({path for path, *_ in REFUSED})
 
 
 @given(st.sampled_from(PATHS), anything)
+@example(f"{PARAMETERS}/properties", {"0": SECRET})
 def test_any_value_is_accepted_or_refused_by_field_name_and_no_secret_is_shown(path: str, value: Any) -> None:
     body = changed(loaded(), path, value)
-    refusal: BadRequest | None = None
+    refusal: DelegationError | None = None
     try:
         payload = read(body)
-    except BadRequest as error:
+    except DelegationError as error:
         refusal = error
     if refusal is None:
         if path in {f"{PARAMETERS}/config", f"{PARAMETERS}/storage-credentials"}:
             assert SECRET not in f"{payload!r} {payload} {payload.model_dump()}"
         return
-    assert refusal.field.startswith(path.partition("/")[0])
-    texts = [str(refusal), repr(refusal), *refusal.others, *traceback.format_exception(refusal)]
+    assert refusal.code == "INVALID_REQUEST"
+    assert str(refusal).startswith(path.partition("/")[0])
+    others = refusal.others if isinstance(refusal, BadRequest) else ()
+    texts = [str(refusal), repr(refusal), *others, *traceback.format_exception(refusal)]
     assert not any(SECRET in text for text in texts)
 
 
