@@ -46,7 +46,10 @@ EndpointOption = Annotated[
 def list_command(
     *,
     realm: Annotated[
-        str | None, typer.Option("--realm", show_default=False, help="Only references of this realm (name or space).")
+        str | None,
+        typer.Option(
+            "--realm", show_default=False, help="Only references of this realm: its name, or its id in the list."
+        ),
     ] = None,
     objects: ObjectsOption,
     references: ReferencesOption,
@@ -72,7 +75,7 @@ def list_command(
 
 @refs.command("reset")
 def reset_command(
-    realm: Annotated[str, typer.Argument(help="The realm (name or space).", show_default=False)],
+    realm: Annotated[str, typer.Argument(help="The realm's name, or its id in `refs list`.", show_default=False)],
     catalog: Annotated[str, typer.Argument(help="The catalog, from `refs list`.", show_default=False)],
     name: Annotated[str, typer.Argument(help="The reference.", show_default=False)],
     head: Annotated[int, typer.Argument(help="The head's id.", show_default=False)],

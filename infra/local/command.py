@@ -80,8 +80,8 @@ def plant_orphans_command(
 ) -> None:
     """Write orphan files to a table's location.
 
-    Writes data files, a manifest and a manifest list, like a job that did not commit. Makes all objects in the store
-    older.
+    Writes data files, a manifest and a manifest list, like a job that did not commit. Moves the times of all objects in
+    the local store back by --age, so that a scan accepts the files as old enough.
     """
     from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
     from infra.local.demo.tables import RemoteAges, plant  # noqa: PLC0415  loads moto too

@@ -49,12 +49,16 @@ class StackOptions:
         _secret("Client secret of the service's principal.", "DELEGATION_POLARIS_SERVICE_CLIENT_SECRET"),
     ] = None
     polaris_scope: Annotated[str, typer.Option(help="Scope of the principals' tokens.")] = DEFAULT_SCOPE
-    polaris_service_scope: Annotated[str | None, _option("Scope of the service's tokens, if it is another.")] = None
+    polaris_service_scope: Annotated[
+        str | None, _option("Scope of the service's tokens. Default: --polaris-scope.")
+    ] = None
     polaris_realm: Annotated[str, typer.Option(help="The realm.")] = "POLARIS"
     warehouse: Annotated[str, typer.Option(help="The catalog's name in Polaris.")] = "lake"
     catalog: Annotated[
         Literal["memory", "persistence"],
-        typer.Option(help="Where the stand-in keeps its catalog: memory, or persistence (docs/persistence.md)."),
+        typer.Option(
+            help="Where the local Polaris (a stand-in) keeps its catalog: memory, or persistence (docs/persistence.md)."
+        ),
     ] = "memory"
     s3_endpoint: Annotated[str | None, _option("S3 endpoint of your own; keys from the AWS variables.")] = None
     dynamodb_endpoint: Annotated[str | None, _option("DynamoDB endpoint of your own; keys from the AWS variables.")] = (

@@ -114,7 +114,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "resume": LazyCommand(
         "delegation.cli.pausing:resume_command",
-        "End a pause or a drain of this scope; tasks continue within two minutes.",
+        "End a pause or drain of all work, the realm or a table; tasks continue within two minutes.",
     ),
     "orphans": LazyCommand(
         "delegation.cli.orphans:app",

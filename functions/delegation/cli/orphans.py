@@ -174,8 +174,9 @@ def approve_command(
 ) -> None:
     """Approve a plan, and delete its files that are unchanged since the listing.
 
-    Needs the operator's identity. The approval holds for 14 days. A policy's plan is executed by its next run, or at
-    once with --wait. Exit status 1: the plan was not approved, the task not accepted or, with --wait, failed.
+    Needs the operator's identity. The approval holds for 14 days. A policy's plan is executed by the policy's
+    next run, or at once with --wait. Exit status 1: the plan was not approved, the task not accepted or, with --wait,
+    failed.
     """
     properties = _checked({PLAN: plan})
     try:

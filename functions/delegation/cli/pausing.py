@@ -38,7 +38,7 @@ def pause_command(
 ) -> None:
     """Stop all work or a part of it within a minute; running attempts are handed over.
 
-    `delegation resume` continues. A pause outlasts deployments and raises an alarm.
+    `delegation resume` continues the work. A pause outlasts deployments and raises an alarm.
     """
     if everything + realm + (table is not None) != 1:
         raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")
@@ -50,7 +50,7 @@ def pause_command(
 
 @command(takes="direct tasks_table stack")
 def resume_command(call: Call, *, realm: RealmOption = False, table: TableOption = None) -> None:
-    """End a pause or a drain of this scope; tasks continue within two minutes."""
+    """End a pause or drain of all work, the realm or a table; tasks continue within two minutes."""
     wanted = ResumeRequest(scope=_scope(realm=realm, table=table), table=table)
     show(call, call.pauses().resume(wanted))
 

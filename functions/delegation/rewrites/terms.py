@@ -156,7 +156,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             "a number of files such as 100 or 2.5",
             "A partition is left alone if one unit of the estimate's currency removes fewer files and deletes. "
             "Default: the operator's setting, else 0.",
-            Argument("Leave a partition alone if one unit of money removes fewer files.", "FILES"),
+            Argument("Leave a partition alone if one unit of money removes fewer than FILES files.", "FILES"),
         ),
         Option(
             name=DRY_RUN,
@@ -186,7 +186,7 @@ MANIFESTS_OPTIONS: Final = OptionTable(
             "a number of manifests such as 100 or 2.5",
             "Manifests are left alone if one unit of the estimate's currency removes fewer manifests. Default: the "
             "operator's setting, else 0.",
-            Argument("Leave manifests alone if one unit of money removes fewer manifests.", "MANIFESTS"),
+            Argument("Leave manifests alone if one unit of money removes fewer than MANIFESTS.", "MANIFESTS"),
         ),
         Option(
             name=DRY_RUN,

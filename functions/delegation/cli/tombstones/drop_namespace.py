@@ -70,7 +70,7 @@ def drop_namespace_command(
         ),
     ],
     *,
-    cascade: bool = switch("--cascade", "Drop its tables, with their files, and namespaces too."),
+    cascade: bool = switch("--cascade", "Also drop the namespace's tables with their files, and its child namespaces."),
     dry_run: bool = switch("--dry-run", "Only show what would change."),
     key: str | None = optional("--key", "The idempotency key. Default: a new UUID."),
     receipt: Path | None = optional(

@@ -91,7 +91,7 @@ OPTIONS: Final = OptionTable(
             _LISTS,
             "lists such as s3n,s3a=s3, with semicolons between them",
             "Schemes of one store, as in Iceberg's equal_schemes: the names, and the name they are compared as.",
-            Argument("Schemes of one store, such as cos,oss=store; s3, s3a and s3n are equal.", "LISTS"),
+            Argument("Equal schemes, such as cos,oss=store; s3, s3a and s3n are always equal.", "LISTS"),
         ),
         text_option(
             EQUAL_AUTHORITIES,
@@ -149,8 +149,8 @@ OPTIONS: Final = OptionTable(
             ),
             described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
             argument=Argument(
-                "tag: an approval tags the files for the bucket's lifecycle rule. none: it deletes them. Default:"
-                " the operator's setting.",
+                "tag: an approved plan's files are tagged for the bucket's lifecycle rule. none: they are deleted."
+                " Default: the operator's setting.",
                 "MODE",
             ),
         ),
