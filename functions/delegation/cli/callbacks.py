@@ -70,7 +70,7 @@ def resend_command(
     failed = {name_of(attempt.item): reason_of(attempt.error) for attempt in tried if attempt.error is not None}
     call.output.result({"resent": [document_of(notification) for notification in sent]})
     for notification in sent:
-        call.output.say(f"{name_of(notification)}: it is sent within a minute")
+        call.output.say(f"{name_of(notification)} will be sent within a minute")
     if failed:
         raise partly_done(failed, counted(len(letters), "dead letter"), "sent again")
 

@@ -104,7 +104,7 @@ def task_did_not_succeed(task_id: str, error_code: str | None, summary: str | No
     cause = "Remove the cause" if not advice or advice.startswith("Nothing") else advice
     return CommandError(
         f"task {task_id} failed: {reason}",
-        f"{cause}. Then `delegation tasks retry {task_id}` continues it; "
+        f"{cause}. Then `delegation tasks retry {task_id}` continues the task; "
         f"`delegation tasks history {task_id}` shows each attempt.",
         code="TASK_FAILED",
     )
@@ -126,7 +126,7 @@ def task_stays(task_id: str, reason: str, next_step: str) -> CommandError:
 def task_not_done(task_id: str, status: str) -> CommandError:
     return CommandError(
         f"task {task_id} is still {status} after the time-out",
-        f"It continues to run: `delegation tasks watch {task_id}` follows it again.",
+        f"The task continues to run. `delegation tasks watch {task_id}` follows it again.",
         code="TASK_NOT_DONE",
     )
 

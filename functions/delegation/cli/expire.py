@@ -140,7 +140,7 @@ class Preview:
         gone = self.decision.expired
         output.show(self._snapshots())
         if len(self.history.snapshots) > MOST_ROWS:
-            output.say(f"The newest {MOST_ROWS} are shown; --json has all.", dim=True)
+            output.say(f"The newest {MOST_ROWS} snapshots are shown; --json has all.", dim=True)
         if len(self.history.refs) > 1 or gone.refs:
             output.show(self._refs())
         for snapshot_id in sorted(self.unknown):

@@ -1,5 +1,6 @@
 """The plan of a scan or a removal, read with the operator's own AWS credentials."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from delegation.removal.index import segment_of
 from delegation.removal.orphans.errors import AgeTooShort
 from delegation.removal.orphans.index import Candidate, OrphanIndex, candidates_of, load_plan
 from delegation.removal.orphans.options import options_of
-from delegation.removal.orphans.requests import FILE_AGE, OPTIONS, ORPHANS_FORM, OrphanLimits
+from delegation.removal.orphans.requests import FILE_AGE, OPTIONS, ORPHANS_FORM, QUARANTINE, OrphanLimits
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, POLICY, TASK_TYPE
 from delegation.removal.requests import PLAN
 from delegation.storage.base import PlanStore
@@ -199,27 +200,40 @@ def approve_command(
     identifier = TableRequest.of_stored(task.task_payload).identifier
     summary = printable(summary_text(task.result_summary or "the task has no summary").partition(";")[0], 300)
     more = f", and the files of {counted(len(wanted.including), 'foreign table')}" if wanted.including else ""
-    call.confirm(
-        f"{identifier}: {summary}.\nThis deletes them{more}, or tags them if the plan is a quarantine. In a bucket "
-        "without versions, deleted files cannot be restored. Continue?"
-    )
+    does = _effect(task, plan)
+    versions = "In a bucket without versions, deleted files cannot be restored."
+    effect = {
+        "deletes": f"This deletes them{more}. {versions}",
+        "tags": f"This tags them{more}, for a lifecycle rule of the bucket.",
+    }.get(does, f"This deletes them{more}, or tags them if the plan is a quarantine. {versions}")
+    call.confirm(f"{identifier}: {summary}.\n{effect} Continue?")
     seen = [
         segment for segment in (*task.plan_segments, task.waiting_plan) if segment is not None and segment.id == plan
     ]
     approved = operator.approve(task_id, plan, sha256=seen[0].sha256 if seen else None, including=wanted.including)
     if POLICY in task.properties and not call.wait:
-        _approved(call.output, approved, "the next run of its policy deletes them")
+        _approved(call.output, approved, f"the next run of the table's policy {does} the files")
         return
     try:
         _send(call, identifier, properties)
     except NotPermitted as error:
         if error.error_code != "PERMISSION_MISSING":
             raise
-        _approved(call.output, approved, "the next request for the table, or the next run of its policy, deletes them")
+        _approved(
+            call.output, approved, f"the next request for the table, or the next run of its policy, {does} the files"
+        )
 
 
 app.command("show")(show_command)
 app.command("restore")(restore_command)
+
+
+def _effect(task: TaskRecord, plan: str) -> str:
+    """Return what the execution does to the files; a request without the option leaves it to the operator's setting."""
+    stated = re.search(rf"approve {re.escape(plan)}` (deletes|tags) ", task.result_summary or "")
+    if stated is not None:
+        return stated[1]
+    return {"none": "deletes", "tag": "tags"}.get(task.properties.get(QUARANTINE, ""), "deletes or tags")
 
 
 def _approved(output: Output, task: TaskRecord, then: str) -> None:

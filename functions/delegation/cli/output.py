@@ -165,7 +165,7 @@ class Output:
             return
         self._err.print(task_list(page, self._err.width), crop=False)
         if page.more:
-            self._err.print(f"There are more; these {len(page.tasks):,} come first.", style="yellow")
+            self._err.print(f"There are more tasks; the first {len(page.tasks):,} are shown.", style="yellow")
 
     def changed(self, word: str, changes: Sequence[Change]) -> None:
         done = sum(change.error is None for change in changes)

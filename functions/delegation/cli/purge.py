@@ -238,6 +238,6 @@ class _Report:
             typer.echo(
                 f"Deleted {counted(document['files_deleted'], 'file')}{absent}, "
                 f"{counted(document['bytes_deleted'], 'byte')}; kept "
-                f"{document['files_outside']:,} outside the table's locations and {document['files_protected']:,} of "
-                f"other tables; receipt in {self.plan}."
+                f"{counted(document['files_outside'], 'file')} outside the table's locations and "
+                f"{counted(document['files_protected'], 'file')} of other tables. The receipt is in {self.plan}."
             )

@@ -292,7 +292,9 @@ class TaskWatch:
         last = 0
         for version, (status, since) in sorted(self._versions.items()):
             if last and version > last + 1:
-                table.add_row(Text("…", style="dim"), Text(f"{version - last - 1} between two polls", style="dim"), "")
+                table.add_row(
+                    Text("…", style="dim"), Text(f"{version - last - 1} more between two polls", style="dim"), ""
+                )
             at = since.astimezone().strftime("%H:%M:%S") if since else ""
             table.add_row(Text(f"{version}", style="dim"), status_text(status), Text(at, style="dim"))
             last = version

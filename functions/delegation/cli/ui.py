@@ -146,7 +146,8 @@ def _given(query: Mapping[str, list[str]], name: str) -> str:
     value = query.get(name, [""])[0]
     if not 0 < len(value) <= _LONGEST:
         raise DelegationError(
-            f"the query's {name} has {counted(len(value), 'character')}; it has 1 to {_LONGEST:,}", code="QUERY_INVALID"
+            f"the query's {name} has {counted(len(value), 'character')}; it must have 1 to {_LONGEST:,}",
+            code="QUERY_INVALID",
         )
     return value
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -36,12 +37,13 @@ class ClientTls:
         self._ca_cert, self._client_cert, self._client_key = ca_cert, client_cert, client_key
         self._files = tuple(path for path in (ca_cert, client_cert, client_key) if path is not None)
         self._lock = threading.Lock()
-        with self._readable():
-            self._seen = self._state()
+        self._seen = self._state()
+        with _readable(ca_cert=ca_cert):
             is_private = ca_cert is not None and not and_public
             self.context = ssl.create_default_context(cafile=str(ca_cert)) if is_private else httpx.create_ssl_context()
             if and_public and ca_cert is not None:
                 self.context.load_verify_locations(ca_cert)
+        with _readable(client_cert=client_cert, client_key=client_key):
             self._load_certificate(self.context)
 
     def refresh(self) -> None:
@@ -65,15 +67,6 @@ class ClientTls:
         """Return what changes with each file: inode, time in nanoseconds, size; None for one that is not there."""
         return tuple(_signature(path) for path in self._files)
 
-    @contextlib.contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            files = f"ca_cert {self._ca_cert}, client_cert {self._client_cert}, client_key {self._client_key}"
-            reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-            raise ClientMisconfigured(f"the certificates cannot be used ({files}): {reason}") from error
-
 
 def blocking_client(tls: ClientTls, timeout: httpx.Timeout) -> httpx.Client:
     """Return an HTTP client whose handshakes use the certificates as they are by then."""
@@ -87,6 +80,19 @@ def asyncio_client(tls: ClientTls, timeout: httpx.Timeout) -> httpx.AsyncClient:
     return httpx.AsyncClient(verify=tls.context, timeout=timeout, event_hooks={"request": [refresh]})
 
 
+@contextlib.contextmanager
+def _readable(**files: Path | None) -> Iterator[None]:
+    """Have a failure name the files that cannot be read, or all of these if each can be."""
+    try:
+        yield
+    except OSError as error:
+        given = {name: path for name, path in files.items() if path is not None}
+        unread = {name: path for name, path in given.items() if not os.access(path, os.R_OK)}
+        named = " and ".join(f"{name} {path}" for name, path in (unread or given).items())
+        reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise ClientMisconfigured(f"{named or 'the public authorities'} cannot be used: {reason}") from error
+
+
 def _signature(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()
@@ -96,7 +102,7 @@ def _signature(path: Path) -> tuple[int, int, int] | None:
 
 
 BASE_PATH = "/delegation-service/api"
-_CORRECT = "Correct these settings in the environment or in a profile (page of the command, Settings)."
+_CORRECT = "Correct these settings in the environment or in a profile (page The `delegation` command, Settings)."
 
 
 class ClientSettings(EnvironmentSettings):
@@ -174,8 +180,8 @@ def _stack(path: Path) -> Mapping[str, Any]:
         raise SettingsInvalid(
             "the connection to the service",
             [FieldProblem("edge_url (DELEGATION_EDGE_URL)", "is not set"), FieldProblem(str(path), _said(error))],
-            "Set the connection in the environment or in a profile (page of the command, Settings), or start a local "
-            "stack with `make up` in a checkout and name its stack.json in DELEGATION_STACK.",
+            "Set the connection in the environment or in a profile (page The `delegation` command, Settings), or "
+            "start a local stack with `make up` in a checkout and name its stack.json in DELEGATION_STACK.",
         ) from None
     except ValueError:
         fields = None

@@ -50,8 +50,8 @@ class ReferencesNotKnown(ReferencesError):
             of = "" if tables is None else f" of {tables:,}"
             progress = f"{checked:,}{of} {'table is' if checked == 1 and tables is None else 'tables are'} checked"
         super().__init__(
-            f"the tables of catalog {catalog} that reference the files are not known yet ({progress}{why}); the "
-            "task is retried"
+            f"the tables of catalog {catalog} that reference the files are not known yet ({progress}{why}). The "
+            "task will be retried"
         )
         self.catalog = catalog
         self.checked = checked

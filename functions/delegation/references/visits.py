@@ -177,7 +177,10 @@ class Visitor:
             if known is not None and (table is None or _is_read(known, table)):
                 return known if known.problem is None else self._answered(known)
             if table is None:
-                raise PolarisUnexpectedAnswer(f"Polaris did not send {identifier}, which was never loaded", status=304)
+                raise PolarisUnexpectedAnswer(
+                    f"Polaris answered 304 (not modified) for {identifier}, but no copy of the table is known",
+                    status=304,
+                )
             stored = self.store.get(identifier)
             if _revision(stored) != _revision(known):
                 # Another process wrote it, perhaps from a later load than this one.

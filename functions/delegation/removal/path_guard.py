@@ -176,7 +176,7 @@ def _usable(locations: Iterable[str], options: PathRules, *, of: str | None = No
 
 def _check_location(location: str, of: str | None) -> None:
     if of is not None and not same_storage(location, of):
-        raise UnsupportedLocation(location, "not in the storage of the table's metadata")
+        raise UnsupportedLocation(location, "it is in another storage than the table's metadata file")
     Roots([location])
 
 
@@ -263,7 +263,7 @@ class PathGuard:
         if path.startswith(MARKS[AmbiguousPath]):
             return "ambiguous"
         if self._options.unsupported == "refuse" and not is_marked(path):
-            raise UnsupportedLocation(path, "not in the storage of the table's metadata")
+            raise UnsupportedLocation(path, "it is in another storage than the table's metadata file")
         return "unsupported"
 
     def verdicts(

@@ -161,7 +161,7 @@ class TableWork(TableRequest):
             other = self._other_properties(current)
             return f"failed after {self.began} ({task.error_code}) with {other}: {self.half_done}"
         if current is None:
-            return f"is {task.status} and its payload cannot be read. Wait until it ends"
+            return f"is {task.status} and its payload cannot be read. Wait until it ends, then send this request again"
         if current.identifier != self.identifier:
             return (
                 f"is {task.status} and {self.does} {printable(str(current.identifier))}, a clone with the same "
@@ -169,7 +169,10 @@ class TableWork(TableRequest):
             )
         if current.of_the_work() == self.of_the_work():
             return None
-        return f"is {task.status} with {self._other_properties(current)}. Wait until it ends, or send the same request"
+        return (
+            f"is {task.status} with {self._other_properties(current)}. Wait until it ends, or send the request with "
+            "the task's properties"
+        )
 
     def _other_properties(self, current: "TableWork") -> str:
         before, now = current.of_the_work(), self.of_the_work()

@@ -154,8 +154,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             MIN_BENEFIT,
             _NUMBER,
             "a number of files such as 100 or 2.5",
-            "A partition is left alone if one unit of the estimate's currency removes fewer files and deletes. "
-            "Default: the operator's setting, else 0.",
+            "A partition is left alone if one unit of the estimate's currency removes fewer files and deletes than "
+            "this. Default: the operator's setting, else 0.",
             Argument("Leave a partition alone if one unit of money removes fewer than FILES files.", "FILES"),
         ),
         Option(
@@ -184,9 +184,9 @@ MANIFESTS_OPTIONS: Final = OptionTable(
             MIN_BENEFIT,
             _NUMBER,
             "a number of manifests such as 100 or 2.5",
-            "Manifests are left alone if one unit of the estimate's currency removes fewer manifests. Default: the "
-            "operator's setting, else 0.",
-            Argument("Leave manifests alone if one unit of money removes fewer than MANIFESTS.", "MANIFESTS"),
+            "Manifests are left alone if one unit of the estimate's currency removes fewer manifests than this. "
+            "Default: the operator's setting, else 0.",
+            Argument("Leave manifests alone if one unit of money removes fewer than MANIFESTS manifests.", "MANIFESTS"),
         ),
         Option(
             name=DRY_RUN,

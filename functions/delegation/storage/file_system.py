@@ -88,7 +88,7 @@ class FileObjectStore:
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
         data = self.part(location, start=0, length=limit + 1)
         if len(data) > limit:
-            raise FileTooLarge(f"{location.uri} has more than {limit} bytes")
+            raise FileTooLarge(f"{location.uri} has more bytes than the limit of {limit}")
         return data
 
     def part(self, location: ObjectLocation, *, start: int, length: int) -> bytes:
@@ -173,7 +173,7 @@ class FileObjectStore:
 
 def _check_local(bucket: str, prefix: str) -> None:
     if bucket != LOCAL:
-        raise UnsupportedLocation(f"s3://{bucket}/{prefix}", "not in the storage of the table's metadata")
+        raise UnsupportedLocation(f"s3://{bucket}/{prefix}", "it is in another storage than the table's metadata file")
 
 
 def _unlink(bucket: str, key: str) -> str | None:
@@ -194,7 +194,7 @@ def _path(bucket: str, key: str) -> Path | None:
     """Return the path of a key, None if no file can have it. Raises UnsupportedLocation for another store's key.
     `a//b`, `a/./b` and `a/` are not the keys `a/b` and `a`, and no file has them."""
     if bucket != LOCAL:
-        raise UnsupportedLocation(f"s3://{bucket}/{key}", "not in the storage of the table's metadata")
+        raise UnsupportedLocation(f"s3://{bucket}/{key}", "it is in another storage than the table's metadata file")
     if "\x00" in key or any(part in {"", ".", ".."} for part in key.split("/")):
         return None
     return Path("/", key)

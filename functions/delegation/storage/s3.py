@@ -290,7 +290,8 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
             if len(data) <= limit:
                 return data
         answer["Body"].close()
-        raise FileTooLarge(f"{location.uri} has {stated or 'unstated'} bytes, more than the limit of {limit}")
+        size = f"{stated} bytes, more than the limit of" if stated else "more bytes than the limit of"
+        raise FileTooLarge(f"{location.uri} has {size} {limit}")
     raise broken
 
 

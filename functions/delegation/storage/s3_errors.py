@@ -131,11 +131,13 @@ def translate(uri: str, error: S3Failure) -> NoReturn:
         if code in ABSENT or is_bare_404(error):
             raise ObjectNotFound(f"there is no object {uri}") from error
         if code in _DENIED or code in EXPIRED_CODES:
-            raise ObjectStoreDenied(f"the object store answered {code} for {uri}") from error
+            raise ObjectStoreDenied(f"the object store answered {code} to {error.operation_name} for {uri}") from error
         transient = _status(error) == 429 or code in {"SlowDown", "RequestTimeout", "OperationAborted"}
         if transient or (_status(error) >= 500 and _status(error) != 501):
-            raise ObjectStoreUnavailable(f"the object store answered {code} for {uri}") from error
-        raise ObjectStoreError(f"the object store answered {code} for {uri}") from error
+            raise ObjectStoreUnavailable(
+                f"the object store answered {code} to {error.operation_name} for {uri}"
+            ) from error
+        raise ObjectStoreError(f"the object store answered {code} to {error.operation_name} for {uri}") from error
     if isinstance(error, AnswerNotRead):
         raise ObjectStoreUnavailable(
             f"{error} for {uri}. Check the endpoint", code="STORAGE_ANSWER_TOO_LARGE"

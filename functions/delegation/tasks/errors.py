@@ -89,7 +89,9 @@ class ChildrenPending(RunStopped):
     code = "CHILDREN_PENDING"
 
     def __init__(self, task_id: str, count: int) -> None:
-        super().__init__(f"{count} children of task {task_id} are still open. Its work runs again when they end")
+        super().__init__(
+            f"{count} children of task {task_id} are still open. Its work will run again when the children end"
+        )
         self.task_id = task_id
 
 

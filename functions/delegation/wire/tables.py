@@ -94,7 +94,7 @@ class PlanApproval(BaseModel):
     including: tuple[TableUuid, ...] = Field(
         default=(),
         max_length=1_000,
-        description="The uuids of foreign tables that the plan reports, whose files are deleted as well.",
+        description="The UUIDs of foreign tables that the plan reports. The approval includes their files.",
     )
 
 

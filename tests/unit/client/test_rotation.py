@@ -125,3 +125,16 @@ def test_certificates_that_cannot_be_used_are_named_at_once(files: Files) -> Non
     files.used.cert.write_text("no certificate")
     with pytest.raises(ClientMisconfigured, match=r"used\.pem"):
         files.tls()
+
+
+def test_the_file_that_fails_is_named_alone_and_a_file_that_is_not_set_is_not_named(files: Files) -> None:
+    with pytest.raises(ClientMisconfigured) as caught:
+        ClientTls(None, files.used.cert.with_name("absent.pem"), files.used.key)
+    assert "client_cert" in str(caught.value)
+    assert "absent.pem" in str(caught.value)
+    assert "None" not in str(caught.value)
+    assert "ca_cert" not in str(caught.value)
+    files.ca.with_name("other.pem").write_text("no certificate")
+    with pytest.raises(ClientMisconfigured, match=r"ca_cert .*other\.pem") as caught:
+        ClientTls(files.ca.with_name("other.pem"), files.used.cert, files.used.key)
+    assert "client_" not in str(caught.value)

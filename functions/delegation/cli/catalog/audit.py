@@ -160,7 +160,9 @@ def audit_command(
     *,
     most: int = defaulted("--limit", "The number of tables to print; --json and --csv print all.", MOST_SHOWN, min=1),
     as_csv: bool = switch("--csv", "Print CSV, one line per finding."),
-    state: Path | None = optional("--state", "Keep progress in this file, to resume from.", "FILE"),
+    state: Path | None = optional(
+        "--state", "Store the progress in this file. An audit with the same file resumes.", "FILE"
+    ),
     index_table: IndexTableOption = None,
     plan_bucket: PlanBucketOption = None,
 ) -> None:

@@ -223,7 +223,7 @@ def health_screens(health: TableHealth, costs: str) -> Iterator[RenderableType]:
         lines.append(("Problem", plain(health.problem)))
     protection = health.protection
     if protection is not None:
-        lines.append(("Protected", f"{protection}: no policy expires its snapshots"))
+        lines.append(("Protected", f"{protection}: no policy expires the table's snapshots"))
     for key, aside in sorted(health.asides.items()):
         lines.append(("Set aside", f"{plain(key)}, next try {aside.next_try:%Y-%m-%d %H:%M}Z: {plain(aside.error)}"))
     # A table has one task of each kind.

@@ -184,8 +184,8 @@ def tombstone_steps(
     if unknown := [each for each in callers if not polaris.has_principal_role(each)]:
         raise CommandError(
             f"Polaris has no principal role {', '.join(unknown)}; nothing was changed",
-            "With --callers, name a principal role of those who drop tables. If it does not exist, create it in "
-            "Polaris first.",
+            "With --callers, name a principal role of the users who drop tables. If the role does not exist, "
+            "create it in Polaris first.",
             code="UNKNOWN_PRINCIPAL_ROLE",
         )
     after = []
@@ -250,12 +250,14 @@ def setup_command(
         "With --tombstones: a principal role that may drop tables; may be repeated.",
         "PRINCIPAL_ROLE",
     ),
-    callers_role: str = defaulted("--callers-role", "The catalog role that --callers get.", "delegation_callers"),
-    drop_views: bool = switch("--drop-views", "Also let views be dropped; their metadata files stay."),
+    callers_role: str = defaulted(
+        "--callers-role", "The catalog role that the roles in --callers receive.", "delegation_callers"
+    ),
+    drop_views: bool = switch("--drop-views", "Also allow drops of views. Their metadata files stay."),
     secret_file: Path | None = optional(
         "--secret-file", "Write client id and secret to this new file instead of printing them."
     ),
-    new_secret: bool = switch("--new-secret", "Give an existing principal a new secret; the old one stops working."),
+    new_secret: bool = switch("--new-secret", "Give an existing principal a new secret; the old secret stops working."),
     dry_run: bool = switch("--dry-run", "Only show what would change."),
     management_api: str | None = optional(
         "--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."

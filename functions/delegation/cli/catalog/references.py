@@ -123,7 +123,7 @@ def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
         return
     if blocking.is_doubted:
         passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes that returned other tables"
-        yield f"not returned in {passes}; no pass completes until it is returned or counts as unreadable"
+        yield f"not returned in {passes}; no pass completes until a pass returns the table or it counts as unreadable"
         return
     narrow = "only purges of tables whose storage it overlaps"
     yield f"holds back {narrow if blocking.narrow else 'every purge that checks this catalog'}"
@@ -148,7 +148,7 @@ def exempted_screens(exemption: "Exemption", released: int | None) -> Iterator[s
     change = "it changes" if files is None else f"more than {counted(len(files), 'file')} of the table cannot be read"
     yield f"{name} is exempt until {_time(exemption.until)}, or until {change} or all can be read."
     noun, word = ("purge", "runs") if released == 1 else ("purges", "run")
-    runs = {None: "Purges that wait for it run within the hour.", 0: "No purge waited for it."}
+    runs = {None: "Purges that waited for it will run within the hour.", 0: "No purge waited for it."}
     yield runs.get(released) or f"{released:,} {noun} waited for it and {word} within a minute."
 
 
@@ -286,7 +286,7 @@ def exempt_command(
     name: Annotated[str, argument("CATALOG.NS.TABLE", "The table; backquotes enclose a part with a dot.")],
     *,
     why: Annotated[str, option("--why", "The reason, recorded in receipts.")],
-    of_list: bool = switch("--list", "The name is a namespace or catalog that cannot be listed."),
+    of_list: bool = switch("--list", "The argument is a namespace or catalog that cannot be listed."),
 ) -> None:
     """Let purges and expiries run beside an unreadable table; its known files stay protected.
 

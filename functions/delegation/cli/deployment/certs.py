@@ -105,8 +105,8 @@ def rotate_command(
     successor = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
     call.output.result({"former_serial": former.serial, **_document(successor, now)})
     call.output.say(f"{successor.name} has a new certificate, serial {successor.serial}, until {_day(successor)}.")
-    advice = f"Once it is in use: delegation certs revoke {former.serial}"
-    call.output.say(f"The former one is {successor.name}.former.pem. {advice}", dim=True)
+    advice = f"Once the new certificate is in use: delegation certs revoke {former.serial}"
+    call.output.say(f"The former certificate is {successor.name}.former.pem. {advice}", dim=True)
 
 
 @command(app, "revoke", "")

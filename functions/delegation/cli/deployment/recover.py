@@ -18,7 +18,7 @@ def records_unread(ids: list[str]) -> CommandError:
     were = "task was" if len(ids) == 1 else "tasks were"
     return CommandError(
         f"{len(ids):,} {were} not recovered, because this release cannot read them: {', '.join(ids[:5])}",
-        "Repeat the command with the release that wrote them. What was recovered stays.",
+        "Repeat the command with the release that wrote the tasks. Tasks that were recovered stay.",
         code="TASKS_UNREADABLE",
         exit_status=PARTLY_DONE,
     )

@@ -107,7 +107,7 @@ def aws_failure(name: str, value: str, error: Exception) -> CheckResult:
         return failed(name, f"AWS did not answer: {type(error).__name__}", "Try again in a moment.")
     code = str(error.response.get("Error", {}).get("Code", ""))
     if code in _ABSENT:
-        fix = "Correct the name, the region or the account; the outputs of the stacks have the names."
+        fix = "Correct the name, the region or the account; the stacks' outputs show the names."
         return failed(name, f"{value} does not exist ({code})", fix)
     if code in _DENIED:
         return failed(name, f"you may not read {value} ({code})", "Use a role that may describe the deployment.")
@@ -308,9 +308,8 @@ class DeployedCheck:
         description = self.client("events").describe_rule(Name=rule)
         text = f"{rule} is {description['State']}, {description.get('ScheduleExpression', 'by pattern')}"
         if description["State"] != "ENABLED":
-            return failed(
-                "schedule", text, (f"aws events enable-rule --name {rule}. Without the rule the sweeper does not run.")
-            )
+            text = f"{text}, so the function that it starts does not run"
+            return failed("schedule", text, f"aws events enable-rule --name {rule}")
         return passed("schedule", text)
 
     def _machine(self, arn: str) -> CheckResult:

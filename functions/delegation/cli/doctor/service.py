@@ -158,7 +158,7 @@ class ServiceCheck:
         about = [[plain(str(task.get(name))) for name in ("task_type", "task_id", "error_code")] for task in ended]
         named = ", ".join(f"{task_type} {task_id} ({code})" for task_type, task_id, code in about)
         ids = " ".join(task_id for _, task_id, _ in about)
-        fix = f"It restarts after its interval. To restart it now: delegation tasks retry {ids}"
+        fix = f"Maintenance restarts after its interval. To restart it now: delegation tasks retry {ids}"
         return failed(MAINTENANCE, f"ended: {named}", fix)
 
     def _refused(self, response: httpx.Response, body: Mapping[str, Any]) -> CheckResult:
@@ -195,7 +195,9 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
         )
     if not (Path(cert).is_file() and Path(key or cert).is_file()):
         missing = cert if not Path(cert).is_file() else key
-        return failed(CERTIFICATE, f"{missing} does not exist", "Correct the path; `delegation certs init` makes one.")
+        return failed(
+            CERTIFICATE, f"{missing} does not exist", "Correct the path. `delegation certs init` makes a certificate."
+        )
     try:
         from cryptography import x509  # noqa: PLC0415 - installed where the service is
 
@@ -208,7 +210,7 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
     if not certificate.not_valid_before_utc <= now <= ends:
         state = "expired" if now > ends else "is not valid before"
         moment = ends if now > ends else certificate.not_valid_before_utc
-        fix = "Renew it: `delegation certs rotate NAME`, or have its CA issue another."
+        fix = "Renew the certificate: `delegation certs rotate NAME`, or have its CA issue a new certificate."
         return failed(CERTIFICATE, f"{name} {state} {moment:%Y-%m-%d %H:%M} UTC", fix)
     soon = ", soon: renew it (`delegation certs rotate`)" if ends - now < _SOON else ""
     return passed(CERTIFICATE, f"{name} until {ends:%Y-%m-%d}{soon}")

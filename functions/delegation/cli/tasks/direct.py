@@ -233,7 +233,7 @@ class LeaseRelease:
             raise CommandError(
                 f"{task.lease.owner}{job} holds task {task.task_id} until "
                 f"{task.lease.lost_not_before:%Y-%m-%d %H:%M:%S} UTC, and may be alive. Nothing was changed",
-                "Wait for that time, or end the process and its job run, and repeat with --force.",
+                "Wait until that time. Or end the process and its job run, then repeat the command with --force.",
                 code="HOLDER_MAY_LIVE",
             )
         reason = f"the lease of {task.lease.owner} was released by {by}" + (" (--force)" if force else "")

@@ -92,10 +92,10 @@ def _next_of_paused(task: TaskRecord, pause: ShownPause, now: datetime) -> tuple
     option = " --realm" if pause.scope == "realm" else option
     advice = f"When the reason no longer applies: `delegation resume{option}`."
     if task.status in _HELD and pause.mode == "drain":
-        return f"Drained by {who}: the holder finishes its work, and nothing new begins.", None, advice
+        return f"Drained by {who}: the holder will finish its work. No other attempt will begin.", None, advice
     if task.status in _HELD:
         return (
-            (f"Paused by {who}: the holder hands the task over within a minute. The attempt is not counted."),
+            f"Paused by {who}: the holder will hand the task over within a minute. The attempt will not be counted.",
             None,
             advice,
         )
@@ -111,12 +111,12 @@ def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
         if task.outlook is not None and task.outlook.next_step is not None:
             text = "Nothing by itself: the task is done, and a person decides what follows."
             if task.is_approved(now):
-                text = "The next run executes the plan, which is approved."
+                text = "The next run will execute the approved plan."
             elif task.waiting_plan is not None:
-                text = f"Nothing is deleted before a person approves the plan, which waits ({plain(task.waits)})."
+                text = f"Nothing until a person approves the plan, which waits for approval ({plain(task.waits)})."
             return text, None, plain(task.outlook.next_step)
         recurs = task.recurrence_seconds is not None or task.recurrence_cron is not None
-        return ("The next run is submitted when it is due." if recurs else "Nothing: the task is done."), None, ""
+        return ("The next run will be submitted when it is due." if recurs else "Nothing: the task is done."), None, ""
     if task.status == "FAILURE":
         return _next_of_failed(task)
     return f"Unknown: this release does not know the status {task.status}.", None, "Use the command of that release."
@@ -134,9 +134,9 @@ def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tup
     attempt, at = task.attempt_count + 1, task.next_scheduled_run_ts
     lane = plain(waiting.lane)
     if at is not None and at > now:
-        return f"Attempt {attempt} waits for a place from {full_text(at)} on, in the lane {lane}.", at, ""
-    text = f"Attempt {attempt} waits for a place" + ("" if at is None else f" for {_ago(at, now)}")
-    text += f", in the lane {lane}"
+        return f"Attempt {attempt} will wait for a place in the lane {lane} from {full_text(at)} on.", at, ""
+    text = f"Attempt {attempt} " + ("waits" if at is None else f"has waited {_ago(at, now)}")
+    text += f" for a place in the lane {lane}"
     if waiting.place is not None:
         text += f", at place {waiting.place}"
     if waiting.reasons:
@@ -148,12 +148,16 @@ def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tup
 def _next_of_waiting(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
     attempt, at = task.attempt_count + 1, task.next_scheduled_run_ts
     if task.cancel_requested:
-        return "The task was cancelled; it ends as FAILURE once its children have ended.", None, ""
+        return "The task was cancelled. It will end as FAILURE once its children have ended.", None, ""
     if at is not None and at > now:
-        return f"Attempt {attempt} starts in {_until(at, now)}.", at, ""
+        return f"Attempt {attempt} will start in {_until(at, now)}.", at, ""
     late = timedelta(0) if at is None else now - at
     if late <= 2 * _SWEEP:
-        return f"Attempt {attempt} starts as soon as a worker or an execution takes it, within a minute or two.", at, ""
+        return (
+            f"Attempt {attempt} will start when a worker or an execution takes the task, within a minute or two.",
+            at,
+            "",
+        )
     since = duration_text(late.total_seconds())
     text = f"Attempt {attempt} has been due for {since}: nothing dispatches tasks or takes them."
     return text, at, "`delegation doctor` checks queue, sweeper and workers."
@@ -162,22 +166,25 @@ def _next_of_waiting(task: TaskRecord, now: datetime) -> tuple[str, datetime | N
 def _next_of_held(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
     lost = task.lost_not_before
     if lost is not None and lost <= now:
-        text = (
-            f"The lease ended {_ago(lost, now)} ago without an outcome: the sweeper ends attempt {task.attempt_count}"
-        )
-        then = "as FAILURE (CANCELLED)" if task.cancel_requested else "and plans the next one"
+        text = f"The lease ended {_ago(lost, now)} ago without an outcome: the sweeper will end attempt "
+        text += f"{task.attempt_count}"
+        then = "as FAILURE (CANCELLED)" if task.cancel_requested else "and plan the next attempt"
         advice = "If this lasts longer than two minutes, `delegation doctor` checks what the sweeper needs."
         return f"{text} {then} within a minute.", lost + _SWEEP, advice
     if task.cancel_requested:
-        return "The holder stops at its next checkpoint, and the task ends as FAILURE (CANCELLED).", lost, ""
+        return "The holder will stop at its next checkpoint. Then the task will end as FAILURE (CANCELLED).", lost, ""
     if task.eta_ts is not None and task.eta_ts > now:
-        return f"At its present rate the work is done in about {_until(task.eta_ts, now)}.", task.eta_ts, ""
+        return f"At the present rate, the work will be done in about {_until(task.eta_ts, now)}.", task.eta_ts, ""
     begins = "The holder works and renews its lease"
     if task.status == "ACQUIRING_RESOURCES" and task.engine == "spark":
         job = "a job that is being submitted" if task.job_run_id is None else f"job run {plain(task.job_run_id)}"
         begins = f"Spark is starting: {job} waits for its workers, usually for a minute or two"
     if lost is not None:
-        return f"{begins}. Without a sign of life another attempt follows in {_until(lost, now)}.", lost, ""
+        return (
+            f"{begins}. Without a sign of life, another attempt will follow in {_until(lost, now)}.",
+            lost,
+            "",
+        )
     return f"{begins}.", None, ""
 
 
@@ -185,7 +192,11 @@ def _next_of_failed(task: TaskRecord) -> tuple[str, datetime | None, str]:
     retry = f"`delegation tasks retry {task.task_id}`"
     if task.partly_deleted:
         text = "Nothing by itself. Files were deleted before the failure: the table is incomplete."
-        return text, None, f"Remove the cause, then finish with {retry}. Do not drop the table before."
+        return (
+            text,
+            None,
+            f"Remove the cause, then finish the task with {retry}. Do not drop the table before the task is SUCCESS.",
+        )
     if task.error_code == _CANCELLED:
         return "Nothing: the task was cancelled and changed nothing.", None, f"{retry} begins anew."
     return f"Nothing by itself: {_why_ended(task)}.", None, f"Remove the cause, then {retry}."
@@ -201,9 +212,9 @@ def _why_ended(task: TaskRecord) -> str:
     if counted <= 1 and task.synchronous:
         return "a synchronous task that fails before its first delete is not tried again"
     if counted <= 1:
-        return "the error is final, another attempt would end the same way"
+        return "the error is final: another attempt would end the same way"
     if times > 1:
-        return f"no attempt is left, {counted} failed"
+        return f"no attempt is left: {counted} failed"
     return f"after {counted} attempts none is left, or the last error is final"
 
 

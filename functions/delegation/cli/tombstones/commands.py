@@ -94,7 +94,7 @@ _MEANINGS: Final = {
     "DROPPED": "its files are deleted and its entry is dropped",
     "RESTORING": "it is being renamed back",
     "RESTORED": "it has a name again",
-    "FAILED": "its purge failed or was refused, and it waits for you",
+    "FAILED": "its purge failed or was refused; restore, purge or dismiss it",
     "CLEARED": "it was never renamed",
     "DISMISSED": "it has ended, and its files stay",
 }
@@ -234,7 +234,7 @@ def list_command(
     }
     call.output.result(document, lambda: tombstone_list(shown, call.output.width) if shown else "No tombstones.")
     if more:
-        call.output.say("There are more; --limit shows them.", dim=True)
+        call.output.say("There are more tombstones; --limit shows them.", dim=True)
 
 
 @command(app, "show")

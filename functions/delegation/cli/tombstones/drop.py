@@ -75,7 +75,7 @@ class TableDrop:
                 if self.now() + wait - began > self.patience:
                     raise CommandError(
                         f"the drop of {self.identifier!s} has no outcome yet: {_said(error)}",
-                        f"It continues. Run the same command with --key {self.key}, or look at "
+                        f"The drop continues. Run the same command with --key {self.key}, or look at "
                         "`delegation tombstones list`.",
                         code="DROP_NOT_FINISHED",
                     ) from error
@@ -109,9 +109,9 @@ class Dropped:
             case "DROPPED" | "PURGED":
                 return "its files are deleted"
             case "RENAMED" if self.purge_after is not None:
-                return f"its files are deleted after {_local(self.purge_after)}; until then it can be restored"
+                return f"its files will be deleted after {_local(self.purge_after)}; until then it can be restored"
             case "FAILED":
-                return "its purge failed or was refused, and it waits for you"
+                return "its purge failed or was refused, and you choose what happens next"
             case None:
                 return "the answer names no tombstone, so the catalog itself may have dropped it. Check gateway_url"
             case _:
@@ -199,6 +199,6 @@ def _next_step(error: PolarisError) -> str:
         case 409 if "delegation tombstones" in (error.answered or ""):
             return "Run the command that the message names."
         case 409:
-            return "Remove what the message names, then run the command again."
+            return "Remove the cause that the message names, then run the command again."
         case _:
             return "Follow the message. If the answer does not come from the gateway, check gateway_url."

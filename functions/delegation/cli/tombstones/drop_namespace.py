@@ -229,6 +229,6 @@ def _report(output: Output, done: CascadeReceipt, file: Path) -> None:
     later = [entry for entry in done.tables if entry.state == "RENAMED" and entry.purge_after is not None]
     if later:
         say(
-            f"The files of {counted(len(later), 'table')} are deleted after a grace period; "
-            "see `delegation tombstones list`."
+            f"The files of {counted(len(later), 'table')} will be deleted after a grace period. "
+            "`delegation tombstones list` shows when."
         )

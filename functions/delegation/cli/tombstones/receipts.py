@@ -130,6 +130,7 @@ class ReceiptFile:
             return None
         except OSError as error:
             raise _unusable(f"cannot read {path}: {error.strerror}") from error
+        head = None
         try:
             first, *lines = text.split(b"\n")
             head = json.loads(first) if first.startswith(b'{"receipt"') else None
@@ -139,8 +140,18 @@ class ReceiptFile:
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"])) or "the document"
             reason = f"{where}: {error.errors()[0]['msg']}"
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            reason = f"{type(error).__name__}: {error}"
+        except json.JSONDecodeError:
+            reason = "a line is not JSON"
+        except UnicodeDecodeError:
+            reason = "a line is not UTF-8"
+        except ValueError as error:
+            reason = str(error)
+        except KeyError as error:
+            reason = f"the member {error} is missing"
+        except (IndexError, TypeError):
+            reason = "a line does not have the form of a receipt's"
+        if head is not None:
+            raise _unusable(f"{path} is the receipt of a cascade, but cannot be read: {reason}")
         raise _unusable(f"{path} exists and is not the receipt of a cascade: {reason}")
 
     @property
@@ -217,10 +228,10 @@ def _line(document: Mapping[str, Any]) -> bytes:
 def _read(head: Mapping[str, Any], lines: Sequence[bytes]) -> CascadeReceipt:
     """Return the receipt of a file's lines, the last of which is whole; raises ValueError, KeyError and the like."""
     if head["receipt"] != _VERSION:
-        raise ValueError(f"its form is {head['receipt']}, of a later release")
+        raise ValueError(f"a later release wrote it (format {head['receipt']})")
     number = int(head["tables"])
     if len(lines) < number:
-        raise ValueError(f"it lists {len(lines)} of {counted(number, 'table')}")
+        raise ValueError(f"the file was cut short: it lists {len(lines)} of {counted(number, 'table')}")
     tables = [CascadeTable.model_validate_json(line) for line in lines[:number]]
     dropped: list[str] = []
     problem: str | None = None

@@ -250,7 +250,10 @@ def _thumbprint_of(claims: Mapping[str, Any]) -> str | None:
     confirmation = claims["cnf"]
     thumbprint = confirmation.get(_THUMBPRINT) if isinstance(confirmation, dict) and len(confirmation) == 1 else None
     if not isinstance(thumbprint, str) or not thumbprint:
-        raise Unauthorized("the token is bound, but not to a certificate (RFC 8705)")
+        raise Unauthorized(
+            "the token's claim cnf binds the token, but not to a certificate by x5t#S256 "
+            "(RFC 8705). Have the issuer bind it to the client certificate, or issue it without cnf"
+        )
     return thumbprint
 
 

@@ -70,7 +70,9 @@ class DropBehavior:
             record = self._begun(task)
             if record.state in _DONE:
                 self._drop(record)
-                return self.purge.runner.succeed(task, "all files were deleted earlier; the entry is dropped")
+                return self.purge.runner.succeed(
+                    task, "all files were deleted earlier; the table's entry is dropped from the catalog"
+                )
             return self.purge.purged(self._dropping(engine, record), task, hand_over_at, in_job=in_job)
 
         return self._failed(self.purge.runner.run(task, dropped))

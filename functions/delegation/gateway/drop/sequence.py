@@ -383,7 +383,9 @@ class _Drop:
         # Nothing is passed on before a refusal.
         is_ours = bool(records_of_key) and records_of_key[0].state is TombstoneState.PENDING
         if answer is None and self._settings.unsupported == "pass" and not is_ours:
-            raise _left_to_the_catalog(self._identifier, "an earlier call with the key may have been passed on to it")
+            raise _left_to_the_catalog(
+                self._identifier, "an earlier call with the key may have been passed on to the catalog"
+            )
         return answer
 
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:

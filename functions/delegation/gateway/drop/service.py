@@ -142,7 +142,10 @@ class Tombstones:
         is_chosen = record.state in {TombstoneState.RESTORING, TombstoneState.RESTORED}
         target = to or (record.restore_identifier if is_chosen else record.identifier)
         if target.catalog != record.catalog:
-            raise RestoreRefused(f"a table of the catalog {record.catalog} cannot be restored to {target}")
+            raise RestoreRefused(
+                f"a table of the catalog {record.catalog} cannot be restored to {target}. "
+                "Name a target in the same catalog"
+            )
         if record.state is TombstoneState.RESTORED and target == record.restore_identifier:
             return record
         record = self._to_be_restored(record, target, because)

@@ -208,7 +208,7 @@ class DropSteps:
                 record,
                 self.tombstones.clock() + records.FAILED_CHECK,
                 "its metadata file no longer exists, so its purge cannot be repeated. `delegation tombstones dismiss "
-                f"{record.tombstone_id}` drops its entry and keeps the remaining files",
+                f"{record.tombstone_id}` drops the table's entry and keeps the remaining files",
             )
         if table.table_uuid != record.table_uuid:
             return self.tombstones.closed(record)

@@ -144,7 +144,7 @@ OPTIONS: Final = OptionTable(
             "Branches and tags whose snapshot is older are removed, except main. Default: the table's property "
             "history.expire.max-ref-age-ms.",
             Argument(
-                "Remove older branches and tags, except main. Default: the table's properties.",
+                "Remove branches and tags whose snapshot is older, except main. Default: the table's properties.",
                 "AGE",
                 "max-ref-age",
             ),
@@ -153,8 +153,8 @@ OPTIONS: Final = OptionTable(
             name=CLEAN,
             by=SetBy.CALLER,
             values=("false", "true"),
-            described="Whether schemas and partition specs that no kept snapshot uses are removed.",
-            argument=Argument("Remove unused schemas and partition specs.", type=bool),
+            described="Whether the expiry removes schemas and partition specs that no kept snapshot uses.",
+            argument=Argument("Remove schemas and partition specs that no kept snapshot uses.", type=bool),
         ),
         replace(
             DRY_RUN_OPTION,

@@ -60,6 +60,7 @@ def success(
     listed = f"{counted(result.files_listed, 'object')} at {result.location}"
     released = f"{released_text(result.findings)}{_foreign_text(result)}"
     nothing = f"no orphan files among {listed}{released}"
+    verb = "tags" if result.quarantine else "deletes"
     amount = f"{counted(result.files_planned, 'orphan file')}, {result.bytes_planned} bytes, of {listed}"
     match result.status:
         case "NOTHING":
@@ -70,7 +71,7 @@ def success(
             spark = " with Spark" if result.deletes_with == "spark" else ""
             summary = (
                 f"found {amount}; nothing was deleted. `delegation orphans approve {result.plan_ids[-1]}` "
-                f"{'tags' if result.quarantine else 'deletes'} them{spark}{released}"
+                f"{verb} them{spark}{released}"
             )
             return summary, changed(OrphanDetails, **details)
         case "WAITING":
@@ -80,8 +81,8 @@ def success(
             done = f"{counted(gone, 'file')} had been deleted, the other files stay" if gone else "nothing was deleted"
             summary = (
                 f"found {amount}; {done}, because {_WHY[result.waits]} ({result.waits}, "
-                f"{_percent(result)} of the files there). Look at them, then `delegation orphans approve "
-                f"{result.plan_ids[-1]}`{released}"
+                f"{_percent(result)} of the files there). `delegation orphans show {result.plan_ids[-1]}` lists "
+                f"them, `delegation orphans approve {result.plan_ids[-1]}` {verb} them{released}"
             )
             return summary, changed(OrphanDetails, **details)
     stayed = f"; {counted(result.files_changed, 'file')} changed since and stayed" if result.files_changed else ""

@@ -308,10 +308,12 @@ class _Counts:
 
     def blocking(self, lane: Lane) -> tuple[str, ...]:
         caps = self._limits.caps(lane)
-        full = [f"{_name(key)}: {self._counts[key]} of {cap} run" for key, cap in caps if self._counts[key] >= cap]
+        full = [
+            f"{_name(key)}: {self._counts[key]} of {cap} tasks run" for key, cap in caps if self._counts[key] >= cap
+        ]
         halves = ((key, (cap + 1) // 2) for key, cap in caps if not lane.is_small)
         waiting = [
-            f"{_name(key)}: {self._waiting[key]} large tasks have not begun, at most {half} may wait for their jobs"
+            f"{_name(key)}: {self._waiting[key]} large tasks wait for their jobs to begin; the limit is {half}"
             for key, half in halves
             if self._waiting[key] >= half
         ]

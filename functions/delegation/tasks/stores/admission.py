@@ -244,6 +244,8 @@ def _reasons(running: Sequence[Running], lane: Lane, limits: Caps | None) -> tup
         tenant = sum(attempt.lane.tenant == lane.tenant for attempt in running)
         bucket = sum(attempt.lane.bucket == lane.bucket for attempt in running)
         alike = sum(attempt.lane.task_type == lane.task_type for attempt in running)
-        counts = f"{len(running)} in all, {tenant} of its tenant, {bucket} on its bucket, {alike} of its type"
+        counts = (
+            f"{len(running)} in all, {tenant} of the same tenant, {bucket} on the same bucket, {alike} of the same type"
+        )
         return (f"a place; tasks that run: {counts} (DELEGATION_PROPERTIES names the caps)",)
-    return blocking(lane, running, limits) or ("the next look of the dispatcher or of a worker, within a minute",)
+    return blocking(lane, running, limits) or ("the next check by the dispatcher or a worker, within a minute",)

@@ -166,7 +166,8 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             applied = self._applied(change, head)
         except StoreUnavailable as error:
             raise OutcomeUnknown(
-                f"a write to task {task.task_id} was refused, and the task could not be read"
+                f"the condition of a write to task {task.task_id} failed, perhaps because an earlier try was applied; "
+                "the task could not be read to find out"
             ) from error
         if applied is not None:
             return applied

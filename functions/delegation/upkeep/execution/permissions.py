@@ -46,9 +46,13 @@ from delegation.upkeep.execution.asked import (
 )
 from delegation.upkeep.policy_file import PolicySource
 from delegation.upkeep.rules.limits import UpkeepLimits
-from delegation.upkeep.rules.model import STOPPING, PolicyType
+from delegation.upkeep.rules.model import STOPPING, FindingCode, PolicyType
 from delegation.upkeep.rules.resolve import resolve
 
+_MENDED: Final = {
+    FindingCode.POLICY_INVALID: "Correct or detach the policy",
+    FindingCode.POLICY_AMBIGUOUS: "Detach all but one of these policies",
+}
 A = TypeVar("A", AskedExpiryRule, AskedRemoval, AskedRewrite)
 _REWRITE_OPTIONS: Final = (
     STRATEGY,
@@ -156,8 +160,8 @@ class PolicyPermissions:
         unread = next((finding for finding in rule.findings if finding.code in STOPPING), None)
         if unread is not None:
             raise GuardRefused(
-                f"the policy of {table.identifier} has no valid age for orphan files ({unread.subject}: "
-                f"{unread.text}). Correct or detach the policy",
+                f"{table.identifier} has no valid age for orphan files ({unread.subject}: {unread.text}). "
+                f"{_MENDED.get(unread.code, 'Correct or remove the table property')}",
                 code="AGE_INVALID",
             )
         return age_in(rule) if rule.values else timedelta(0)

@@ -157,7 +157,7 @@ class _Making:
         for setting in settings.values():
             if setting.key in own and setting.stricter is None:
                 self._refuse(
-                    f"{self._prefix}{setting.key}", "cannot be set by a table: no value of it is stricter than another"
+                    f"{self._prefix}{setting.key}", "can be set only in a policy: remove the property from the table"
                 )
         return own
 

@@ -74,7 +74,7 @@ def test_a_task_s_dead_letters_are_sent_again(run, store):
     task_id, other = dead(store), dead(store)
     result = run("callbacks", "resend", task_id)
     assert result.exit_code == 0
-    assert result.stdout == f"callback:catalog of task {task_id}, version 2: it is sent within a minute\n"
+    assert result.stdout == f"callback:catalog of task {task_id}, version 2 will be sent within a minute\n"
     assert states(store).count(("callback:catalog", "owed", 0)) == 1
     assert states(store).count(("callback:catalog", "dead", 1)) == 1
     assert run("callbacks", "resend", task_id).exit_code == 1

@@ -199,6 +199,15 @@ def test_what_is_broken_is_named_with_its_fix(operation: str, changed: Any, name
     assert [other for other, (good, _) in seen.items() if good is not True] == [name]
 
 
+def test_a_disabled_rule_has_a_command_alone_on_its_line_and_no_guess_at_its_target() -> None:
+    """The sweeper and the probe of the front have a rule each."""
+    _, text = found(DescribeRule={"State": "DISABLED"})["schedule"]
+    command = text[text.index("aws events enable-rule") :]
+    assert command.split() == ["aws", "events", "enable-rule", "--name", "sweep"]
+    assert "sweeper" not in text
+    assert "the function that it starts does not run" in text
+
+
 def test_a_stage_that_is_not_deployed_is_one_finding() -> None:
     [(name, (ok, text))] = found(DescribeStacks="ValidationError").items()
     assert (name, ok) == ("stack PolarisDelegation-prod-Data", False)

@@ -77,7 +77,7 @@ class Broken:
         settings(operator_cert=str(pair.cert), operator_key=str(pair.key))
 
     def key_of_another_certificate(self, settings, servers, deployment, tmp_path):
-        """handshake|certificates cannot be used|a key must fit"""
+        """handshake|cannot be used: KEY_VALUES_MISMATCH|a key must fit"""
         pair = servers.authority.issue_client("bob", name="bob")
         settings(operator_key=str(pair.key))
 
@@ -157,11 +157,11 @@ class Broken:
         settings(tasks_table="idempotency")
 
     def missing_queue(self, settings, servers, deployment, tmp_path):
-        """queue|does not exist|outputs of the stacks"""
+        """queue|does not exist|outputs show the names"""
         settings(queue_url="https://sqs.us-east-1.amazonaws.com/123456789012/gone")
 
     def missing_bucket(self, settings, servers, deployment, tmp_path):
-        """plan bucket|does not exist|outputs of the stacks"""
+        """plan bucket|does not exist|outputs show the names"""
         settings(plan_bucket="gone-with-the-wind")
 
     def polaris_that_is_not_there(self, settings, servers, deployment, tmp_path):

@@ -191,7 +191,7 @@ def test_dry_run_of_many_snapshots_shows_the_newest(run, accepting, polaris, sta
     )
     result = run("expire", TABLE, "--dry-run", "--stack", str(stack))
     assert result.exit_code == 0, result.stderr
-    assert "The newest 200 are shown" in result.stdout
+    assert "The newest 200 snapshots are shown" in result.stdout
     assert "Expires: 299 of 300 snapshots" in result.stdout
 
 

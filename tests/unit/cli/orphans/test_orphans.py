@@ -96,7 +96,7 @@ def test_the_plan_of_a_policy_is_left_to_its_next_run(run, accepting, stack):
     approving(accepting, planned(properties={"upkeep-policy": "lake.gov.sweep"}, **WAITING))
     result = run("orphans", "approve", PLAN, "--stack", str(stack))
     assert result.exit_code == 0, result.stderr
-    assert f"{PLAN}; the next run of its policy deletes them." in result.stdout
+    assert f"{PLAN}; the next run of the table's policy" in result.stdout
     assert len(accepting.asked("POST", APPROVE)) == 1
     assert accepting.asked("POST", TASKS) == []
 
@@ -108,7 +108,7 @@ def test_an_operator_who_may_not_submit_approves_all_the_same(run, accepting, st
     result = run("orphans", "approve", PLAN, "--stack", str(stack))
     assert result.exit_code == 0, result.stderr
     assert "Approved until 2026-12-05" in result.stdout
-    assert "the next request for the table, or the next run of its policy, deletes them" in result.stdout
+    assert "the next request for the table, or the next run of its policy" in result.stdout
 
 
 def test_an_approval_that_is_refused_has_nothing_executed(run, accepting, stack):
@@ -126,11 +126,24 @@ def test_approve_shows_what_was_found_and_asks_first(run, accepting, stack, monk
     left = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n")
     assert left.exit_code == 1
     assert "lake.sales.eu.orders: found 12 orphan files.\nThis deletes them" in left.stderr
+    assert "tags" in left.stderr  # neither the summary nor the request states which of the two the plan does
     assert "nothing was deleted" not in left.stderr
     assert accepting.asked("POST", TASKS) == []
     assert accepting.asked("POST", APPROVE) == []
     approving(accepting, planned())
     assert run("orphans", "approve", PLAN, "--stack", str(stack), "--yes").exit_code == 0
+
+
+@pytest.mark.parametrize("stated", ["summary", "request"])
+@pytest.mark.parametrize(("value", "verb", "other"), [("tag", "tags", "delete"), ("none", "deletes", "tag")])
+def test_approve_asks_for_what_the_plan_does(run, accepting, stack, monkeypatch, stated, value, verb, other):
+    monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
+    summary = f"found 12 orphan files; nothing was deleted. `delegation orphans approve {PLAN}` {verb} them"
+    of_request = planned(properties={"quarantine": value})
+    approving(accepting, of_request if stated == "request" else {**planned(), "result_summary": summary})
+    asked = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n").stderr
+    assert f"This {verb} them" in asked
+    assert other not in asked.partition("This ")[2]
 
 
 def test_a_plan_of_another_kind_or_of_no_task_is_not_approved(run, accepting, stack):

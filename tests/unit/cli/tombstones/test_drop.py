@@ -76,7 +76,7 @@ def test_the_key_is_whole_on_80_columns(run, gateway, stack, monkeypatch):
          ["deleted after 2026-11-21 ", "delegation tombstones show t-1"]),
         ({"X-Delegation-Tombstone-State": "RENAMED", "Idempotency-Replayed": "true"},
          ["by an earlier request with this key", "being purged"]),
-        ({"X-Delegation-Tombstone-State": "FAILED"}, ["waits for you", "delegation tombstones show t-1"]),
+        ({"X-Delegation-Tombstone-State": "FAILED"}, ["its purge failed", "delegation tombstones show t-1"]),
     ],
 )  # fmt: skip
 def test_it_reports_what_the_answer_says_of_the_tombstone(run, gateway, stack, headers, words):
@@ -139,7 +139,7 @@ GRANT = (
         (
             error(409, "ConflictException", f"{TABLE} was not dropped, and has its name again: GC_DISABLED: off"),
             f"{TABLE} was not dropped, and has its name again: GC_DISABLED: off",
-            "Remove what the message names",
+            "Remove the cause",
         ),
         (
             error(409, "ConflictException", "it is kept as a tombstone; `delegation tombstones show t-1` says more"),

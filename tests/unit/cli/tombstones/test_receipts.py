@@ -253,7 +253,7 @@ def test_the_grace_period_of_the_files_is_in_the_receipt(run, catalog, stack):
     }
     words = ("drop-namespace", "lake.sales", "--cascade", "--yes", "--receipt", RECEIPT, "--stack", str(stack))
     text = run(*words).stdout
-    assert "files of 3 tables are deleted after a grace period" in " ".join(text.split())
+    assert "files of 3 tables will be deleted after a grace period" in " ".join(text.split())
     (entry, *_) = written_in(Path(RECEIPT)).tables
     assert (entry.state, entry.purge_after) == ("RENAMED", "2026-11-23T00:00:00.000000Z")
     assert entry.tombstone == f"t-{entry.table_uuid}"

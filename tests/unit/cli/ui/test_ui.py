@@ -277,7 +277,7 @@ class Audited:
 def test_a_read_names_what_is_missing_or_too_long_in_its_query(service, path):
     found = answer(service.client, path, lambda: NOW, NO_READS)
     assert found.status == 400
-    assert "it has 1 to 2,000" in json.loads(found.body)["message"]
+    assert "1 to 2,000" in json.loads(found.body)["message"]
 
 
 @pytest.fixture

@@ -483,6 +483,13 @@ def test_an_age_that_cannot_be_read_or_asked_for_is_an_error_and_a_catalog_witho
     world.attach("no json", "ns")
     with pytest.raises(GuardRefused, match=r"lake\.ns\.t .*lake\.gov\.sweep.*not JSON", check=coded("AGE_INVALID")):
         permissions.age_of(world.loaded("t"))
+    world.attach(DAYS, "ns")
+    name = "delegation.policy.orphan-file-removal.max_orphan_file_age_in_days"
+    world.write("t", [1.0], properties={name: "soon"})
+    with pytest.raises(
+        GuardRefused, match=rf"{name}.*Correct or remove the table property", check=coded("AGE_INVALID")
+    ):
+        permissions.age_of(world.loaded("t"))
     target = PolicyTarget.of(named("t"))
     world.policies.broken[target] = NoSuchTable("no", status=404)
     with pytest.raises(NeighbourChanged):
