@@ -129,7 +129,8 @@ class NeighbourUnreadable(GuardRefused):
 
     `areas` are the last known areas of a table of which nothing can be read. An `exempt` one holds back no purge,
     because an operator exempted it by name. `subject` is what an exemption would name; a scan without index has none.
-    One that `is_found` was met while the table's files were read, and the index may not know it.
+    One that `is_found` was met while the table's files were read, and the index may not know it. `remedy` is the next
+    step for something that is no table, so that an exemption cannot name it.
     A table of another format is at a location, and which of the files there are its own is not known.
     """
 
@@ -145,12 +146,11 @@ class NeighbourUnreadable(GuardRefused):
         subject: "Subject | None" = None,
         is_other_format: bool = False,
         is_found: bool = False,
+        remedy: str | None = None,
     ) -> None:
         super().__init__(
             f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
-            f"{_mend(printable(who), str(why))}. Otherwise an operator can exempt it (`delegation references "
-            "blocking`, then `delegation references exempt`): purges and expiries then run, and its known "
-            "files stay protected"
+            f"{remedy or _mend(printable(who), str(why))}"
         )
         self.who = who
         self.why = why.code
@@ -163,6 +163,13 @@ class NeighbourUnreadable(GuardRefused):
 
 
 def _mend(who: str, why: str) -> str:
+    return (
+        f"{_repair(who, why)}. Otherwise an operator can exempt it (`delegation references blocking`, then `delegation "
+        "references exempt`): purges and expiries then run, and its known files stay protected"
+    )
+
+
+def _repair(who: str, why: str) -> str:
     """Return the next step: a privilege is to blame only if Polaris named one."""
     if "the principal needs " in why:
         return "Grant it to the service's principal, then send the request again"

@@ -39,6 +39,7 @@ from delegation.removal.errors import NeighbourUnreadable
 from delegation.removal.neighbourhood import Neighbour
 from delegation.storage.base import ObjectNotFound, ObjectStore, PlanStore
 from delegation.storage.locations import Roots, parse
+from polaris_common.errors import DelegationError
 
 Neighbours = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 
@@ -77,7 +78,7 @@ class WithLostRefs:
                 try:
                     lost = self._whole(lost)  # noqa: PLW2901
                 except (ObjectNotFound, IcebergError) as error:
-                    yield NeighbourUnreadable(f"the record {lost.record} of lost refs of {catalog}", error)
+                    yield _unreadable(lost, catalog, error)
                     continue
                 if lost.table_uuid not in names and is_here:
                     names.update(self._named(lost))
@@ -109,9 +110,7 @@ class WithLostRefs:
             return lost
         uuid = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
         if lost_key(uuid, lost.metadata_file) != lost.record:
-            raise CorruptMetadata(
-                lost.copy, "table-uuid", "the damaged record names another file. Restore or dismiss the ref"
-            )
+            raise _AnotherFile(lost.copy, "table-uuid", "the damaged record does not name the file of this table")
         return replace(lost, table_uuid=uuid)
 
     def _former(self, lost: LostRefs, name: TableIdentifier, *, is_here: bool) -> Iterator[Neighbour]:
@@ -126,6 +125,24 @@ class WithLostRefs:
                 return
         metadata: Mapping[str, Any] = decode_metadata(lost.metadata_file, data)
         yield Neighbour(LoadedTable(name, lost.metadata_file, metadata, {}), store, certain=is_here, former=True)
+
+
+class _AnotherFile(CorruptMetadata):
+    """A damaged record has lost the address of its metadata file, so its copy alone does not help."""
+
+
+def _unreadable(lost: LostRefs, catalog: str, error: DelegationError) -> NeighbourUnreadable:
+    """Return the error: neither a damaged record nor its copy shows what the lost refs need."""
+    if isinstance(error, _AnotherFile):
+        restore = "Restore this record in the table of the reference index"
+    else:
+        restore = f"Restore this object in the plan bucket: {lost.copy}"
+    return NeighbourUnreadable(
+        f"the damaged record {lost.record} of lost refs of {catalog}",
+        error,
+        remedy=f"{restore}. If nobody needs the refs, run `delegation references dismiss {catalog} {lost.record}`; "
+        "files that only they use can then be deleted",
+    )
 
 
 def _is_overlapping(lost: LostRefs, roots: Roots) -> bool:

@@ -148,6 +148,26 @@ def test_a_damaged_record_protects_by_its_copy_or_holds_work_back(world: Expirin
         assert task.status is Status.SUCCESS, task.result_summary
     else:
         assert task.error_code == "NEIGHBOUR_UNREADABLE"
+        assert "Restore this record" in str(task.result_summary)
+        assert f"`delegation references dismiss cat {lost.key}`" in str(task.result_summary)
+        assert "exempt" not in str(task.result_summary)
+
+
+def test_a_damaged_record_without_its_copy_names_the_object_to_restore(world: ExpiringWorld) -> None:
+    """The message advised to load the record in an engine, to drop it without purge, or to exempt it."""
+    lose_a_tag(world)
+    use_no_more(world)
+    lost = held(world)
+    item = {"pk": "lost-refs:cat", "sk": lost.key, "metadata_file": lost.metadata_file}
+    world.index._items.calls.client.put_item(Item=to_item(item))
+    del world.plans.objects[lost.copy]
+
+    summary = str(world.expire("t", **{"retain-last": "1"}).result_summary)
+
+    assert "OBJECT_NOT_FOUND" in summary
+    assert f"Restore this object in the plan bucket: {lost.copy}" in summary
+    assert f"`delegation references dismiss cat {lost.key}`" in summary
+    assert not any(word in summary for word in ("an engine", "without purge", "exempt"))
 
 
 def test_what_another_program_deleted_of_it_stops_no_expiry(world: ExpiringWorld) -> None:
