@@ -80,16 +80,18 @@ class PolarisManagement:
     def create_principal(self, principal: str) -> ClientCredentials:
         """Create a principal; its secret cannot be read again."""
         body = {"principal": {"name": principal}, "credentialRotationRequired": False}
-        return _credentials(self._change("POST", "principals", body))
+        return _credentials(self._change("POST", "principals", body), f"created the principal {principal}")
 
     def reset_secret(self, principal: str) -> ClientCredentials:
         """Give a principal a new secret; the former one ends at once. Only root may."""
-        return _credentials(self._change("POST", f"principals/{encoded(principal)}/reset", {}))
+        response = self._change("POST", f"principals/{encoded(principal)}/reset", {})
+        return _credentials(response, f"replaced the secret of the principal {principal}")
 
     def rotate_secret(self, principal: str) -> ClientCredentials:
         """Give the token's own principal a new secret; the former one stays valid until the next rotation. Raises
         PolarisOutcomeUnknown if it may have got one and no answer came."""
-        return _credentials(self._change("POST", f"principals/{encoded(principal)}/rotate", {}))
+        response = self._change("POST", f"principals/{encoded(principal)}/rotate", {})
+        return _credentials(response, f"replaced the secret of the principal {principal}")
 
     def has_principal_role(self, role: str) -> bool:
         return self._find(f"principal-roles/{encoded(role)}") is not None
@@ -213,10 +215,15 @@ def _levels(grant: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(levels)
 
 
-def _credentials(response: httpx.Response) -> ClientCredentials:
+def _credentials(response: httpx.Response, done: str) -> ClientCredentials:
+    """Return the new credentials; `done` says what Polaris has done."""
     match json_object(response):
         case {"credentials": {"clientId": str(client_id), "clientSecret": str(secret)}} if client_id and secret:
             return ClientCredentials(client_id, SecretStr(secret))
         case _:
             # Not quoted: the body has a secret.
-            raise PolarisUnexpectedAnswer("Polaris created a principal and returned no credentials", status=201)
+            raise PolarisUnexpectedAnswer(
+                f"Polaris {done}, but its answer has no usable credentials. As Polaris' root, make a new secret: "
+                "`delegation polaris setup CATALOG --new-secret`",
+                status=response.status_code,
+            )

@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier
+from delegation.polaris.answers import PolarisUnexpectedAnswer
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.management import PolarisManagement
 from delegation.polaris.model import VIEW
@@ -155,7 +156,25 @@ CALLS: dict[str, tuple[Callable[[Transport], Any], Any]] = {
     ),
     "token": (signed_in, {"access_token": "x", "expires_in": 3600}),
 }
+MAKES_A_SECRET: dict[str, Callable[[PolarisManagement], Any]] = {
+    "create": lambda management: management.create_principal("purger"),
+    "reset": lambda management: management.reset_secret("purger"),
+    "rotate": lambda management: management.rotate_secret("purger"),
+}
 ERROR = {"error": {"message": "m", "type": "NoSuchTableException", "code": 404}}
+
+
+@pytest.mark.parametrize(("name", "status"), [("create", 201), ("reset", 200), ("rotate", 200)])
+def test_an_answer_without_the_new_secret_names_the_principal_and_the_next_step(name: str, status: int):
+    body = b'{"credentials": {"clientSecret": "hidden"}}'
+    with pytest.raises(PolarisUnexpectedAnswer) as raised:
+        MAKES_A_SECRET[name](management_of(answering(body, status)))
+    text = str(raised.value)
+    assert raised.value.status == status
+    assert "purger" in text
+    assert "`delegation polaris setup CATALOG --new-secret`" in text
+    assert ("created" in text) == (name == "create")
+    assert "hidden" not in text
 
 
 @pytest.mark.parametrize("name", CALLS)
