@@ -46,12 +46,11 @@ class CommandError(DelegationError):
 
 
 def partly_done(failed: Mapping[str, str], of: str, done: str) -> CommandError:
-    """Return the error: some of several items failed, each for its own reason; the others were `done`."""
+    """Return the error: some of several items could not be `done`, each for its own reason."""
     named = "; ".join(f"{name} ({reason})" for name, reason in itertools.islice(failed.items(), _NAMED))
     more = len(failed) - _NAMED
     return CommandError(
-        f"{len(failed):,} of {of} could not be {done}; the others were: {named}"
-        + (f"; and {more:,} more" if more > 0 else ""),
+        f"{len(failed):,} of {of} could not be {done}: {named}" + (f"; and {more:,} more" if more > 0 else ""),
         "Remove the causes, then run the same command again.",
         code="ITEMS_FAILED",
         exit_status=PARTLY_DONE,

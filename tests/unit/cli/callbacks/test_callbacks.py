@@ -117,6 +117,7 @@ def test_a_dead_letter_that_cannot_be_changed_is_named_and_the_others_are_sent(r
     error = json.loads(result.stderr)
     assert (result.exit_code, error["error_code"]) == (4, "ITEMS_FAILED")
     assert f"callback:catalog of task {bad}, version 2 (MALFORMED" in error["message"]
+    assert error["message"].startswith(f"1 of 2 dead letters could not be sent again: callback:catalog of task {bad}")
 
 
 def test_nothing_to_send_names_the_next_step(run, store):
