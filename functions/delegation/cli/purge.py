@@ -145,8 +145,8 @@ def _run(
 def _resume_text(purge: DirectPurge, plan: str | None) -> str:
     place = f" --plan {plan}" if plan else ""
     return (
-        "interrupted; recorded progress is kept. To resume, run the command with the same other options from the same "
-        f"directory: delegation purge {purge.metadata_location}{place}"
+        "interrupted; recorded progress is kept. To resume, run this command in the same directory, with all other "
+        f"options as before: delegation purge {purge.metadata_location}{place}"
     )
 
 

@@ -80,10 +80,10 @@ class CertificateRefused(Forbidden):
 
 def permission_missing(permission: str) -> Forbidden:
     allowed = {
-        "submit": "operators-may-submit allows it to operators",
-        "manage": "polaris-may-manage allows it to Polaris",
+        "submit": "To allow it to operators, set delegation:operators-may-submit",
+        "manage": "To allow it to Polaris, set delegation:polaris-may-manage",
     }
-    hint = f"; delegation:{allowed[permission]}" if permission in allowed else ""
+    hint = f". {allowed[permission]}" if permission in allowed else ""
     return Forbidden(f"the identity of this certificate may not {permission} tasks{hint}", code="PERMISSION_MISSING")
 
 

@@ -181,7 +181,7 @@ def _query(parameters: Mapping[str, Any]) -> str:
     UnsafePath for bytes that are not UTF-8: the event has replaced them."""
     query = encoded_query((name, str(value)) for name, values in parameters.items() for value in values)
     if _REPLACED in query:
-        raise UnsafePath("bytes in its query that are not UTF-8")
+        raise UnsafePath("bytes that are not UTF-8")
     return query
 
 

@@ -68,7 +68,7 @@ class UnsafePath(GatewayError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"the path of the request has {what}, encoded or not. Nothing was done. Send the request without it"
+            f"the path or query of the request has {what}, perhaps encoded. Nothing was done. Correct the path or query"
         )
 
 
@@ -80,7 +80,7 @@ class UnsafeName(GatewayError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"a namespace or a name in the body of the request has {what}, encoded or not, so it cannot be a part of a "
+            f"a namespace or a name in the body of the request has {what}, perhaps encoded, so it cannot be part of a "
             "path. Nothing was done. Use another name"
         )
 

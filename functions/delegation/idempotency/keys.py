@@ -50,7 +50,8 @@ def exact_integers(value: Any, *, rule: int = RULE) -> Any:
     if isinstance(value, Mapping):
         if rule > 1 and value.keys() == {_INTEGER}:
             raise NotCanonicalizable(
-                f'an object with the only member "{_INTEGER}" is reserved for big integers; add a member or rename it'
+                f'the body has an object whose only member is "{_INTEGER}", which is reserved for big integers. Rename '
+                "the member, or add another one to the object"
             )
         return {name: exact_integers(item, rule=rule) for name, item in value.items()}
     if isinstance(value, list | tuple):

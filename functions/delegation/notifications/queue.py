@@ -80,9 +80,15 @@ class SqsNotificationQueue:
         try:
             return getattr(self._client, method)(**arguments)
         except ClientError as error:
-            raise StoreUnavailable(f"the queue answered {error.response['Error']['Code']}") from error
+            name = _name_of(arguments["QueueUrl"])
+            raise StoreUnavailable(f"the queue {name} answered {error.response['Error']['Code']}") from error
         except (HTTPClientError, BotoConnectionError) as error:
-            raise StoreUnavailable(f"the queue could not be reached: {type(error).__name__}") from error
+            name = _name_of(arguments["QueueUrl"])
+            raise StoreUnavailable(f"the queue {name} could not be reached: {type(error).__name__}") from error
+
+
+def _name_of(url: str) -> str:
+    return url.rpartition("/")[2]
 
 
 def announce(queue: NotificationQueue, owed: Sequence[Notification]) -> None:

@@ -31,6 +31,7 @@ class SqsDispatchQueue:
     def __init__(self, client: Any, queue_url: str) -> None:
         self._client = client
         self._queue_url = queue_url
+        self._name = queue_url.rpartition("/")[2]
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:
         joined = {} if correlation_id is None else {"correlation_id": correlation_id}
@@ -38,9 +39,9 @@ class SqsDispatchQueue:
             body = json.dumps({"task_id": task_id, "n": n, **joined})
             self._client.send_message(QueueUrl=self._queue_url, MessageBody=body)
         except ClientError as error:
-            raise StoreUnavailable(f"the queue answered {error.response['Error']['Code']}") from error
+            raise StoreUnavailable(f"the queue {self._name} answered {error.response['Error']['Code']}") from error
         except (HTTPClientError, BotoConnectionError) as error:
-            raise StoreUnavailable(f"the queue could not be reached: {type(error).__name__}") from error
+            raise StoreUnavailable(f"the queue {self._name} could not be reached: {type(error).__name__}") from error
 
 
 class Dispatcher:

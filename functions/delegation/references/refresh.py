@@ -385,8 +385,8 @@ class _Pass:
         names = shown([str(blocking.subject) for blocking in unreadable])
         passes = max(len(blocking.unanswered) for blocking in unreadable)
         return (
-            f"the catalog returned other tables, but not {names}, in {passes} of {UNANSWERED_PASSES} passes; after "
-            f"{UNANSWERED_PASSES} it counts as unreadable: {unreadable[0].problem}"
+            f"{passes} of {UNANSWERED_PASSES} passes could not read {names}, but read other tables. What "
+            f"{UNANSWERED_PASSES} passes cannot read counts as unreadable. The first problem: {unreadable[0].problem}"
         )
 
 

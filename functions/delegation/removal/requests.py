@@ -53,7 +53,7 @@ class TableWork(TableRequest):
     plan_task_type: ClassVar[str]
     does: ClassVar[str]
     began: ClassVar[str] = "its first delete"
-    half_done: ClassVar[str] = "send the properties in its payload"
+    half_done: ClassVar[str] = "send the properties in the payload of the failed task"
     ends_plan: ClassVar[frozenset[str]] = frozenset()
 
     table: TableState

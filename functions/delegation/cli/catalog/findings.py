@@ -325,7 +325,7 @@ _BY_NOTE: Final = frozenset({AuditKind.UNREADABLE, AuditKind.OVERLAPPING})
 def _note(table: AuditedTable, matter: AuditKind) -> str:
     match matter:
         case AuditKind.UNREACHABLE if table.look is not None:
-            return f"by the plan {table.look.plan_id}, listed {_minute(table.look.at)}"
+            return f"from plan {table.look.plan_id}, which listed the files at {_minute(table.look.at)}"
         case AuditKind.UNREADABLE:
             return table.problem or ""
         case AuditKind.OVERLAPPING:

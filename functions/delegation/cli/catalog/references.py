@@ -122,8 +122,9 @@ def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
         yield f"exempt until {_time(exemption.until)} by {plain(exemption.by)}: {plain(exemption.why)}"
         return
     if blocking.is_doubted:
-        passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes that returned other tables"
-        yield f"not returned in {passes}; no pass completes until a pass returns the table or it counts as unreadable"
+        passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes"
+        yield f"{passes} could not read this table, but read other tables; until a pass reads it, none is completed"
+        yield f"after {UNANSWERED_PASSES} such passes, the table counts as unreadable, and passes are completed again"
         return
     narrow = "only purges of tables whose storage it overlaps"
     yield f"holds back {narrow if blocking.narrow else 'every purge that checks this catalog'}"

@@ -205,9 +205,11 @@ class DeployedGateway:
         names = [resource.physical_id for resource in own if resource.kind == "AWS::CloudWatch::Alarm"]
         alarms = self.client("cloudwatch").describe_alarms(AlarmNames=names)["MetricAlarms"] if names else []
         missing = set(names) - {alarm["AlarmName"] for alarm in alarms}
-        if missing or not names:
+        if not names:
+            return failed(ALARMS, "the stack has no alarms", _GATEWAY_AGAIN)
+        if missing:
             return failed(
-                ALARMS, f"{', '.join(sorted(missing)) or 'none'} of the stack no longer exist", _GATEWAY_AGAIN
+                ALARMS, f"these alarms of the stack no longer exist: {', '.join(sorted(missing))}", _GATEWAY_AGAIN
             )
         return passed(ALARMS, f"{', '.join(names)} exists")
 

@@ -34,7 +34,9 @@ class TombstoneConflict(DropError):
 
     def __init__(self, tombstone_id: str, stored: Tombstone | None) -> None:
         now = "absent" if stored is None else f"{stored.state} at version {stored.version}"
-        super().__init__(f"the tombstone {tombstone_id} is {now}. Read it again")
+        super().__init__(
+            f"another process changed the tombstone {tombstone_id}, which is now {now}. Repeat the request"
+        )
         self.tombstone_id = tombstone_id
         self.stored = stored
 

@@ -43,7 +43,8 @@ class TableExpiry(TableWork):
     does: ClassVar[str] = "expires snapshots of"
     began: ClassVar[str] = "its commit"
     half_done: ClassVar[str] = (
-        "it still has to delete files of removed snapshots. Retry the task, or send the properties in its payload"
+        "it still has to delete files of removed snapshots. Retry the task, or send the properties in the payload of "
+        "the failed task"
     )
     ends_plan: ClassVar[frozenset[str]] = ENDS_PLAN
 
@@ -115,7 +116,7 @@ OPTIONS: Final = OptionTable(
             MAX_SNAPSHOT_AGE,
             _MILLISECONDS,
             "a number of milliseconds, 1 or more",
-            "`older-than` as an age, counted from when the request is accepted.",
+            "`older-than` as an age in milliseconds, counted from when the request is accepted.",
         ),
         text_option(
             RETAIN_LAST,
@@ -257,8 +258,8 @@ def _time(text: str, asked_ms: int) -> int:
 
 def _ids(text: str | None) -> tuple[int, ...]:
     ids = tuple(dict.fromkeys(int(number) for number in text.split(","))) if text else ()
-    if any(number not in LONG for number in ids):
-        raise InvalidOption(SNAPSHOT_IDS, "snapshot ids, which have 64 bits")
+    if outside := next((number for number in ids if number not in LONG), None):
+        raise InvalidOption(SNAPSHOT_IDS, f"snapshot ids up to {LONG[-1]}, but one is {outside}")
     return ids
 
 

@@ -189,9 +189,9 @@ def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequ
     own = {_place(metadata.path), *log}
     if _meets(own, plans, earlier) or _is_older(metadata, earlier):
         raise metadata_replaced(
-            f"the catalog names {metadata.path}, which does not continue from the planned "
-            f"{earlier[-1].metadata_location}. The table was rolled back or restored. To delete it anyway, send a new "
-            "purge"
+            f"the catalog names the metadata file {metadata.path}, which does not continue the history of the planned "
+            f"metadata file {earlier[-1].metadata_location}: the table was rolled back or restored. Find out who "
+            "registered the new file, then repeat the request"
         )
 
 

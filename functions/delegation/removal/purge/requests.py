@@ -264,8 +264,8 @@ class TablePurge(TableWork):
     plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
     does: ClassVar[str] = "purges"
     half_done: ClassVar[str] = (
-        "the table is half deleted and can only be purged as it was begun. Send the properties in the payload of its "
-        "task"
+        "the table is half deleted and can only be purged as it was begun. Send the properties in the payload of the "
+        "failed task"
     )
 
     def dry_run_id(self, options: Mapping[str, Any]) -> str:

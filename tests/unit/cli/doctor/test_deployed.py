@@ -248,7 +248,7 @@ def test_a_gateway_whose_table_or_alarm_is_gone_is_found() -> None:
     broken = {name: text for name, (ok, text) in seen.items() if ok is not True}
     assert broken.keys() == {"gateway's tombstones", "gateway's alarms"}
     assert "Deploy the Data stack" in broken["gateway's tombstones"]
-    assert "lost of the stack" in broken["gateway's alarms"]
+    assert "exist: lost " in broken["gateway's alarms"]
 
 
 def test_the_command_exits_with_1(run: Any, monkeypatch: Any) -> None:
