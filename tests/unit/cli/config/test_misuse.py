@@ -132,9 +132,7 @@ print(json.dumps(ends))
 
 def test_the_page_lists_the_commands_that_need_the_service_and_no_other_does(tmp_path):
     page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
-    listed = re.findall(
-        r"`([a-z-]+(?: [a-z-]+)?)`", page.partition("These need the extra `[service]`")[2].partition(".")[0]
-    )
+    listed = re.findall(r"`([a-z-]+(?: [a-z-]+)?)`", page.partition("need the extra `[service]`")[2].partition(".")[0])
     assert len(listed) > 10
     # Of a checkout, or waiting, or reaching for the network.
     left_out = {"local", "ui", "doctor", "polaris", "persistence"}

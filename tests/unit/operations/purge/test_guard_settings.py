@@ -172,7 +172,7 @@ def test_every_refusal_of_a_guard_is_in_the_documentation() -> None:
 
 
 def test_every_setting_of_a_guard_is_in_the_documentation() -> None:
-    page = (DOCS / "architecture" / "guards.md").read_text(encoding="utf-8")
+    page = "".join((DOCS / "architecture" / name).read_text(encoding="utf-8") for name in ("guards.md", "purging.md"))
     settings = {"outside", "uncovered", "shared", "overlap-scan", "versioned", "delete-marker-files", "gc-disabled"}
     settings |= {"delete-probe", "experimental-format", "`damaged`", "`unsupported`", "`ambiguous`", "`neighbour`"}
     assert {name for name in settings if name not in page} == set()
