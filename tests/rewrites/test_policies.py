@@ -6,15 +6,11 @@ The Polaris is that of POLARIS_URL (see `tests.contract.polaris.world`), otherwi
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.policies import PolicyClient
-from delegation.references.model import CatalogPass, TableEntry
-from delegation.references.recurring import ensure_submitted
 from delegation.removal.choice import RemovalSettings
 from delegation.rewrites.behavior import RewriteBehavior
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
@@ -25,23 +21,16 @@ from delegation.rewrites.task_type import COMPACTION_TASK_TYPE
 from delegation.rewrites.worker import SharedSession
 from delegation.storage.memory import MemoryPlanStore
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.timestamps import utc_now
-from delegation.upkeep.execution.passes import catalog_upkeep
-from delegation.upkeep.execution.permissions import PolicyPermissions
 from delegation.upkeep.execution.rewrites import PolicyCompactions
-from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
-from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import PolicyType
 from delegation.wiring.table_access import vended_table
-from delegation.wiring.types import TYPES, default_properties
-from tests.contract.polaris.test_upkeep import Operator, client_of, until_done
+from tests.contract.polaris.policy_service import PolicyService
+from tests.contract.polaris.test_upkeep import Operator, client_of
 from tests.contract.polaris.world import Polaris, PolarisView, real
 from tests.integration.local.catalog_world import REALM, REGION, SCOPE
-from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
-from tests.kit.tasks.services import task_service
 from tests.rewrites.world import RewriteWorld
 
 pytestmark = [
@@ -71,83 +60,27 @@ class InTheMiddle:
         return self.engine.perform(gate, rewrite, attempt)
 
 
-class Upkeep:
-    """The service with a Spark session, whose stores are in memory and whose clock is its own."""
+class Upkeep(PolicyService):
+    """The service with compactions by policy and a Spark session."""
 
     def __init__(self, view: PolarisView, engine: InTheMiddle) -> None:
-        self.view, self.now = view, utc_now() + timedelta(days=30)
-        self.catalog = view.polaris.warehouse
-        self.client = client_of(view)
-        policies, settings = PolicyClient(self.client.requests), UpkeepSettings()
-        self.index, self.healths, self.store = MemoryReferenceStore(), MemoryHealthStore(), MemoryTaskStore()
-        self.tasks = task_service(self.store, default_properties(), clock=lambda: self.now, types=TYPES)
-        self.health = catalog_health(
-            lambda _run: HealthRefresher(
-                self.healths,
-                self.index,
-                self.client,
-                lambda loaded: vended_table(self.client, loaded.identifier, clock=utc_now)[1],
-                lambda: self.now,
-            ),
-            every=timedelta(hours=1),
-        )
-        self.upkeep = catalog_upkeep(
-            lambda run: [
-                PolicyCompactions(
-                    view.polaris.realm,
-                    self.healths,
-                    self.client,
-                    policies,
-                    self.tasks,
-                    LIMITS,
-                    settings,
-                    lambda: self.now,
-                    checkpoint=run.checkpoint,
-                )
-            ],
-            every=settings.interval,
-        )
-        self.behavior = RewriteBehavior(
+        super().__init__(view, client_of(view), PolicyCompactions, LIMITS)
+        self.compaction = RewriteBehavior(
             tasks=self.tasks,
             kind=Compactions(),
             requests=self.client.requests,
             open_table=lambda identifier: vended_table(self.client, identifier, clock=utc_now),
             plans=MemoryPlanStore(),
             settings=RemovalSettings(has_spark=True),
-            permissions=PolicyPermissions(policies, LIMITS).of_rewrite,
+            permissions=self.permissions.of_rewrite,
             session=SharedSession(engine, partial(is_alive, engine.engine.session)),
         )
 
-    def index_table(self, identifier: TableIdentifier) -> None:
-        """Make what a pass of the reference index makes."""
-        loaded, before = self.client.load_table(identifier, vend=False), self.index.get(identifier)
-        revision = 0 if before is None else before.revision
-        self.index.put(TableEntry(identifier, loaded.table_uuid, loaded.metadata_location, revision=revision))
-        state = self.index.pass_of(self.catalog)
-        if state.complete_as_of is None:
-            self.index.write_pass(state, CatalogPass(self.catalog, complete_as_of=self.now))
+    def behaviors(self) -> Sequence[TaskBehavior]:
+        return [self.compaction]
 
-    def begin(self) -> None:
-        for recurring in (self.health, self.upkeep):
-            ensure_submitted(self.tasks, recurring, self.catalog)
-        self.hours(0)
-
-    def hours(self, hours: float) -> None:
-        """Let time pass, and run what is due."""
-        self.now += timedelta(hours=hours)
-        behaviors = Behaviors(
-            [
-                self.behavior,
-                FunctionBehavior(self.tasks, self.health),
-                FunctionBehavior(self.tasks, self.upkeep),
-            ]
-        )
-        worker = Worker(self.tasks, behaviors, WorkerSettings(owner="worker"), waits=until_done)
-        while worker.run_once() is not None:
-            pass
-
-    def compactions(self) -> Sequence[Task]:
-        return [task for task in self.store.heads().tasks if task.task_type == COMPACTION_TASK_TYPE]
+    def compactions(self) -> list[Task]:
+        return self.of_type(COMPACTION_TASK_TYPE)
 
 
 @pytest.fixture
@@ -191,7 +124,7 @@ def test_a_compaction_runs_while_its_policy_is_attached(world: RewriteWorld, vie
     def append(first: int) -> None:
         rows = world.spark.range(first, first + 30, 1, SMALL_FILES).selectExpr("id")
         rows.writeTo(table).append()
-        upkeep.index_table(identifier)
+        upkeep.index_tables(identifier)
 
     world.sql(f"CREATE TABLE {table} (id BIGINT) USING iceberg TBLPROPERTIES ('write.distribution-mode'='none')")
     view.after(world.sql, f"DROP TABLE {table}")

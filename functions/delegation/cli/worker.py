@@ -29,7 +29,7 @@ from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.work.attempt_context import WorkOutlivedLease
 from delegation.tasks.work.maintenance import ensure_submitted
 from delegation.tasks.work.plugins import BadPlugin
-from delegation.tasks.work.worker import FENCED, Worker, WorkerSettings, owner_name
+from delegation.tasks.work.worker import Worker, WorkerSettings, end_process, owner_name
 from delegation.timestamps import parse_duration
 from delegation.wiring.deployment import DeployedTasks
 from delegation.wiring.maintenance import store_maintenance
@@ -94,10 +94,7 @@ def worker_command(
             with contextlib.nullcontext() if is_partial else delivering(stop.event):
                 stop.worker.run()
         except WorkOutlivedLease as error:
-            logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
-            logging.shutdown()
-            # Only ending the process stops the thread, and another worker may start the same task now.
-            os._exit(FENCED)
+            end_process(error)
         except DelegationError as error:
             logger.critical("ending this process: %s", error, extra={"action": "end", "error_code": error.code})
             raise typer.Exit(1) from error

@@ -36,7 +36,7 @@ class KeySettings:
         own, upstream = (values.pop(name, _DEFAULT) for name in ("lifetime", "ttl"))
         if upstream not in {own, _DEFAULT} and own != _DEFAULT:
             raise InvalidProperty(
-                f"{PREFIX}ttl", (f"{upstream!r} is not {PREFIX}lifetime, {own!r}. Set only one of the two")
+                f"{PREFIX}ttl", f"{upstream!r} is not {PREFIX}lifetime, {own!r}. Set only one of the two"
             )
         lifetime = _lifetime("lifetime", own) if upstream == _DEFAULT else _lifetime("ttl", upstream)
         for name in values:

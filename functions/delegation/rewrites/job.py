@@ -1,7 +1,5 @@
 """What has Spark sessions: a job of one attempt at a rewrite, and the shared worker."""
 
-import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,9 +12,7 @@ from delegation.rewrites.shared_job import WorkerJob
 from delegation.rewrites.spark import SparkRewriter, is_alive, reached_at, rewriting_session
 from delegation.rewrites.worker import SharedSession
 from delegation.tasks.work.attempt_context import WorkOutlivedLease
-from delegation.tasks.work.worker import FENCED
-
-logger = logging.getLogger(__name__)
+from delegation.tasks.work.worker import end_process
 
 
 def rewrite_in_session(job: RewriteJob, _resources: object) -> RewriteResult:
@@ -38,7 +34,4 @@ def work_in_session(job: WorkerJob, _resources: object) -> str:
         try:
             return job.worker(session).run(job.checkpoint)
         except WorkOutlivedLease as error:
-            logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
-            logging.shutdown()
-            # Only ending the process stops the work, and another process may start the same task now.
-            os._exit(FENCED)
+            end_process(error)

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, wait
-from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -14,10 +12,8 @@ from pydantic import SecretStr
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.model import LoadedTable
-from delegation.polaris.policies import PolicyClient
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
 from delegation.polaris.transport import Transport
-from delegation.references.model import CatalogPass, TableEntry
 from delegation.references.recurring import ensure_submitted
 from delegation.removal.expiry.behavior import ExpiryBehavior
 from delegation.removal.expiry.context import ExpirySettings
@@ -28,58 +24,25 @@ from delegation.storage.credentials import S3Settings
 from delegation.storage.memory import MemoryPlanStore
 from delegation.storage.s3 import S3ObjectStore
 from delegation.tasks.life.model import Status, Task
-from delegation.tasks.stores.memory import MemoryTaskStore
-from delegation.tasks.work.behaviors import Behaviors, FunctionBehavior
-from delegation.tasks.work.worker import Worker, WorkerSettings
+from delegation.tasks.work.behaviors import TaskBehavior
 from delegation.timestamps import utc_now
 from delegation.upkeep.execution.expiries import PolicyExpiries
-from delegation.upkeep.execution.passes import catalog_upkeep
-from delegation.upkeep.execution.permissions import PolicyPermissions
-from delegation.upkeep.health.refresh import HealthRefresher, catalog_health
-from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.upkeep.rules.limits import UpkeepLimits
 from delegation.upkeep.rules.model import PolicyType
-from delegation.wiring.table_access import vended_table
-from delegation.wiring.types import TYPES, default_properties
+from tests.contract.polaris.policy_service import PolicyService
 from tests.contract.polaris.world import TLS, PolarisView, encoded
-from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
 from tests.kit.stories.tables import ADDED, DELETED, EXISTING, Entry, Warehouse
-from tests.kit.tasks.services import task_service
 
 KEEP_A_WEEK = json.dumps({"version": "2025-02-03", "enable": True, "config": {"max_snapshot_age_days": 7}})
 LIMITS = UpkeepLimits(types=frozenset({PolicyType.SNAPSHOT_EXPIRY}))
 
 
-class Service:
-    """The service over a Polaris, with stores in memory and a clock of its own; `run` is what a worker does."""
+class Service(PolicyService):
+    """The service with expiry by policy."""
 
     def __init__(self, world: PolarisView) -> None:
-        self.world = world
-        self.catalog = world.polaris.warehouse
-        self.now = utc_now() + timedelta(days=30)
-        self.client = client_of(world)
-        policies = PolicyClient(self.client.requests)
-        self.index, self.healths = MemoryReferenceStore(), MemoryHealthStore()
-        self.store = MemoryTaskStore()
-        self.tasks = task_service(self.store, default_properties(), clock=lambda: self.now, types=TYPES)
-        self.health = catalog_health(lambda _run: self.refresher(), every=timedelta(hours=1))
-        settings = UpkeepSettings()
-        self.upkeep = catalog_upkeep(
-            lambda run: [
-                PolicyExpiries(
-                    world.polaris.realm,
-                    self.healths,
-                    self.client,
-                    policies,
-                    self.tasks,
-                    LIMITS,
-                    settings,
-                    lambda: self.now,
-                    checkpoint=run.checkpoint,
-                )
-            ],
-            every=settings.interval,
-        )
-        expiry = ExpiryBehavior(
+        super().__init__(world, client_of(world), PolicyExpiries, LIMITS)
+        self.expiry = ExpiryBehavior(
             tasks=self.tasks,
             commits=self.client,
             open_table=lambda name: (OneTable(self.client, name), self.files(name)),
@@ -87,48 +50,17 @@ class Service:
             search=lambda *_: (no_neighbours, None),
             hold=lambda *_: None,
             settings=ExpirySettings(vended=False, probe=False),
-            permissions=PolicyPermissions(policies, LIMITS).of_expiry,
+            permissions=self.permissions.of_expiry,
         )
-        runs = [FunctionBehavior(self.tasks, self.health), FunctionBehavior(self.tasks, self.upkeep)]
-        self.behaviors = Behaviors([expiry, *runs])
+
+    def behaviors(self) -> Sequence[TaskBehavior]:
+        return [self.expiry]
 
     def files(self, name: TableIdentifier) -> ObjectStore:
         if self.world.polaris.s3_endpoint is not None:
             # The stand-in's emulated S3 is in this process, not where it says.
             return S3ObjectStore(settings=S3Settings(region="us-east-1"))
-        return vended_table(self.client, name, clock=utc_now)[1]
-
-    def refresher(self) -> HealthRefresher:
-        return HealthRefresher(
-            self.healths, self.index, self.client, lambda loaded: self.files(loaded.identifier), lambda: self.now
-        )
-
-    def index_tables(self, *names: TableIdentifier) -> None:
-        """Make what a pass of the reference index makes."""
-        for name in names:
-            loaded, before = self.client.load_table(name, vend=False), self.index.get(name)
-            revision = 0 if before is None else before.revision
-            self.index.put(TableEntry(name, loaded.table_uuid, loaded.metadata_location, revision=revision))
-        state = self.index.pass_of(self.catalog)
-        if state.complete_as_of is None:
-            self.index.write_pass(state, CatalogPass(self.catalog, complete_as_of=self.now))
-
-    def work(self, kinds: Sequence[str] | None = None) -> None:
-        """Run what is due until nothing is, only tasks of some types if they are given."""
-        chosen = Behaviors([one for kind, one in self.behaviors.items() if kinds is None or kind in kinds])
-        worker = Worker(self.tasks, chosen, WorkerSettings(owner="worker"), waits=until_done)
-        while worker.run_once() is not None:
-            pass
-
-    def hours(self, hours: float, kinds: Sequence[str] | None = None) -> None:
-        self.now += timedelta(hours=hours)
-        self.work(kinds)
-
-    def begin(self) -> None:
-        """Do what the first complete pass of the index does."""
-        ensure_submitted(self.tasks, self.health, self.catalog)
-        ensure_submitted(self.tasks, self.upkeep, self.catalog)
-        self.work()
+        return super().files(name)
 
     def check_health(self, name: TableIdentifier) -> None:
         """Raise for a table that could not be read."""
@@ -137,12 +69,7 @@ class Service:
         assert health.problem is None, health.problem
 
     def expiries(self) -> list[Task]:
-        return [one for one in self.store.heads().tasks if one.task_type == TASK_TYPE]
-
-
-def until_done(work: "Future[Any]", _seconds: float) -> bool:
-    wait([work])
-    return True
+        return self.of_type(TASK_TYPE)
 
 
 class Writer:

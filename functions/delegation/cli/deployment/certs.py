@@ -113,7 +113,7 @@ def rotate_command(
 def revoke_command(
     call: Call,
     name: str | None = argument(
-        "[NAME]", ("The certificate's name or serial number. Leave it out with --renew."), default=None
+        "[NAME]", "The certificate's name or serial number. Leave it out with --renew.", default=None
     ),
     *,
     folder: DirOption = _FOLDER,

@@ -220,7 +220,7 @@ def check_command(call: Call) -> None:
     if problems:
         where = f"the settings of profile {settings.profile}" if settings.profile else "the settings"
         raise SettingsInvalid(
-            where, problems, ("Correct these settings. `delegation config show` shows where each value comes from.")
+            where, problems, "Correct these settings. `delegation config show` shows where each value comes from."
         )
     connection = _connection_text(Connection(None, settings))
     text = f"{_place_text(settings)} {connection} All settings are valid. `delegation doctor` tests the connection."

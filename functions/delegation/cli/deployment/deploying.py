@@ -120,7 +120,7 @@ def _of_resources(stack: str, before: Template, after: Template) -> Iterator[Dan
         elif replacing := sorted(changed & CREATE_ONLY[kind]):
             harm = Risk.NETWORK_REPLACED if kind in _NETWORK else Risk.REPLACED
             yield Danger(
-                harm, stack, name, (f"the {kind} would be replaced because of changes to its {', '.join(replacing)}")
+                harm, stack, name, f"the {kind} would be replaced because of changes to its {', '.join(replacing)}"
             )
         elif kind == _TABLE and len(indexes := sorted(_indexes(resource) ^ _indexes(other))) > 1:
             text = f"DynamoDB adds or removes one index per update, but this update has {', '.join(indexes)}"

@@ -157,7 +157,7 @@ class DeployedGateway:
             return failed(
                 TABLE,
                 f"{name} is {table['TableStatus']}",
-                ("Wait until the table is ACTIVE, then run the command again."),
+                "Wait until the table is ACTIVE, then run the command again.",
             )
         indexes = {index["IndexName"] for index in table.get("GlobalSecondaryIndexes", ())}
         if missing := {tombstones.CALLERS_INDEX, tombstones.DUE_INDEX, tombstones.NEWEST_INDEX} - indexes:
@@ -174,7 +174,7 @@ class DeployedGateway:
         if types != ["PRIVATE"]:
             return failed(
                 API,
-                (f"{identifier} is {', '.join(types)}, so callers other than the load balancer can reach it"),
+                f"{identifier} is {', '.join(types)}, so callers other than the load balancer can reach it",
                 _GATEWAY_AGAIN,
             )
         stages = [

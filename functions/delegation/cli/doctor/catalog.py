@@ -90,7 +90,7 @@ class ViewCheck:
             yield failed(
                 CATALOG,
                 f"{self.catalog}: {why}",
-                ("Leave the catalog out. Drop its tables in the catalog that owns them."),
+                "Leave the catalog out. Drop its tables in the catalog that owns them.",
             )
         if properties.get(UNIQUE_LOCATION, "").lower() == "true":
             yield passed(NAMES, "a recreated table gets another location")
@@ -221,7 +221,7 @@ class TombstoneCheck:
             return failed(
                 CALLERS,
                 f"there is no principal role {role}",
-                ("Check the name, or create the principal role in Polaris."),
+                "Check the name, or create the principal role in Polaris.",
             )
         giving = next(
             (held for held in grants_of_role(self.management, self.catalog, role) if gives(held, needed)), None

@@ -125,7 +125,7 @@ class ServiceCheck:
             response = client.get(url, headers={"Authorization": f"Bearer {token}"})
         except httpx.TransportError as error:
             yield failed(
-                AUTHORIZER, (f"the request with a token failed: {type(error).__name__}"), "Try again in a moment."
+                AUTHORIZER, f"the request with a token failed: {type(error).__name__}", "Try again in a moment."
             )
             return
         body = _object(response)
@@ -166,7 +166,7 @@ class ServiceCheck:
         if response.status_code == 401:
             skew = _skew(response, self.clock())
             clock = (
-                (f" The clocks differ by {duration_text(skew.total_seconds())}. Set this machine's clock.")
+                f" The clocks differ by {duration_text(skew.total_seconds())}. Set this machine's clock."
                 if skew
                 else ""
             )

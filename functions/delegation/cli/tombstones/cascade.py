@@ -255,7 +255,7 @@ class Cascade:
                 kept.append(attempt.item[1])
                 is_full = isinstance(attempt.error, NamespaceNotEmpty)
                 why = (
-                    ("has a table or a view that was created since the listing; drop it first")
+                    "has a table or a view that was created since the listing; drop it first"
                     if is_full
                     else f"was not: {attempt.error}"
                 )

@@ -125,7 +125,7 @@ def drop_command(
     *,
     wait: bool = defaulted("--wait/--no-wait", "Wait for the purge, or only until the name is free.", True),
     key: str | None = optional(
-        "--key", ("The idempotency key. A command with the same key continues the drop. Default: a new UUID.")
+        "--key", "The idempotency key. A command with the same key continues the drop. Default: a new UUID."
     ),
     timeout: float = defaulted(
         "--timeout",

@@ -104,7 +104,7 @@ class CascadeReceipt(BaseModel):
 
 
 def _unusable(
-    reason: str, next_step: str = ("Name another file with --receipt, or move this file away.")
+    reason: str, next_step: str = "Name another file with --receipt, or move this file away."
 ) -> CommandError:
     return CommandError(reason, next_step, code="RECEIPT_UNUSABLE", exit_status=MISUSE)
 

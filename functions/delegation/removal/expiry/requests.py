@@ -258,7 +258,8 @@ def _time(text: str, asked_ms: int) -> int:
 
 def _ids(text: str | None) -> tuple[int, ...]:
     ids = tuple(dict.fromkeys(int(number) for number in text.split(","))) if text else ()
-    if outside := next((number for number in ids if number not in LONG), None):
+    outside = next((number for number in ids if number not in LONG), None)
+    if outside is not None:
         raise InvalidOption(SNAPSHOT_IDS, f"snapshot ids up to {LONG[-1]}, but one is {outside}")
     return ids
 

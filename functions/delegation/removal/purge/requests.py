@@ -211,9 +211,7 @@ OPTIONS: Final = OptionTable(
             ("refuse", "keep"),
             "If a manifest is lost or corrupt: `refuse` or `keep`.",
         ),
-        _fixed(
-            "unsupported", ("refuse", "keep"), ("If files are encrypted or in another storage: `refuse` or `keep`.")
-        ),
+        _fixed("unsupported", ("refuse", "keep"), "If files are encrypted or in another storage: `refuse` or `keep`."),
         _fixed(
             "ambiguous",
             ("refuse", "keep"),

@@ -2,6 +2,7 @@
 share only the store, and may run beside the state machine."""
 
 import logging
+import os
 import threading
 import time
 import zlib
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 from delegation.errors import RunHandedOver, RunStopped
 from delegation.items import RememberedAsides, code_of, each_item
@@ -25,7 +26,14 @@ from delegation.tasks.life.policy import Lease
 from delegation.tasks.life.transitions import LOST
 from delegation.tasks.stores import codec
 from delegation.tasks.stores.base import DueEntry
-from delegation.tasks.work.attempt_context import DoneWithin, LeaseKeeper, done_within, end_attempt, ending_of
+from delegation.tasks.work.attempt_context import (
+    DoneWithin,
+    LeaseKeeper,
+    WorkOutlivedLease,
+    done_within,
+    end_attempt,
+    ending_of,
+)
 from delegation.tasks.work.behaviors import Behaviors
 from delegation.tasks.work.hooks import INLINE
 from delegation.tasks.work.reads import TaskReads
@@ -49,6 +57,13 @@ _WINDOW: Final = 8
 """How many of the oldest tasks each worker tries in an order of its own: enough to avoid races."""
 _FRESH: Final = timedelta(seconds=5)
 """How long the result of a query is used before the index is queried again."""
+
+
+def end_process(error: WorkOutlivedLease) -> NoReturn:
+    """End this process at once: nothing else stops the work, and another process may start the same task now."""
+    logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
+    logging.shutdown()
+    os._exit(FENCED)
 
 
 class LeftAlone:
