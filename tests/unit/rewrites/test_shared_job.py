@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.failures import Step
+from delegation.removal.behaviors import KILLED_TWICE
 from delegation.rewrites.behavior import SHARED, SHARED_WAIT, SharedWorkerTask, is_left
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
 from delegation.rewrites.fence import Gate
@@ -18,15 +19,18 @@ from delegation.rewrites.terms import tasks_at_once
 from delegation.rewrites.worker import Places, SessionWorker, SharedSession, SharedWorker, WorkerLimits
 from delegation.tasks.errors import RunPostponed
 from delegation.tasks.life.lanes import Caps, Traits
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Caller, KilledAttempts, Status, Task
 from delegation.tasks.life.policy import InvalidProperty, Lease
+from delegation.tasks.pauses import EVERYTHING, PauseRecord, ReadPauses, WorkPause
 from delegation.tasks.stores.base import DueEntry
 from delegation.tasks.work.behaviors import Behaviors, BehaviorWhenNeeded
-from delegation.tasks.work.hooks import SPARK
+from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import WorkerSettings
+from delegation.wiring.types import TYPES, default_properties
 from tests.kit.lakes.lake import filled
+from tests.kit.tasks.services import task_service
 from tests.kit.worlds.rewriting import NOTHING, RewritingWorld
 
 STATES = {"prepare", "inline", "spark", "complete"}
@@ -303,6 +307,26 @@ def test_an_unreadable_task_hides_nothing_that_was_left(world: SharingWorld) -> 
     world.store.make_unreadable(a.task_id)
     left = left_rewrites(world)
     assert [left.admit_one(), left.admit_one()] == [b.task_id, b.task_id]
+
+
+def test_a_paused_rewrite_is_left_where_it_is(world: SharingWorld) -> None:
+    (a,) = world.ask("a")
+    leave(world, a)
+    pause = WorkPause(EVERYTHING, world.clock(), Caller(client_id="operator"), "an incident")
+    pauses = ReadPauses(lambda: PauseRecord().with_pause(pause), TYPES, monotonic=world.seconds)
+    paused = task_service(world.store, default_properties(), clock=world.clock, types=TYPES, pauses=pauses)
+    assert left_rewrites(world, paused).admit_one() is None
+    assert world.head(a).next_scheduled_run_ts == world.clock() + SHARED_WAIT
+    assert left_rewrites(world).admit_one() == a.task_id
+
+
+def test_a_rewrite_whose_attempts_here_were_killed_twice_gets_a_job_of_its_own(world: SharingWorld) -> None:
+    (a,) = world.ask("a")
+    leave(world, a)
+    assert world.compaction.prepare(world.head(a)) == INLINE
+    killed = KilledAttempts(count=KILLED_TWICE)
+    world.tasks.writes.change(a.task_id, lambda current, _now: current.model_copy(update={"killed": killed}))
+    assert world.compaction.prepare(world.head(a)) == SPARK
 
 
 def test_the_workers_of_a_job_do_not_all_try_the_same_rewrite(world: SharingWorld) -> None:
