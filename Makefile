@@ -135,7 +135,7 @@ crash-matrix: need-java $(STAMP) ## Kill a purge before and after each of its ca
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.crashes.$(patsubst purge_%,%,$(patsubst orphans_%,orphan_%,$(OPERATION)_matrix)) $(ARGS)
 
 oracle: need-java $(STAMP) ## Purge every table that Spark wrote, in each way, and compare with what Iceberg reaches; prints totals as they go
-	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.operations.purge.oracle.whole $(ARGS)
+	@PYTHONPATH=functions:. $(BIN)/python -m tests.unit.removal.purge.oracle.whole $(ARGS)
 
 hostile: need-java $(STAMP) ## Purge, expire and remove orphan files in a store that is wrong in every way, then in a sound one; prints totals as they go, and a table; ARGS="--size small" for some
 	@PYTHONPATH=functions:. $(BIN)/python -m tests.faults.hostile.table $(ARGS)

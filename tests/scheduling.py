@@ -13,13 +13,13 @@ IMPORTED_BY_COLLECTION: Final = pytest.StashKey[frozenset[str]]()
 SHARED: Final = {
     "stack": ("tests/integration/acceptance/",),
     "spark": (
-        "tests/unit/operations/purge/spark/test_engine.py",
-        "tests/unit/operations/purge/spark/test_lease.py",
+        "tests/unit/removal/purge/spark/test_engine.py",
+        "tests/unit/removal/purge/spark/test_lease.py",
         "tests/persistence/spark/test_spark_sweep.py",
-        "tests/unit/operations/purge/oracle/test_spark.py",
+        "tests/unit/removal/purge/oracle/test_spark.py",
         "tests/faults/crashes/test_matrix.py",
         "tests/contract/orphans/test_engines.py",
-        "tests/unit/operations/expiry/spark/test_engine.py",
+        "tests/unit/removal/expiry/spark/test_engine.py",
     ),
     # Their JVM has the runtime of Iceberg, which a running one cannot get.
     "rewrites": ("tests/rewrites/",),
@@ -59,7 +59,7 @@ FIRST: Final = (
     "tests/contract/",
     "tests/counts/",
     "tests/unit/upkeep/execution/test_bad_tables.py",
-    "tests/unit/operations/",
+    "tests/unit/removal/",
     "tests/unit/references/",
     "tests/persistence/",
     "tests/unit/tasks/",

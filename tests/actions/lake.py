@@ -16,7 +16,7 @@ from polaris_persistence.iceberg.updates.tables import updated_table
 from tests.fixtures import corpus
 from tests.fixtures.corpus import plain
 from tests.kit.lakes.lake import Lake, LakeSource
-from tests.unit.operations.purge.oracle.oracle import everything
+from tests.unit.removal.purge.oracle.oracle import everything
 
 DELETED: Final = 2
 """The status of an entry whose file its snapshot removed."""

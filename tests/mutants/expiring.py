@@ -6,24 +6,24 @@ from tests.mutants.mutant import Mutant
 
 RETENTION: Final = "functions/delegation/removal/expiry/retention.py"
 REMOVAL: Final = "functions/delegation/removal/expiry/"
-RECORDED: Final = "tests/unit/operations/expiry/test_recorded.py"
-RULE: Final = "tests/unit/operations/expiry/test_retention.py"
-OPTIONS: Final = "tests/unit/operations/expiry/test_options.py"
-GUARDS: Final = "tests/unit/operations/expiry/test_guards.py"
+RECORDED: Final = "tests/unit/removal/expiry/test_recorded.py"
+RULE: Final = "tests/unit/removal/expiry/test_retention.py"
+OPTIONS: Final = "tests/unit/removal/expiry/test_options.py"
+GUARDS: Final = "tests/unit/removal/expiry/test_guards.py"
 LOOKS: Final = "functions/delegation/removal/expiry/commit.py"
 DELETE_STEPS: Final = "functions/delegation/removal/expiry/run.py"
 COMMITTING: Final = "functions/delegation/removal/expiry/commit.py"
-REFS: Final = "tests/unit/operations/expiry/attacks/test_refs.py"
-FILES: Final = "tests/unit/operations/expiry/attacks/test_files.py"
-TABLES: Final = "tests/unit/operations/expiry/attacks/test_tables.py"
-REQUESTS: Final = "tests/unit/operations/expiry/test_requests.py"
+REFS: Final = "tests/unit/removal/expiry/attacks/test_refs.py"
+FILES: Final = "tests/unit/removal/expiry/attacks/test_files.py"
+TABLES: Final = "tests/unit/removal/expiry/attacks/test_tables.py"
+REQUESTS: Final = "tests/unit/removal/expiry/test_requests.py"
 SHARED_REQUESTS: Final = "tests/contract/upkeep/test_requests.py"
-ORDERS: Final = "tests/unit/operations/expiry/test_orders.py"
-OUTCOMES: Final = "tests/unit/operations/expiry/attacks/test_commit_outcomes.py"
+ORDERS: Final = "tests/unit/removal/expiry/test_orders.py"
+OUTCOMES: Final = "tests/unit/removal/expiry/attacks/test_commit_outcomes.py"
 NEEDS: Final = "functions/delegation/upkeep/execution/expiries.py"
 KINDS: Final = "functions/delegation/upkeep/execution/kinds.py"
 PASSES: Final = "tests/unit/upkeep/execution/test_passes.py"
-SWEEPS: Final = "tests/unit/operations/orphans/test_orders.py"
+SWEEPS: Final = "tests/unit/removal/orphans/test_orders.py"
 
 EXPIRING: Final = (
     Mutant(
@@ -227,7 +227,7 @@ EXPIRING: Final = (
         "functions/delegation/removal/run.py",
         "if is_open and not self.replans_always:",
         "if False:",
-        ("tests/unit/operations/orphans/test_consent.py",),
+        ("tests/unit/removal/orphans/test_consent.py",),
     ),
     Mutant(
         "what executors did not read because a manifest was missing is not read at the next look either",
@@ -235,20 +235,20 @@ EXPIRING: Final = (
         "        self._add_table(needed, table)\n        self._subtract(needed)\n",
         "        self._add_table(needed, table)\n        self._note_known(needed, table)\n"
         "        self._subtract(needed)\n",
-        ("tests/unit/operations/expiry/spark/test_plans.py",),
+        ("tests/unit/removal/expiry/spark/test_plans.py",),
     ),
     Mutant(
         "a plan made again is compared without what the lost one was compared with",
         DELETE_STEPS,
         "        self._begin_comparing()\n        self._plan.forget()\n",
         "        self.removed, self._seen = Removal(), SortedRows(self._ctx)\n        self._plan.forget()\n",
-        ("tests/unit/operations/expiry/test_orders.py",),
+        ("tests/unit/removal/expiry/test_orders.py",),
     ),
     Mutant(
         "no task records that it executes an earlier plan",
         "functions/delegation/removal/run.py",
         "        record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)\n",
         "",
-        ("tests/unit/operations/orphans/test_consent.py",),
+        ("tests/unit/removal/orphans/test_consent.py",),
     ),
 )

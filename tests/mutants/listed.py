@@ -499,7 +499,7 @@ DROPPING: Final = (
         "functions/delegation/removal/purge/context.py",
         "    if protection is not None:\n",
         '    if protection is not None and options.gc_disabled == "refuse":\n',
-        ("tests/unit/operations/purge/test_protected.py::test_no_setting_purges_a_protected_table",),
+        ("tests/unit/removal/purge/test_protected.py::test_no_setting_purges_a_protected_table",),
     ),
     Mutant(
         "a cascade drops its namespaces although a table was kept",
@@ -545,7 +545,7 @@ DROPPING: Final = (
         "functions/delegation/removal/path_guard.py",
         'value.lower() != "false" and',
         'value.lower() == "true" and',
-        ("tests/unit/operations/purge/test_protected.py::test_every_value_but_false_protects",),
+        ("tests/unit/removal/purge/test_protected.py::test_every_value_but_false_protects",),
     ),
 )
 """Safeguards of drop with purge, and of tables that must not be purged."""

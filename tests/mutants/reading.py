@@ -5,9 +5,9 @@ from typing import Final
 from tests.mutants.mutant import Mutant
 
 DELEGATION: Final = "functions/delegation/"
-PURGES: Final = "tests/unit/operations/purge/"
-EXPIRIES: Final = "tests/unit/operations/expiry/"
-ORPHANS: Final = "tests/unit/operations/orphans/"
+PURGES: Final = "tests/unit/removal/purge/"
+EXPIRIES: Final = "tests/unit/removal/expiry/"
+ORPHANS: Final = "tests/unit/removal/orphans/"
 GATEWAY: Final = "tests/unit/gateway/"
 
 READ: Final = (

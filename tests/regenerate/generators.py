@@ -76,7 +76,7 @@ GENERATORS: Final = (
         ("--sequences", "400", "--seed", "900000", "--record", "tests/expiry/recorded.jsonl.xz"),
         when=When.ALL,
         needs="Java 17 and Maven",
-        compared_by="tests/unit/operations/expiry/test_recorded.py",
+        compared_by="tests/unit/removal/expiry/test_recorded.py",
     ),
     Generator(
         "tests.expiry.action",
@@ -84,7 +84,7 @@ GENERATORS: Final = (
         ("--record",),
         when=When.ALL,
         needs="Java 17, and Spark with Iceberg",
-        compared_by="tests/unit/operations/expiry/oracle/test_action.py",
+        compared_by="tests/unit/removal/expiry/oracle/test_action.py",
     ),
     Generator(
         "tests.orphans",
@@ -92,7 +92,7 @@ GENERATORS: Final = (
         ("--record",),
         when=When.ALL,
         needs="Java 17, and Spark with Iceberg",
-        compared_by="tests/unit/operations/orphans/oracle/test_action.py",
+        compared_by="tests/unit/removal/orphans/oracle/test_action.py",
     ),
     Generator(
         "tests.fixtures.write",

@@ -38,9 +38,9 @@ from tests.faults.crashes.switch import DRIVER, EXECUTOR, StoreServer, Switch
 from tests.kit.stories.orphans import SMALL, SweptTables
 from tests.kit.stories.tables import PathTable, StoryTable
 from tests.spark_sessions import spark_session
-from tests.unit.operations.orphans.engines.test_spreading import ROOT, context, outcome, stored
-from tests.unit.operations.orphans.test_orders import at_first_delete, before_deleting, during_listing
-from tests.unit.worksets.test_index import planned
+from tests.unit.removal.orphans.engines.test_spreading import ROOT, context, outcome, stored
+from tests.unit.removal.orphans.test_orders import at_first_delete, before_deleting, during_listing
+from tests.unit.removal.test_index import planned
 
 DATA = "s3://lake/wh/t/data"
 PARTS = [f"{DATA}/p={number % 3}/{number:02d}.parquet" for number in range(18)]

@@ -19,7 +19,7 @@ from delegation.removal import spark as spark_jobs
 from delegation.removal.expiry.context import ExpiryResult
 from tests.faults.crashes.kills import POLL_SECONDS, KilledRuns, main
 from tests.faults.crashes.switch import Switch
-from tests.unit.operations.expiry.test_orders import Story
+from tests.unit.removal.expiry.test_orders import Story
 
 
 class Executors(KilledRuns[Story]):

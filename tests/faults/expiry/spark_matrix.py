@@ -23,7 +23,7 @@ from tests.faults.expiry.matrix import ANSWERS, Play, calls_of, told
 from tests.faults.expiry.tale import Expire
 from tests.kit.explorer import play_all
 from tests.spark_sessions import spark_session
-from tests.unit.operations.expiry.spark.executors_here import expire_with_executors_here
+from tests.unit.removal.expiry.spark.executors_here import expire_with_executors_here
 
 _APART = 37
 

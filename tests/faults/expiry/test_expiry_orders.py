@@ -14,7 +14,7 @@ from tests.faults.expiry.events import EVENTS, Event, add_files, bring_file_back
 from tests.faults.expiry.matrix import Play, calls_of, pairs, perform, singles, told, unanswered
 from tests.faults.expiry.spark_matrix import selected
 from tests.kit.explorer import play_all
-from tests.unit.operations.expiry.spark.executors_here import expire_with_executors_here
+from tests.unit.removal.expiry.spark.executors_here import expire_with_executors_here
 
 _STEP = 23 if THOROUGH else 237
 _PAIRS = 60 if THOROUGH else 12

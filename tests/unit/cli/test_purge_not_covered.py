@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from delegation.cli.main import build
 from tests.aws import mock_aws
 from tests.kit.lakes.lake import Lake, rows
-from tests.unit.operations.purge.planning.test_taken_over import Purges
+from tests.unit.removal.purge.planning.test_taken_over import Purges
 
 
 @dataclass

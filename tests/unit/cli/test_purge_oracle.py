@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from delegation.cli.main import build
 from tests.aws import mock_aws
-from tests.unit.operations.purge.oracle.oracle import Purge
+from tests.unit.removal.purge.oracle.oracle import Purge
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def left(s3: Any) -> set[str]:
 
 @pytest.mark.parametrize(
     ("scenario", "table"),
-    # The other tables differ for the engine alone: tests/unit/operations/purge/oracle purges each of them without S3.
+    # The other tables differ for the engine alone: tests/unit/removal/purge/oracle purges each of them without S3.
     [
         pytest.param("odd", "spaces", marks=pytest.mark.long),
         pytest.param("odd", "percent", marks=pytest.mark.long),

@@ -23,7 +23,7 @@ from delegation.tasks.options import InvalidOption
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled, rows
 from tests.kit.worlds.service import LIFETIME, REALM, World
-from tests.unit.operations.purge.sizes import state
+from tests.unit.removal.purge.sizes import state
 
 STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "SUCCESS"]
 

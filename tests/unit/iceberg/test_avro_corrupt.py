@@ -22,7 +22,7 @@ from tests.unit.iceberg.manifest_files import (
     written,
     zigzag,
 )
-from tests.unit.operations.purge.hostile_files import (
+from tests.unit.removal.purge.hostile_files import (
     BLOCKS,
     DATA_FILE,
     ENTRY,

@@ -22,7 +22,7 @@ from tests.unit.iceberg.manifest_files import (
     written,
     zigzag,
 )
-from tests.unit.operations.purge.hostile_files import BLOCKS, FILES, PACKED, VERSIONS, outcome
+from tests.unit.removal.purge.hostile_files import BLOCKS, FILES, PACKED, VERSIONS, outcome
 
 # Mutations: positions are fractions of the file, so that Hypothesis can shrink them for any file size
 

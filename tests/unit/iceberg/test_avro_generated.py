@@ -23,7 +23,7 @@ from tests.unit.iceberg.manifest_files import (
     written,
     zigzag,
 )
-from tests.unit.operations.purge.hostile_files import ENTRY, PATH, corrupt, stranger
+from tests.unit.removal.purge.hostile_files import ENTRY, PATH, corrupt, stranger
 
 LONGS = {"type": "array", "items": "long"}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from delegation.iceberg.avro import manifests
 from delegation.iceberg.avro.manifests import BATCH, ManifestFile
 from tests.unit.iceberg.manifest_files import container, zigzag
-from tests.unit.operations.purge.hostile_files import DATA_FILE, ENTRY, STATUS
+from tests.unit.removal.purge.hostile_files import DATA_FILE, ENTRY, STATUS
 
 PATH = "s3://lake/wh/t/metadata/m0.avro"
 RECORDS = {"name": "record_count", "type": "int", "field-id": 103}

@@ -5,7 +5,7 @@ import json
 from delegation.removal.purge.task_type import PurgeDetails
 from tests.kit.lakes.lake import busy_table
 from tests.kit.worlds.service import World
-from tests.unit.worksets.test_absent_files import Telling
+from tests.unit.removal.test_absent_files import Telling
 
 
 def test_absent_files_are_counted_apart_in_record_receipt_and_answer() -> None:

@@ -15,7 +15,7 @@ from delegation.tasks.life.model import Status
 from delegation.timestamps import isoformat
 from tests.kit.lakes.lake import FAST
 from tests.unit.gateway.drop.world import HIDDEN, ORDERS, REALM
-from tests.unit.operations.purge.planning.executors_here import ENGINES
+from tests.unit.removal.purge.planning.executors_here import ENGINES
 
 S = TombstoneState
 
