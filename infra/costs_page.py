@@ -39,7 +39,7 @@ def section(prices: MonthlyPrices) -> str:
         for work in WORKLOADS
     ]
     return f"""{BEGIN}
-A month costs, in {prices.currency} at the {prices.region} prices of {prices.as_of}, before free tiers, storage and data
+Costs are in {prices.currency}, at the {prices.region} prices of {prices.as_of}, without free tiers, storage and data
 transfer:
 
 | tables purged | files per table | engine | private profile | regional profile |
@@ -49,15 +49,15 @@ transfer:
 - The first row is the fixed cost: interface endpoints, the load balancer, metrics and alarms. A purge adds at most
   {INVOCATIONS} Lambda invocations.
 - Each NAT gateway (`--nat-gateways`) adds {prices.nat_gateway_hour * HOURS:.2f} USD, and 0.045 USD per GB.
-- CloudWatch bills {METRICS} metrics if every purge succeeds. Each error code that occurs adds six.
-- The estimate excludes load balancer capacity units (0.008 USD an hour each) and storage. A GB costs 0.25 USD a month
-  in DynamoDB, 0.023 USD in S3 and 0.03 USD in logs.
+- CloudWatch bills {METRICS} metrics if every purge succeeds. Each error code adds six metrics.
+- Not included are load balancer capacity units (0.008 USD an hour each) and storage. A GB costs 0.25 USD a month in
+  DynamoDB, 0.023 USD in S3 and 0.03 USD in logs.
 
 ### Your region's prices
 
-Copy `functions/delegation/removal/prices.json` and replace the prices. Each entry of `checked` in the file names the
-source of a price. Run `delegation estimate --monthly --prices FILE`; for x86, add `--architecture x86_64`. To let
-`delegation estimate TASK_ID` use your prices, package your file in place of the original.
+Copy `functions/delegation/removal/prices.json` and replace the prices. `checked` names the source of each price. Run
+`delegation estimate --monthly --prices FILE`; for x86, add `--architecture x86_64`. For `delegation estimate TASK_ID`,
+package your file in place of the original.
 
 """
 

@@ -34,7 +34,7 @@ JOB_HOURS = JobConfiguration.__dataclass_fields__["timeout_minutes"].default // 
         f"| levels of a namespace | {requests.MAX_NAMESPACE_LEVELS} |",
         f"| properties of a request | {requests.MAX_PROPERTIES_BYTES // KIB} KiB |",
         f"| payload of a task | {MOST_PAYLOAD // KIB} KiB |",
-        f"| metadata.json, also inflated | {MAX_METADATA_BYTES // MIB} MiB |",
+        f"| metadata.json, also after decompression | {MAX_METADATA_BYTES // MIB} MiB |",
         f"| {PURGES.max_file_bytes // MIB} MiB (`OBJECT_TOO_LARGE`) |",
         f"| {PURGES.inline_max_files:,} (`delegation:inline-max-files`)",
         f"within {PURGES.longest_planning_seconds:.0f} s and {PURGES.most_read_ahead_bytes // MIB} MiB",
@@ -57,7 +57,7 @@ def test_the_page_says_what_a_purge_does_not_free() -> None:
 
 def test_the_page_says_what_reaches_other_regions() -> None:
     said = " ".join(TEXT.split())
-    assert "in the private profile without NAT gateways" in said
+    assert "private profile without NAT gateways" in said
     assert "Tables in other regions then need `delegation:nat-gateways`" in said
     assert "nat_gateways" in Settings.model_fields
 
