@@ -193,7 +193,8 @@ def _path(event: Mapping[str, Any], base: str) -> str:
         if each.startswith(f"{base}/"):
             return each.removeprefix(f"{base}/")
     raise NotTheCatalog(
-        f"the path does not begin with {base}/, where this gateway has the catalog (DELEGATION_GATEWAY_BASE_PATH)"
+        f"the request's path does not begin with {base}/, the catalog's base path at this gateway "
+        "(DELEGATION_GATEWAY_BASE_PATH). Nothing was done. Correct the catalog's address in the client"
     )
 
 

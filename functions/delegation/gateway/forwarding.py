@@ -161,7 +161,7 @@ def _only(request: CatalogRequest, name: str) -> str | None:
     if len(given) > 1:
         raise GatewayError(
             (
-                f"{name}: is given {len(given)} times, and servers disagree on which value applies. Nothing was done. "
+                f"{name}: was sent {len(given)} times, and servers differ in which value they use. Nothing was done. "
                 "Send the header once"
             ),
             code="HEADER_REPEATED",
@@ -203,13 +203,15 @@ class KnownCatalogs:
                 self._known.popitem(last=False)
             return None
         if answer.status == 200:
-            message = f"the catalog's configuration has another prefix than {target.catalog}; nothing was done"
+            message = (
+                f"the catalog's configuration does not have the prefix {target.catalog} of the request's path. Nothing "
+                "was done. Correct the warehouse or the prefix in the client"
+            )
             return error_answer(404, "NotFoundException", message)
         if answer.status in {401, 403, 419}:
             return None  # the catalog refuses the request itself
         raise CatalogOutcomeUnknown(
-            f"reading the catalog's configuration failed with {answer.status}. Nothing more was done. Repeat the "
-            "request"
+            f"the catalog answered {answer.status} to GET /v1/config. Nothing more was done. Repeat the request"
         )
 
     def keeps_keys(self, target: Target, realm: str | None) -> bool:

@@ -68,7 +68,8 @@ class UnsafePath(GatewayError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"the path or query of the request has {what}, perhaps encoded. Nothing was done. Correct the path or query"
+            f"the request's path or query has {what}, perhaps percent-encoded. Nothing was done. Correct the path or "
+            "query"
         )
 
 
@@ -80,7 +81,7 @@ class UnsafeName(GatewayError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"a namespace or a name in the body of the request has {what}, perhaps encoded, so it cannot be part of a "
+            f"a namespace or name in the request's body has {what}, perhaps percent-encoded, so it cannot be part of a "
             "path. Nothing was done. Use another name"
         )
 
@@ -123,9 +124,9 @@ def compressed_body() -> GatewayError:
 
 def key_not_kept(method: str) -> GatewayError:
     return GatewayError(
-        f"Idempotency-Key: this {method} takes no key. Nothing was done. Send the request without the key. Keys work "
-        "for mutations of the Iceberg REST Catalog API. Polaris' generic tables, policies, semantic models and "
-        "notifications do not show whether a call was applied",
+        f"Idempotency-Key: this {method} takes no key. Nothing was done. Send the request without the key. The gateway "
+        "honours keys for mutations of the Iceberg REST Catalog API, but not for Polaris' generic tables, policies, "
+        "semantic models and notifications, because it cannot tell whether a call to them was applied",
         code="KEY_NOT_KEPT",
         status=400,
         kind="UnsupportedOperationException",
@@ -134,8 +135,8 @@ def key_not_kept(method: str) -> GatewayError:
 
 def request_loops() -> GatewayError:
     return GatewayError(
-        "the gateway received a request that it had forwarded. Nothing was done. Have the operator give the gateway an "
-        "address of the catalog that bypasses the load balancer's rule",
+        "the gateway received a request that it had itself forwarded. Nothing was done. Have the operator set "
+        "delegation:gateway-polaris-url to an address of the catalog without the gateway's rule",
         code="REQUEST_LOOPS",
         status=508,
         kind="LoopDetectedException",

@@ -71,7 +71,7 @@ class DropBehavior:
             if record.state in _DONE:
                 self._drop(record)
                 return self.purge.runner.succeed(
-                    task, "all files were deleted earlier; the table's entry is dropped from the catalog"
+                    task, "all files were deleted in an earlier attempt; the table's entry was dropped from the catalog"
                 )
             return self.purge.purged(self._dropping(engine, record), task, hand_over_at, in_job=in_job)
 
@@ -88,9 +88,14 @@ class DropBehavior:
             raise tombstone_refused(f"task {task.task_id} names no tombstone of this service; nothing was purged")
         wanted = (purge.identifier, purge.table.table_uuid.lower(), task.task_id)
         if wanted != (record.destination, record.table_uuid, task_id_of(tombstone_id)):
-            raise tombstone_refused(f"the tombstone {tombstone_id} is not the table of task {task.task_id}")
+            raise tombstone_refused(
+                f"the tombstone {tombstone_id} has another table than task {task.task_id} is to purge; nothing was "
+                "purged"
+            )
         if record.table_uuid != record.expected_uuid:
-            raise tombstone_refused(f"the tombstone {tombstone_id} is not the table that its caller dropped")
+            raise tombstone_refused(
+                f"the tombstone {tombstone_id} has another table than its caller dropped; nothing was purged"
+            )
         if record.dismissed_at is not None:
             raise tombstone_refused(f"the tombstone {tombstone_id} was dismissed and must not be purged")
         if record.state in _DONE:

@@ -122,8 +122,8 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
     if 400 <= answer.status < 500 and (answer.status in {401, 419} or isinstance(document.get("error"), dict)):
         return answer
     raise DropError(
-        f"the catalog answered {answer.status} to the check whether the caller may create tables in the namespace. "
-        "Nothing was restored. Repeat the request",
+        "the check whether the caller may create tables in the namespace failed: the catalog answered "
+        f"{answer.status}. Nothing was restored. Repeat the request",
         code="RESTORE_NOT_PROVED",
         status=503,
         retryable=True,
@@ -156,7 +156,7 @@ def prove_privilege(table: LoadedTable, files: ObjectStore) -> None:
     TABLE_DROP and TABLE_WRITE_DATA for a drop with purge, but only TABLE_DROP for a rename; without TABLE_WRITE_DATA it
     vends credentials that cannot delete. Raises DropError (PURGE_FORBIDDEN)."""
     if not table.credentials:
-        raise purge_forbidden(str(table.identifier), "it vends none")
+        raise purge_forbidden(str(table.identifier), "the catalog vended none")
     for prefix in covered_roots(table).uris:
         refused = files.probe_delete(prefix)
         if refused is not None:
@@ -208,7 +208,7 @@ class OwnersTombstones:
             raise bad_tombstone_request("page_token: must be the next_page_token of an earlier answer")
         if self._is_foreign(request):
             return json_answer(200, {"tombstones": [], "next_page_token": None})
-        with as_drop_errors("the list of dropped tables"):
+        with as_drop_errors("the list of dropped tables", "the dropped tables were not listed"):
             page = self.tombstones().list(int(size), cursor, caller=_key(caller))
         shown = [tombstone.public() for tombstone in page.tombstones if tombstone.realm == self.realm]
         return json_answer(200, {"tombstones": shown, "next_page_token": page.cursor})
@@ -218,7 +218,7 @@ class OwnersTombstones:
         (TOMBSTONE_NOT_FOUND, also for another caller's; RESTORE_NOT_PROVED, BAD_TOMBSTONE_REQUEST), RestoreRefused,
         NameTaken, and the errors of the catalog and the store."""
         tombstones = self.tombstones()
-        with as_drop_errors(f"the restore of {tombstone_id}"):
+        with as_drop_errors(f"the restore of {tombstone_id}", f"the tombstone {tombstone_id} was not restored"):
             record = None if self._is_foreign(request) else tombstones.store.get(tombstone_id)
             if record is None or record.caller != _key(caller) or record.realm != self.realm:
                 raise tombstone_not_found(tombstone_id)
@@ -252,7 +252,7 @@ def _wanted(record: Tombstone, body: bytes) -> TableIdentifier | None:
         raise bad_tombstone_request(f"to: {error}") from None
     if wanted is not None and record.table_uuid != record.expected_uuid:
         raise RestoreRefused(
-            f"the tombstone {record.tombstone_id} may not hold the table that its caller dropped, and can only "
-            "be restored to its own name"
+            f"the tombstone {record.tombstone_id} may have another table than its caller dropped, so it can be "
+            "restored only to its former name. Send the request without `to`"
         )
     return wanted

@@ -46,7 +46,7 @@ def illegal_tombstone_change(tombstone_id: str, source: str, target: str) -> Dro
 
 def tombstone_not_found(tombstone_id: str) -> DropError:
     return DropError(
-        f"there is no tombstone {printable(tombstone_id)}; `delegation tombstones list` lists all",
+        f"there is no tombstone {printable(tombstone_id)}. `delegation tombstones list` lists all tombstones",
         code="TOMBSTONE_NOT_FOUND",
         status=404,
         kind="NoSuchTombstoneException",
@@ -68,10 +68,10 @@ class NameTaken(DropError):
     kind = "AlreadyExistsException"
 
     def __init__(self, tombstone_id: str, name: str, *, is_former_state: bool = False) -> None:
-        what = "a clone of it that was registered from a former state" if is_former_state else "a table or view"
+        what = "a clone with an older state of the table" if is_former_state else "a table or view"
         super().__init__(
             f"{what} now has the name {printable(name)}, so the tombstone {tombstone_id} was not restored. Restore it "
-            f"to another name, for example `delegation tombstones restore {tombstone_id} --to NAME`"
+            f"to another name: `delegation tombstones restore {tombstone_id} --to NAME`"
         )
         self.tombstone_id = tombstone_id
 
@@ -103,8 +103,9 @@ def table_replaced(table: str, wanted: str, current: str) -> DropError:
 def purge_forbidden(table: str, reason: str) -> DropError:
     """Return the error for a caller that may drop the table but not delete its files; nothing was done."""
     return DropError(
-        f"the caller may not purge {printable(table)}: the caller's vended credentials cannot delete its files "
-        f"({printable(reason)}). Grant the caller TABLE_WRITE_DATA on the table, or drop it without purge",
+        f"the caller may not purge {printable(table)}: no credentials that the catalog vends to the caller can delete "
+        f"the files ({printable(reason)}). Grant the caller TABLE_WRITE_DATA on the table, or drop the table without "
+        "purge",
         code="PURGE_FORBIDDEN",
         status=403,
     )
@@ -150,9 +151,9 @@ def word_unknown(what: str, word: str, known: Iterable[str]) -> DropError:
 def tombstone_namespace_missing(catalog: str, namespace: str) -> DropUnsupported:
     return DropUnsupported(
         f"the catalog {printable(catalog)} has no namespace {printable(namespace)} for dropped tables, so nothing was "
-        f"dropped. An administrator creates the namespace with `delegation polaris setup {printable(catalog)} "
-        f"--tombstones {printable(namespace)}`, and `delegation doctor --tombstones "
-        f"{printable(f'{catalog}.{namespace}')}` checks what drops need",
+        "dropped. Ask an administrator to create the namespace with `delegation polaris setup "
+        f"{printable(catalog)} --tombstones {printable(namespace)}`, and to check the grants with `delegation doctor "
+        f"--tombstones {printable(f'{catalog}.{namespace}')}`",
         code="TOMBSTONE_NAMESPACE_MISSING",
     )
 
@@ -161,9 +162,9 @@ def tombstone_grant_missing(table: TableIdentifier, namespace: str, answer: str)
     catalog, place = printable(table.catalog), printable(namespace)
     return DropUnsupported(
         f"{printable(str(table))} was not dropped: the caller needs TABLE_DROP on the table and TABLE_CREATE on the "
-        f"namespace {place}. `delegation polaris setup {catalog} --tombstones {place} --callers ROLE` grants "
-        f"TABLE_CREATE, `delegation doctor --tombstones {catalog}.{place} --callers ROLE` checks it. "
-        f"{printable(answer)}",
+        f"namespace {place} ({printable(answer)}). To grant TABLE_CREATE, run `delegation polaris setup {catalog} "
+        f"--tombstones {place} --callers ROLE`. To check the grant, run `delegation doctor --tombstones "
+        f"{catalog}.{place} --callers ROLE`",
         code="TOMBSTONE_GRANT_MISSING",
         status=403,
     )
@@ -173,18 +174,17 @@ def drop_not_confirmed(table: str, reason: str) -> DropError:
     """Return the error for a rename without a clear answer; a repeat finds out."""
     return DropError(
         f"{printable(table)} may have been dropped ({printable(reason)}). Send the request again. If the table was "
-        "dropped, its purge follows in any case",
+        "dropped, the service purges it even without a repeat",
         code="DROP_NOT_CONFIRMED",
         status=503,
         retryable=True,
     )
 
 
-def drop_interrupted(table: str, error: DelegationError) -> DropError:
-    """Return the error for a store or catalog that did not answer; a repeat continues where the drop stopped."""
+def drop_interrupted(what: str, error: DelegationError) -> DropError:
+    """Return the error for a store or catalog that did not answer; a repeat continues where `what` stopped."""
     return DropError(
-        f"the drop of {printable(table)} was interrupted ({error.code}: {printable(str(error))}). Send the request "
-        "again",
+        f"{what} was interrupted ({error.code}: {printable(str(error))}). Send the request again",
         code="DROP_INTERRUPTED",
         status=503,
         retryable=True,
@@ -209,13 +209,13 @@ class RenamedBack(DropError):
     status = 409
 
     def __init__(self, table: str, reason: str) -> None:
-        super().__init__(f"{printable(table)} was not dropped and has its former name: {printable(reason, 500)}")
+        super().__init__(f"{printable(table)} was not dropped, because it was renamed back: {printable(reason, 500)}")
 
 
 def kept_as_tombstone(table: str, tombstone_id: str, reason: str) -> DropError:
     return DropError(
-        f"the files of {printable(table)} were not all deleted: {printable(reason, 500)}. The table stays as the "
-        f"tombstone {tombstone_id}. `delegation tombstones show {tombstone_id}` shows what to do",
+        f"{printable(table)} was not dropped completely: {printable(reason, 500)}. The table stays as the tombstone "
+        f"{tombstone_id}. To see what to do, run `delegation tombstones show {tombstone_id}`",
         code="KEPT_AS_TOMBSTONE",
         status=409,
     )
@@ -226,26 +226,28 @@ def service_may_not_list(table: TableIdentifier, namespace: str, error: Delegati
     catalog, place = printable(table.catalog), printable(namespace)
     return DropError(
         f"{printable(str(table))} was not dropped: the service's principal may not list the namespace {place} "
-        f"({error.code}: {printable(str(error), 500)}). `delegation polaris setup {catalog} --tombstones {place}` "
-        f"grants the needed privileges, `delegation doctor --tombstones {catalog}.{place}` checks them",
+        f"({error.code}: {printable(str(error), 500)}). To grant the privileges, run `delegation polaris setup "
+        f"{catalog} --tombstones {place}`. To check them, run `delegation doctor --tombstones {catalog}.{place}`",
         code="SERVICE_NOT_PERMITTED",
     )
 
 
-def service_not_permitted(table: str, error: DelegationError, tombstone_id: str | None = None) -> DropError:
-    """Return the error for a service principal without a privilege that a drop needs; the drop may have begun."""
-    kept = f"; until then `delegation tombstones restore {tombstone_id}` gives the table its name back if the "
+def service_not_permitted(what: str, error: DelegationError, tombstone_id: str | None = None) -> DropError:
+    """Return the error for a service principal without a privilege that `what` needs; a drop may have begun."""
+    kept = (
+        f". Or undo the drop: let the service rename the table, then run `delegation tombstones restore {tombstone_id}`"
+    )
     return DropError(
-        f"the drop of {printable(table)} cannot be finished ({error.code}: {printable(str(error), 500)}). `delegation "
-        "doctor` checks the privileges of the service's principal. The drop continues once they are granted"
-        + ("" if tombstone_id is None else f"{kept}service may rename it"),
+        f"{what} cannot be finished ({error.code}: {printable(str(error), 500)}). Grant the service's principal the "
+        "privileges that `delegation doctor` names, then send the request again"
+        + ("" if tombstone_id is None else kept),
         code="SERVICE_NOT_PERMITTED",
     )
 
 
 def not_readable(error: DelegationError) -> str:
     """Return the reason for renaming back a table that the service cannot load after the rename."""
-    return f"the service cannot load it in the namespace of tombstones ({error.code}: {error})"
+    return f"the service cannot load it in the tombstone namespace ({error.code}: {error})"
 
 
 def tombstone_refused(message: str) -> GuardRefused:
@@ -253,15 +255,15 @@ def tombstone_refused(message: str) -> GuardRefused:
 
 
 @contextmanager
-def as_drop_errors(what: str) -> Iterator[None]:
-    """Raise the errors of other packages as errors of a drop of `what`, with the status of its answer."""
+def as_drop_errors(what: str, failed: str) -> Iterator[None]:
+    """Raise the errors of other packages as errors of this one. `what` is a noun, `failed` a sentence."""
     try:
         yield
     except GatewayError:
         raise
     except (GuardRefused, IcebergError) as error:
         raise DropError(
-            f"{what} was not dropped: {error.code}: {error}",
+            f"{failed}: {error.code}: {error}",
             code="TABLE_NOT_PURGEABLE",
             status=409,
         ) from error

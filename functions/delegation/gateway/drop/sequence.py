@@ -4,6 +4,7 @@ destination as the service → record the table really moved → submit its purg
 crash between two steps the record states what is left to do."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -78,7 +79,7 @@ _LOADED: Final = 5
 """How many destinations are looked up to find the one with the table."""
 _LOOKS: Final = 20
 _BETWEEN_LOOKS_SECONDS: Final = 0.25
-RESTORED_SINCE: Final = "it was dropped by this request, and restored since"
+RESTORED_SINCE: Final = "somebody restored it after this request"
 _REQUEST_HEADERS: Final = frozenset(header.lower() for header in (MODE_HEADER, TABLE_UUID_HEADER, FORWARDED_BY))
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
 _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
@@ -110,7 +111,7 @@ class TableDrops:
         answer's status and kind, and, with a key, MutationNotVerified if the answer to a drop left to the catalog is
         not the catalog's own."""
         try:
-            with as_drop_errors(str(identifier)):
+            with _as_drop_errors(identifier):
                 return _Drop(self, request, caller, identifier, key).answer()
         except DropUnsupported:
             if self.steps.settings.unsupported != "pass":
@@ -118,14 +119,14 @@ class TableDrops:
         answer = self.forward(request)
         if key is None or is_genuine(Operation.DROP_TABLE, answer):
             return answer
-        raise _left_to_the_catalog(identifier, f"the answer {answer.status} is not an Iceberg catalog's")
+        raise _left_to_the_catalog(identifier, f"the answer {answer.status} did not come from an Iceberg catalog")
 
     def earlier(
         self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier, key: DropKey
     ) -> CatalogAnswer | None:
         """Return the answer to a drop begun with the same key, None if it renamed no table. Raises what `drop` does,
         and MutationNotVerified if the catalog itself may have performed it."""
-        with as_drop_errors(str(identifier)):
+        with _as_drop_errors(identifier):
             return _Drop(self, request, caller, identifier, key).earlier_of_key(key)
 
 
@@ -133,7 +134,7 @@ def _check_words(request: CatalogRequest) -> None:
     """Raise DropError (INVALID_REQUEST) for a parameter or a header of the service that a drop would ignore."""
     for name in query_of(request.query):
         if name != PURGE:
-            raise word_unknown(f"query {printable(name)}", name, (PURGE,))
+            raise word_unknown(f"the query parameter {printable(name)}", name, (PURGE,))
     for name, value in request.headers:
         if name.lower().startswith(OWN_HEADERS) and name.lower() not in _REQUEST_HEADERS:
             raise word_unknown(printable(name), name, (MODE_HEADER, TABLE_UUID_HEADER))
@@ -224,7 +225,7 @@ class _Drop:
         except (RestoreRefused, NameTaken):
             answer = self._catalog.rename(record.destination, self._identifier)
             if answer is None or not answer.is_success:
-                raise service_not_permitted(str(self._identifier), error, record.tombstone_id) from error
+                raise service_not_permitted(_drop_of(self._identifier), error, record.tombstone_id) from error
             tombstones.changed(
                 record, lambda now, tombstone: records.restored_unread(tombstone, self._identifier, now, reason)
             )
@@ -284,7 +285,7 @@ class _Drop:
             others = self._by_duplicates(record)
             if others is not None:
                 return others
-            reason = "no answer" if renamed is None else f"the catalog answered {renamed.status}"
+            reason = f"the catalog {'gave no answer' if renamed is None else f'answered {renamed.status}'}"
             raise drop_not_confirmed(str(self._identifier), reason)
         refused = refusal_of(renamed)
         self._steps.tombstones.changed(record, lambda now, tombstone: records.cleared(tombstone, now, str(refused)))
@@ -315,7 +316,7 @@ class _Drop:
         if refused.code == CATALOG_UNSUPPORTED:
             return catalog_unsupported(self._identifier, refused)
         return DropUnsupported(
-            f"{self._identifier} was not dropped: the catalog does not rename it ({refused}). Drop the table in the "
+            f"{self._identifier} was not dropped: the catalog refused to rename it ({refused}). Drop the table in the "
             "catalog that owns it, or drop it without purge"
         )
 
@@ -330,14 +331,14 @@ class _Drop:
         """Answer for a table that the caller cannot load; most answers are the catalog's own."""
         refused = refusal_of(answer)
         if answer.status < 500 and not is_error(answer):
-            raise drop_interrupted(str(self._identifier), refused)  # of something between here and the catalog
+            raise drop_interrupted(_drop_of(self._identifier), refused)  # of something between here and the catalog
         if isinstance(refused, NoSuchTable | NoSuchNamespace):
             return self._gone(answer)
         if isinstance(refused, CredentialVendingFailed):
             raise DropUnsupported(
-                f"{self._identifier} was not dropped: its catalog vends no storage credentials, so the caller "
-                "cannot prove the right to delete the files. Configure an STS, or add the caller's principal "
-                "role to delegation.drop.trusted-roles"
+                f"{self._identifier} was not dropped: the catalog vends no storage credentials, so the caller "
+                "cannot prove the right to delete the files. Set up an STS in the catalog's storage configuration, or "
+                "add the caller's principal role to delegation.drop.trusted-roles"
             )
         if isinstance(refused, TableMetadataMissing):
             raise DropUnsupported(
@@ -364,11 +365,12 @@ class _Drop:
             return earlier
         if self._catalog.is_view(self._identifier):
             raise DropUnsupported(
-                f"{self._identifier} is a view, which has no files. Drop it as a view (DELETE …/views/…, `DROP VIEW`)"
+                f"{self._identifier} was not dropped: it is a view, not a table. Use `DROP VIEW` (DELETE …/views/…)"
             )
         if self._catalog.is_generic_table(self._identifier):
             raise DropUnsupported(
-                f"{self._identifier} is a generic table, whose files are unknown. Drop it without purge"
+                f"{self._identifier} was not dropped: it is a generic table, so its files are unknown. Drop it without "
+                "purge"
             )
         return answer
 
@@ -384,7 +386,7 @@ class _Drop:
         is_ours = bool(records_of_key) and records_of_key[0].state is TombstoneState.PENDING
         if answer is None and self._settings.unsupported == "pass" and not is_ours:
             raise _left_to_the_catalog(
-                self._identifier, "an earlier call with the key may have been passed on to the catalog"
+                self._identifier, "an earlier call with this key may have been forwarded to the catalog"
             )
         return answer
 
@@ -429,7 +431,7 @@ class _Drop:
     def _by_record(self, record: Tombstone) -> CatalogAnswer | None:
         """Finish what a record shows to be begun, and return the answer; None if its table was not renamed."""
         if record.state is TombstoneState.RESTORING:
-            raise self._steps.renamed_back(record, record.problem or "its purge was refused, or taken back")
+            raise self._steps.renamed_back(record, record.problem or "its purge was refused or cancelled")
         if record.state not in _GONE:
             return self._repeated(record)
         moved = self._moved(record)
@@ -468,6 +470,14 @@ def _is_unclear(answer: CatalogAnswer) -> bool:
 
 def _left_to_the_catalog(identifier: TableIdentifier, reason: str) -> MutationNotVerified:
     return MutationNotVerified(
-        f"the catalog, which handles unsupported drops, may have dropped {identifier}: {reason}. Nothing more was "
-        "done. Check whether the table exists, then send what is missing with a new key"
+        f"the catalog may have dropped {identifier}: {reason}. Nothing more was done. Check whether the table exists. "
+        "If it does, drop it with a new key"
     )
+
+
+def _drop_of(identifier: TableIdentifier) -> str:
+    return f"the drop of {printable(str(identifier))}"
+
+
+def _as_drop_errors(identifier: TableIdentifier) -> AbstractContextManager[None]:
+    return as_drop_errors(_drop_of(identifier), f"{identifier} was not dropped")

@@ -63,8 +63,8 @@ def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
         if _follows(there, left):
             catalog.drop_table(record.destination, purge=False)
             return (
-                f"a clone was registered as {target} meanwhile; it is the table now, and the tombstone's entry no "
-                "longer exists"
+                f"in the meantime, a clone was registered as {target}. The clone is now the table, and the tombstone's "
+                "entry was dropped"
             )
         raise NameTaken(record.tombstone_id, str(target), is_former_state=True) from error
     if isinstance(error, TableAlreadyExists):
@@ -138,7 +138,7 @@ class Tombstones:
         table is at its destination. Raises RestoreRefused and NameTaken."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
-            raise RestoreRefused(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
+            raise RestoreRefused(f"the tombstone {tombstone_id} has ended and cannot be restored ({record.problem})")
         is_chosen = record.state in {TombstoneState.RESTORING, TombstoneState.RESTORED}
         target = to or (record.restore_identifier if is_chosen else record.identifier)
         if target.catalog != record.catalog:
@@ -165,7 +165,7 @@ class Tombstones:
         except PolarisError as error:
             raise RestoreRefused(
                 f"the table of the tombstone {record.tombstone_id} can neither be read at {record.destination} "
-                f"({unread.code}: {unread}) nor be renamed to {target}: {error}"
+                f"({unread.code}: {unread}) nor renamed to {target}: {error}"
             ) from error
         return self.changed(record, lambda now, tombstone: records.restored_unread(tombstone, target, now, because))
 
@@ -173,7 +173,7 @@ class Tombstones:
         """End a tombstone's grace period or retry its failed purge now. Raises DropError (PURGE_NOT_POSSIBLE)."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
-            raise purge_not_possible(f"the tombstone {tombstone_id} was dismissed: {record.problem}")
+            raise purge_not_possible(f"the tombstone {tombstone_id} has ended and cannot be purged ({record.problem})")
         if record.state in {TombstoneState.PURGING, TombstoneState.PURGED, TombstoneState.DROPPED}:
             return record
         if record.state not in {TombstoneState.RENAMED, TombstoneState.FAILED}:
@@ -182,14 +182,15 @@ class Tombstones:
             )
         if record.is_of_another_table:
             raise purge_not_possible(
-                f"the tombstone {tombstone_id} is not the table that its caller dropped and is never purged. Restore it"
+                f"the tombstone {tombstone_id} has another table than its caller dropped, so it is never purged. "
+                "Restore it"
             )
         now = self.clock()
         task = submit(self.tasks, record, at=now)
         if task.status is Status.FAILURE:
             if task.error_code == RESTORED and record.state is TombstoneState.RENAMED:
                 raise purge_not_possible(
-                    f"the tombstone {tombstone_id} is being restored. Repeat the request when the restore is done"
+                    f"the tombstone {tombstone_id} is being restored. Repeat the request after the restore"
                 )
             self.tasks.operators.retry(task.task_id, by=by)
         elif task.status is Status.SUBMITTED:
@@ -207,10 +208,10 @@ class Tombstones:
                 )
             if record.is_of_another_table:
                 raise dismissal_refused(
-                    f"the tombstone {tombstone_id} is not the table that its caller dropped. Give the table a name "
-                    f"again: `delegation tombstones restore {tombstone_id} --to NAME`"
+                    f"the tombstone {tombstone_id} has another table than its caller dropped. Restore the table: "
+                    f"`delegation tombstones restore {tombstone_id} --to NAME`"
                 )
-            left = f"dismissed: its files stay, {_finish(record)}"
+            left = f"dismissed: its files stay. {_finish(record)}"
             record = self.changed(
                 record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=True)
             )
@@ -230,11 +231,11 @@ class Tombstones:
     def closed(self, record: Tombstone) -> Tombstone:
         """End a FAILED tombstone whose entry somebody else removed, and state what is left."""
         if record.is_of_another_table:
-            left = "closed: the table, which the caller never dropped, has left its destination"
+            left = "closed: somebody else moved the table, which the caller never dropped"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
-            left = f"closed: somebody else restored the table's name {record.identifier}"
+            left = f"closed: somebody else restored the table to {record.identifier}"
         else:
-            left = f"closed: somebody else removed its entry from the catalog, and its files stay; {_finish(record)}"
+            left = f"closed: somebody else removed its entry from the catalog, and its files stay. {_finish(record)}"
         return self.changed(record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=False))
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
@@ -277,7 +278,7 @@ class Tombstones:
                 if conflict.stored is None:
                     raise tombstone_not_found(record.tombstone_id) from conflict
                 record = conflict.stored
-        raise RestoreRefused(f"the tombstone {record.tombstone_id} kept changing. Repeat the restore")
+        raise RestoreRefused(f"other processes kept changing the tombstone {record.tombstone_id}. Repeat the restore")
 
     def _found(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
         """Return the record of a table that is at its destination to be restored, or RESTORED if it cannot be read."""
@@ -332,7 +333,7 @@ def _is_restored_to(record: Tombstone | None, target: TableIdentifier) -> TypeGu
 
 def _finish(record: Tombstone) -> str:
     return (
-        f"`delegation purge {record.metadata_location}` deletes the remaining files, unless another table has them now"
+        f"`delegation purge {record.metadata_location}` deletes the remaining files, unless another table now has them"
     )
 
 
@@ -341,13 +342,11 @@ def _why_not(record: Tombstone) -> str:
         case TombstoneState.PENDING:
             reason = "its rename is not confirmed yet. Repeat the restore in a few minutes"
         case TombstoneState.CLEARED:
-            reason = "it was never renamed; the table is at its former name, or was dropped by somebody else"
+            reason = "it was never renamed. The table has its former name, unless somebody else dropped it"
         case TombstoneState.RESTORED:
-            reason = f"it was restored to {record.restore_identifier} already"
+            reason = f"it was already restored to {record.restore_identifier}"
         case TombstoneState.PURGING:
-            reason = (
-                "its purge has begun. If the purge has deleted nothing yet, cancel its task, then repeat the restore"
-            )
+            reason = "its purge has begun. If no file is deleted yet, cancel the purge's task, then repeat the restore"
         case _:
             reason = "its files are deleted"
     return f"the tombstone {record.tombstone_id} is {record.state} and cannot be restored: {reason}"
@@ -356,10 +355,11 @@ def _why_not(record: Tombstone) -> str:
 def _too_late(record: Tombstone, task: Task) -> str:
     if task.status is Status.FAILURE:
         return (
-            f"the purge of the tombstone {record.tombstone_id} has deleted files (task {task.task_id}), so it cannot "
-            "be restored. `delegation tombstones purge` deletes the remaining files"
+            f"the tombstone {record.tombstone_id} cannot be restored, because its purge (task {task.task_id}) has "
+            f"deleted files. To delete the remaining files, run `delegation tombstones purge {record.tombstone_id}`"
         )
     return (
-        f"the purge of the tombstone {record.tombstone_id} has begun (task {task.task_id} is {task.status}), so it "
-        "cannot be restored. If the purge has deleted nothing yet, cancel its task, then repeat the restore"
+        f"the tombstone {record.tombstone_id} cannot be restored, because its purge has begun (task {task.task_id} is "
+        f"{task.status}). If no file is deleted yet, run `delegation tasks cancel {task.task_id}`, then repeat the "
+        "restore"
     )

@@ -47,7 +47,7 @@ from polaris_common.errors import DelegationError
 
 GIVE_UP_AFTER = timedelta(minutes=10)
 """A rename without an answer was not performed if its table is not at the destination by then."""
-OTHER_TABLE = "another table had the name by the time of the rename. Send the request again"
+OTHER_TABLE = "another table took the name before the rename. Send the request again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class DropSteps:
             return self._checked(record, record.created_at + GIVE_UP_AFTER)
         if moved is None:
             return self.tombstones.changed(
-                record, lambda now, tombstone: records.cleared(tombstone, now, "it was not renamed")
+                record, lambda now, tombstone: records.cleared(tombstone, now, "the table was not renamed")
             )
         confirmed = self.confirmed(record, moved)
         is_ours = confirmed.state is TombstoneState.RENAMED  # or another process restores it
@@ -309,7 +309,9 @@ def _note_trouble(steps: DropSteps, tombstone_id: str, error: Exception) -> None
         record = steps.tombstones.get(tombstone_id)
         steps.tombstones.changed(record, lambda now, tombstone: records.troubled(tombstone, now, reason_of(error)))
     except DropError as unnoted:
-        logger.warning("its problem could not be recorded: %s", unnoted, extra={"tombstone_id": tombstone_id})
+        logger.warning(
+            "the tombstone's problem could not be recorded: %s", unnoted, extra={"tombstone_id": tombstone_id}
+        )
 
 
 def _settled(steps: DropSteps, listed: Tombstone) -> str:

@@ -164,6 +164,8 @@ def tombstone_item(record: Tombstone) -> dict[str, Any]:
 def tombstone_of(item: Mapping[str, Any]) -> Tombstone:
     """Return a stored tombstone; raises MalformedTombstone."""
     if item.get("format") != FORMAT:
-        raise MalformedTombstone(f"tombstone {item.get('tombstone_id')}: format {item.get('format')!r} is unknown here")
+        raise MalformedTombstone(
+            f"this release cannot read the tombstone {item.get('tombstone_id')} of format {item.get('format')!r}"
+        )
     name = f"tombstone {item.get('tombstone_id')}"
     return model_of_item(Tombstone, item, lambda text: MalformedTombstone(f"{name}: {text}"))

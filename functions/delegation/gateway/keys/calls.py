@@ -210,8 +210,7 @@ class KeyedCall:
             if attempt.is_clear:
                 raise CatalogNotReached(str(error)) from error
             raise MutationNotVerified(
-                "an earlier call with this key was not applied so far, and the catalog could not be reached again: "
-                f"{error}"
+                f"an earlier call with this key has not been applied so far, and it could not be sent again: {error}"
             ) from error
         except CatalogOutcomeUnknown:
             if (shown := self._shown(attempt)) is None:

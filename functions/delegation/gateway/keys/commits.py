@@ -75,7 +75,7 @@ def transaction(target: Target, request: JsonObject, paths: CatalogPaths) -> Ver
             return NOT_APPLIED
         if all(isinstance(each, Applied) for each in verifications):
             return Applied(DONE)
-        return Undecided("no table of the transaction proves whether it was applied")
+        return Undecided("no table of the transaction shows whether the transaction was applied")
 
     lookups = tuple(rule.after[0] for rule in rules)
     parts = tuple(
@@ -99,7 +99,9 @@ def _of_whole(verify: Verify) -> Verify:
 def verify_creation(updates: Updates, state: State) -> Verification:
     uuid = assigned_uuid(updates)
     if state is None or uuid is None or not same_uuid(state.metadata[TABLE_UUID], uuid):
-        return Undecided("the name does not have the table; it may have been created, and dropped or renamed since")
+        return Undecided(
+            "no table with the requested UUID has this name; it may have been created, and dropped or renamed since"
+        )
     return Applied(committed(state), is_certain=True)
 
 

@@ -281,17 +281,18 @@ class CallersView:
             answer = self._forward(self._read(lookup))
         except (CatalogUnavailable, CatalogOutcomeUnknown) as error:
             raise MutationNotVerified(
-                f"/{lookup.path} could not be read to see what a call with this key did ({error.code}). Repeat the "
-                "request with the same key"
+                f"the gateway could not read /{lookup.path} to find out what a call with this key did ({error.code}). "
+                "Repeat the request with the same key"
             ) from error
         if answer.status == 200:
             return Found(answer, _document(answer, lookup))
         if is_absence(answer):
             return None
         raise MutationNotVerified(
-            f"the outcome of a call with this key is uncertain: as the caller, the catalog answers /{lookup.path} with "
-            f"{answer.status}. If that is a refusal, grant the caller the privilege to load it (TABLE_READ_PROPERTIES, "
-            "VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES). Then repeat the request with the same key",
+            f"the outcome of a call with this key is unclear: the catalog answered {answer.status} when the gateway "
+            f"read /{lookup.path} with the caller's token. If that is a refusal, grant the caller the privilege to "
+            "read it (TABLE_READ_PROPERTIES, VIEW_READ_PROPERTIES or NAMESPACE_READ_PROPERTIES). Then repeat the "
+            "request with the same key",
             is_refused=answer.status == 403 and is_error(answer),  # after 401 another token may show it
         )
 
@@ -329,6 +330,6 @@ def _document(answer: CatalogAnswer, lookup: Lookup) -> dict[str, object]:
     document = answer.document
     if document is None:
         raise MutationNotVerified(
-            f"the answer {answer.status} to /{lookup.path} has no JSON object. Repeat the request with the same key"
+            f"the answer {answer.status} to /{lookup.path} is not a JSON object. Repeat the request with the same key"
         )
     return document

@@ -50,7 +50,7 @@ def namespace_creation(target: Target, request: JsonObject, paths: CatalogPaths)
             return Undecided("the namespace does not exist; it may have been created, and dropped since")
         properties = namespace.document.get("properties") or {}
         if not contains(_plain(properties), wanted):
-            return Undecided("the namespace has other properties; they may have been set since")
+            return Undecided("the namespace's properties differ from the request; they may have been changed since")
         return Applied(json_answer(200, {"namespace": request["namespace"], "properties": properties}))
 
     return VerificationRule(verify, (Lookup(path),))
@@ -78,7 +78,7 @@ def namespace_properties(path: str, request: JsonObject) -> VerificationRule:
             return Undecided("the namespace no longer exists")
         known = _plain(namespace.document.get("properties") or {})
         if not contains(known, updates) or any(name in known for name in removals):
-            return Undecided("the namespace has other properties; they may have been set since")
+            return Undecided("the namespace's properties differ from the request; they may have been changed since")
         return Applied(json_answer(200, {"updated": list(updates), "removed": removals, "missing": []}))
 
     return VerificationRule(verify, (Lookup(path),))

@@ -122,10 +122,10 @@ def refusal_of_unverified(
     if answer.status in {401, 403, 419}:
         return answer
     raise GatewayError(
-        "the gateway's public key does not verify the request's token, and the catalog answers the request with "
-        f"{answer.status}. Nothing was done. If the catalog accepts the token, send the request without the "
-        "Idempotency-Key, and have the operator set the catalog's current public key "
-        "(delegation:gateway-token-public-key or delegation:gateway-token-jwks-url)",
+        "the gateway cannot verify the request's token with its public key, but the catalog did not refuse the token "
+        f"(it answered {answer.status} to GET /v1/config). Nothing was done. Send the request without the "
+        "Idempotency-Key, and have the operator set the catalog's current key (delegation:gateway-token-public-key or "
+        "delegation:gateway-token-jwks-url)",
         code="CALLER_NOT_VERIFIED",
         status=500,
         kind="CommitStateUnknownException",
@@ -136,7 +136,7 @@ def refusal_without_effect(refusal: CatalogAnswer, mutations: Mutations, scope: 
     """Return the refusal. Raises MutationNotVerified if an earlier call may have had an effect."""
     if scope is not None and mutations.may_have_run(scope):
         raise MutationNotVerified(
-            f"the catalog refuses the request now ({refusal.status}), and an earlier call with its key may have been "
+            f"the catalog refuses the request now ({refusal.status}), but an earlier call with its key may have been "
             "applied. Repeat the request with the same key once the catalog accepts it"
         )
     return refusal
@@ -215,7 +215,7 @@ class CatalogMutations:
             until=time_left.until,
         )
         done = {"operation": target.operation, "how": performed.how, "status": performed.answer.status}
-        logger.info("performed a mutation by its key", extra={"action": "gateway", **done})
+        logger.info("performed a mutation with an idempotency key", extra={"action": "gateway", **done})
         return catalog_answer(performed)
 
     def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:

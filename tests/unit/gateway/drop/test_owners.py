@@ -12,6 +12,7 @@ from delegation.gateway.forwarding import GatewayCaller
 from delegation.gateway.messages import CatalogAnswer, CatalogRequest, answer_of
 from delegation.gateway.routing import OwnTombstones, route_of
 from delegation.storage.memory import Faults, Killed
+from delegation.tasks.errors import StoreUnavailable
 from infra.local.catalog.privileges import Privilege
 from polaris_common.errors import DelegationError
 from tests.unit.gateway.drop.world import HIDDEN, REALM, DropWorld
@@ -148,6 +149,19 @@ def test_a_wrong_body_is_named(graced, body):
     path = f"v1/tombstones/{graced.record().tombstone_id}/restore"
     assert Owner(graced).answer("POST", path, body=body)[0] == 400
     assert graced.record().state is S.RENAMED
+
+
+def test_an_error_names_the_list_or_the_restore_and_no_drop(graced, monkeypatch):
+    tombstone = graced.record().tombstone_id
+
+    def unavailable(*_args: Any, **_options: Any) -> Any:
+        raise StoreUnavailable("the table of tasks did not answer")
+
+    for method in ("newest", "get"):
+        monkeypatch.setattr(type(graced.records), method, unavailable)
+    for answer in (Owner(graced).list(), Owner(graced).restore(tombstone)):
+        message = answer[1]["error"]["message"]
+        assert (answer[0], "was interrupted" in message, "drop of" in message) == (503, True, False)
 
 
 def test_pages_follow_each_other(world):

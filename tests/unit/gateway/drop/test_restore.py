@@ -126,7 +126,7 @@ def test_a_clone_of_a_former_state_is_another_table_of_the_name(graced):
     older = min(uri for uri in graced.files_before if uri.endswith(".metadata.json"))
     assert older != record.metadata_location
     graced.register(older, "orders")
-    with pytest.raises(NameTaken, match="registered from a former state"):
+    with pytest.raises(NameTaken, match="clone"):
         restore(graced)
     assert (graced.record().state, len(graced.hidden())) == (S.FAILED, 1)
     assert restore(graced, AGAIN).state is S.RESTORED

@@ -121,7 +121,7 @@ def test_the_answer_to_a_caller_that_waits_says_whether_the_files_are_deleted(wo
 @pytest.mark.parametrize(
     ("words", "nearest"),
     [
-        ({"query": "purgeRequested=true&dry-run=true"}, "query dry-run is unknown, so nothing was dropped; there is"),
+        ({"query": "purgeRequested=true&dry-run=true"}, "query parameter dry-run is unknown"),
         ({"query": "purgeRequested=true&purgeRequest=false"}, "did you mean purgeRequested?"),
         ({"more": (("X-Delegation-Table-UID", "0"),)}, "did you mean X-Delegation-Table-Uuid?"),
         ({"more": (("x-delegation-drop-modes", "wait"),)}, "did you mean X-Delegation-Drop-Mode?"),

@@ -6,6 +6,7 @@ import pytest
 
 from delegation.gateway.drop import tombstones as records
 from delegation.gateway.drop.errors import DropError, RestoreRefused
+from delegation.gateway.drop.steps import OTHER_TABLE
 from delegation.gateway.drop.tombstones import Tombstone, TombstoneState, backoff
 from delegation.identifiers import TableIdentifier
 from delegation.storage.memory import Faults, Killed
@@ -123,7 +124,7 @@ def test_a_wrong_table_whose_name_is_taken_gets_it_back_when_it_is_free(world):
     here.rename("orders", ("ns",), "third")
     pass_time(here, hours=7)
     assert (here.uuid(), here.hidden(), here.record().state) == (here.wrong, [], S.RESTORED)
-    assert here.record().problem.startswith("another table had the name")
+    assert here.record().problem.startswith(OTHER_TABLE)
 
 
 def test_a_wrong_table_that_is_not_at_its_destination_any_more_is_closed_without_advice_to_purge_it(world):
