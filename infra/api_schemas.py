@@ -259,14 +259,14 @@ def _split_parameters(known: dict[str, Schema]) -> None:
     renamed = {_SPELLINGS.get(name, name): schema for name, schema in members.items()}
     known[spelled] = {
         **parameters,
-        "description": "The same with the location of the metadata as Iceberg's LoadTableResult spells it.",
+        "description": "The same, with `metadata-location` spelled as in Iceberg's LoadTableResult.",
         "required": ["table_identity", "metadata-location", "metadata", "config"],
         "properties": renamed,
     }
     loaded = (members.keys() | renamed.keys()) - {"table_identity", "properties"}
     known[alone] = {
         "type": "object",
-        "description": "The table's identity alone, for any operation; the service loads the rest from the catalog.",
+        "description": "Only the table's identity, for any operation. The service loads the rest from the catalog.",
         "required": ["table_identity"],
         "additionalProperties": False,
         "not": {"anyOf": [{"required": [name]} for name in sorted(loaded)]},
@@ -275,7 +275,7 @@ def _split_parameters(known: dict[str, Schema]) -> None:
     payload = known["PurgePayload"]
     known["AnyTaskPayload"] = {
         **payload,
-        "description": "The payload of an asynchronous task; the table's identity is sufficient.",
+        "description": "The payload of an asynchronous task. The table's identity is sufficient.",
         "properties": {**payload["properties"], "operation_parameters": _one_of(*_FORMS)},
     }
     known["PurgePayload"] = {

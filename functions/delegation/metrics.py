@@ -70,7 +70,7 @@ TASKS_COMPLETED: Final = _count(
     "TasksCompleted", Area.REQUESTS, "Synchronous requests that ended in SUCCESS.", _OF_REQUESTS
 )
 TASKS_FAILED: Final = _count("TasksFailed", Area.REQUESTS, "Synchronous requests that ended in FAILURE.", _OF_REQUESTS)
-REQUESTS_SERVED: Final = _count("RequestsServed", Area.REQUESTS, "Answered reads.", _OF_REQUESTS)
+REQUESTS_SERVED: Final = _count("RequestsServed", Area.REQUESTS, "Reads that were answered.", _OF_REQUESTS)
 REQUESTS_REFUSED: Final = _count("RequestsRefused", Area.REQUESTS, "Requests answered with 4XX.", _OF_REQUESTS)
 REQUESTS_FAILED: Final = _count("RequestsFailed", Area.REQUESTS, "Requests answered with 5XX.", _OF_REQUESTS)
 REQUESTS_IN_PROGRESS: Final = _count(
@@ -97,13 +97,13 @@ TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts that lost their
 
 TASKS_SUCCEEDED: Final = _count("TasksSucceeded", Area.ENDS, "Tasks that ended in SUCCESS.", *_OF_ENDS)
 TASKS_ENDED_IN_FAILURE: Final = _count(
-    "TasksEndedInFailure", Area.ENDS, "Tasks that ended in FAILURE, without cancelled tasks.", *_OF_ENDS
+    "TasksEndedInFailure", Area.ENDS, "Tasks that ended in FAILURE, except cancelled tasks.", *_OF_ENDS
 )
 TASKS_CANCELLED: Final = _count("TasksCancelled", Area.ENDS, "Cancelled tasks.", *_OF_ENDS)
 TASK_SECONDS: Final = _seconds("TaskSeconds", Area.ENDS, "Time from acceptance to the end of a task.", *_OF_ENDS)
-FILES_DELETED: Final = _count("FilesDeleted", Area.ENDS, "Files that ended tasks deleted.", *_OF_ENDS)
+FILES_DELETED: Final = _count("FilesDeleted", Area.ENDS, "Files deleted by tasks that ended.", *_OF_ENDS)
 BYTES_DELETED: Final = Metric(
-    "BytesDeleted", Unit.BYTES, Area.ENDS, "Size of the files that ended tasks deleted.", _OF_ENDS
+    "BytesDeleted", Unit.BYTES, Area.ENDS, "Size of the files deleted by tasks that ended.", _OF_ENDS
 )
 TABLES_PARTLY_DELETED: Final = _count("TablesPartlyDeleted", Area.ENDS, "Purges that failed after their first delete.")
 TOMBSTONES_FAILED: Final = _count("TombstonesFailed", Area.ENDS, "Dropped tables whose purge was refused or failed.")
@@ -111,7 +111,7 @@ TOMBSTONES_FAILED: Final = _count("TombstonesFailed", Area.ENDS, "Dropped tables
 TOMBSTONES_STUCK: Final = _count(
     "TombstonesStuck",
     Area.MACHINERY,
-    "Dropped tables whose drop failed three times or whose record is unreadable; at most 1,000.",
+    "Dropped tables whose drop failed three times or whose record is unreadable, counted up to 1,000.",
 )
 
 ITEMS_SET_ASIDE: Final = _count(
@@ -138,14 +138,14 @@ KEYS_UNAVAILABLE: Final = _count(
     "Failed calls of the gateway to the table of idempotency keys.",
 )
 
-TASKS_WAITING: Final = _count("AdmissionWaiting", Area.BACKLOG, "Tasks that wait to start, at most 100 per lane.")
+TASKS_WAITING: Final = _count("AdmissionWaiting", Area.BACKLOG, "Tasks that wait to start, counted up to 100 per lane.")
 OLDEST_WAITING_SECONDS: Final = _seconds(
     "OldestWaitingSeconds", Area.BACKLOG, "The longest time that a task has waited to start."
 )
 OLDEST_UNFINISHED_SECONDS: Final = _seconds(
     "OldestUnfinishedSeconds",
     Area.BACKLOG,
-    "Age of the oldest open task, without recurring tasks ([limits](limits.md#times)).",
+    "Age of the oldest open task, except recurring tasks ([limits](limits.md#times)).",
 )
 OLDEST_LEASE_SECONDS: Final = _seconds(
     "OldestLeaseSeconds",
@@ -170,13 +170,13 @@ DISPATCHES_FAILED: Final = _count(
     "DispatchFailed", Area.MACHINERY, "Tasks that failed because no dispatch started an attempt."
 )
 DISPATCH_ERRORS: Final = _count(
-    "DispatchErrors", Area.MACHINERY, "Queue messages that started no execution. SQS repeats them."
+    "DispatchErrors", Area.MACHINERY, "Queue messages whose execution failed to start. SQS delivers them again."
 )
 WORKER_ERRORS: Final = _count("WorkerErrors", Area.MACHINERY, "Failures of a worker to lease or run a task.")
 CHANGES_UNREADABLE: Final = _count(
     "ChangesUnreadable",
     Area.MACHINERY,
-    "Waiting changes to the persistence that cannot be decoded, once per process.",
+    "Waiting changes to the persistence that cannot be decoded, counted once per process.",
 )
 CERTIFICATE_DAYS_LEFT: Final = _count(
     "CertificateDaysLeft",
@@ -190,7 +190,9 @@ PROBES_SUCCEEDED: Final = _count(
 )
 PAUSED: Final = _count("Paused", Area.MACHINERY, "1 per sweep while work is paused (`delegation pause`).")
 
-NOTIFICATION_MESSAGES: Final = _count("NotificationMessages", Area.NOTIFICATIONS, "Messages that the notifier took.")
+NOTIFICATION_MESSAGES: Final = _count(
+    "NotificationMessages", Area.NOTIFICATIONS, "Queue messages that the notifier received."
+)
 NOTIFICATIONS_DELIVERED: Final = _count("NotificationsDelivered", Area.NOTIFICATIONS, "Delivered events and callbacks.")
 NOTIFICATIONS_FAILED: Final = _count(
     "NotificationsFailed", Area.NOTIFICATIONS, "Failed deliveries that will be retried."

@@ -107,7 +107,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             MIN_INPUT_FILES,
             _COUNT,
             "a number from 1 to 999999999",
-            "A group of fewer files is rewritten only if its content exceeds one file, or if it has too many deletes. "
+            "A group of fewer files is rewritten only if it exceeds the size of one file, or has too many deletes. "
             f"Default: {DEFAULT_MIN_INPUT_FILES}.",
             Argument(f"Rewrite groups of N files or more. Default: {DEFAULT_MIN_INPUT_FILES}.", "N", type=int, least=1),
         ),
@@ -147,14 +147,15 @@ COMPACTION_OPTIONS: Final = OptionTable(
             COLD_AFTER,
             _DURATION,
             "a duration such as 1h or PT30M, or 0",
-            "A partition with a commit younger than this is left alone. Default: the operator's setting, else 1 hour.",
+            "A partition with a commit younger than this is not rewritten. Default: the operator's setting, else 1 "
+            "hour.",
             Argument("Leave partitions with a commit younger than AGE alone. Default: 1h.", "AGE"),
         ),
         text_option(
             MIN_BENEFIT,
             _NUMBER,
             "a number of files such as 100 or 2.5",
-            "A partition is left alone if one unit of the estimate's currency removes fewer files and deletes than "
+            "A partition is not rewritten if one unit of the estimate's currency removes fewer files and deletes than "
             "this. Default: the operator's setting, else 0.",
             Argument("Leave a partition alone if one unit of money removes fewer than FILES files.", "FILES"),
         ),

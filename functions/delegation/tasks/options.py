@@ -98,7 +98,7 @@ CALLBACK_OPTION: Final = text_option(
     CALLBACK,
     _CALLBACK_NAME,
     "a name of lower-case letters, digits and hyphens",
-    "The callback of the settings that is called when the task has ended.",
+    "The name of a configured callback, which is called when the task ends.",
 )
 """The option `callback`, which is the same for every type."""
 DRY_RUN_OPTION: Final = Option(name=DRY_RUN, by=SetBy.CALLER, values=("false", "true"))

@@ -22,17 +22,17 @@ _ONE_TABLE: JsonDict = {
 
 
 class ResumeRequest(BaseModel):
-    """Which pause ends; a pause of another scope stays."""
+    """The scope whose pause ends. Pauses of other scopes stay."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, json_schema_extra=_ONE_TABLE)
 
     scope: Scope = Field(
         default="all",
-        description="All tasks of the deployment, those that work for its realm, or those of one table.",
+        description="All tasks of the deployment, the tasks of its realm, or the tasks of one table.",
     )
     table: _Name | None = Field(
         default=None,
-        description="With `scope` = `table`: the table's dotted name with its catalog.",
+        description="The table's dotted name with its catalog, if `scope` = `table`.",
         examples=["lake.sales.orders"],
     )
 
@@ -48,16 +48,16 @@ class PauseRequest(ResumeRequest):
 
     mode: Literal["stop", "drain"] = Field(
         default="stop",
-        description="`stop` hands running attempts over within a minute, uncounted. `drain` lets them end, and nothing "
-        "new begins.",
+        description="`stop` hands over running attempts within a minute, and does not count them. `drain` lets running "
+        "attempts finish, and starts no others.",
     )
     reason: Annotated[str, StringConstraints(max_length=300)] = Field(
-        default="", description="The reason that others see."
+        default="", description="The reason, shown to everybody who reads the pause."
     )
 
 
 class PausedBy(Answer):
-    """Who paused: the token's client and its subject."""
+    """The token's client and subject that paused the scope."""
 
     client_id: str
     subject: str = ""
@@ -97,10 +97,10 @@ Levels = Annotated[tuple[str, ...], Field(min_length=1, max_length=100)]
 
 
 class TombstoneRecord(BaseModel):
-    """A table that was dropped with its files: where it was, where it is, and how far its purge is.
+    """A table that was dropped with its files: its former and its present name, and the state of its purge.
 
-    RENAMED waits for its purge, FAILED for a person; both can be restored. DROPPED, RESTORED, CLEARED and DISMISSED
-    have ended; of the last the files stay, and `problem` states what deletes them.
+    RENAMED: waits for its purge. FAILED: waits for an operator. Both can be restored. DROPPED, RESTORED, CLEARED and
+    DISMISSED have ended. The files of a DISMISSED table stay; `problem` has the command that deletes them.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -123,13 +123,15 @@ class TombstoneRecord(BaseModel):
     metadata_location: str | None = None
     location: str | None = None
     format_version: int | None = None
-    grace_until: AwareDatetime | None = Field(default=None, description="The purge starts no earlier.")
+    grace_until: AwareDatetime | None = Field(
+        default=None, description="The end of the grace period. The purge does not start earlier."
+    )
     task_id: str | None = Field(default=None, description="The task that purges the table and then drops it.")
     restore_namespace: tuple[str, ...] | None = None
     restore_name: str | None = None
     problem: str | None = None
-    attempts: int = Field(default=0, ge=0, description="How many times in a row the recurring task failed.")
-    trouble: str | None = Field(default=None, description="Why, or what only a person can do.")
+    attempts: int = Field(default=0, ge=0, description="How many times in a row the service failed to finish the drop.")
+    trouble: str | None = Field(default=None, description="Why the service failed, or what only a person can do.")
     dismissed_at: AwareDatetime | None = None
 
     @property
@@ -149,16 +151,16 @@ class TombstoneRecord(BaseModel):
 
 
 class TombstoneList(BaseModel):
-    """A page of tombstones, the newest first; ended ones are kept for 90 days."""
+    """A page of tombstones, the newest first. Ended tombstones are kept for 90 days."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     tombstones: tuple[TombstoneRecord, ...]
-    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
+    next_page_token: str | None = Field(default=None, description="The token of the next page; null on the last page.")
 
 
 class RestoredName(BaseModel):
-    """Another name for a restored table, in the same catalog."""
+    """A new name for the restored table, in the same catalog."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -167,7 +169,7 @@ class RestoredName(BaseModel):
 
 
 class RestoreRequest(BaseModel):
-    """Where to restore a tombstone to; without `to` its former name."""
+    """The name under which a table is restored. Default: its former name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

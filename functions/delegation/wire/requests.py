@@ -163,10 +163,10 @@ Properties = Annotated[
     AfterValidator(lambda value: _within(value, MAX_PROPERTIES_BYTES, *value.keys(), *value.values())),
     component(
         "PropertiesMap",
-        "Options of the operation. The members listed are those of all operations; the first value is the default "
-        "unless the operator set another. A name in camel case, such as `dryRun`, is also accepted. Any other name, an "
-        "option of another operation and an invalid value are answered 400, a value that the operator's settings do "
-        "not allow 403 (`PROPERTY_NOT_ALLOWED`).",
+        "Options of the operation. The listed members are those of all operations. The first value is the default, "
+        "unless the operator set another. Names in camel case, such as `dryRun`, are also accepted. Any other name, an "
+        "option of another operation, and an invalid value get 400. A value that the operator's settings do not allow "
+        "gets 403 (`PROPERTY_NOT_ALLOWED`).",
     ),
 ]
 Secrets = Annotated[dict[StrictStr, SecretStr], Field(max_length=MAX_CONFIG_ENTRIES)]
@@ -187,12 +187,12 @@ class CommonPayload(ReceivedPart):
     )
     request_timestamp_utc: RequestTimestamp = Field(
         default=None,
-        description="When the catalog started the request, with an offset from UTC; a year from 1970 to 2999. A zero "
+        description="When the catalog started the request, with an offset from UTC, from 1970 to 2999. A zero "
         "value, such as 0001-01-01T00:00:00Z, is answered 400. Leave the member out instead.",
     )
     realm_identifier: FilledText = Field(description="The realm that the deployment serves.")
     polaris_correlation_id: FilledText | None = Field(
-        default=None, description="The id that correlates the logs of the catalog and of the service."
+        default=None, description="An id that correlates the logs of the catalog and the service."
     )
 
 
@@ -207,10 +207,11 @@ class ReceivedBody(ReceivedPart):
 
 
 class TableIdentity(ReceivedPart):
-    """The table's name in the catalog; at most 16 KiB in all."""
+    """The table's name in the catalog, at most 16 KiB in total."""
 
     table_entity_id: FilledText | None = Field(
-        default=None, description="The catalog's id of the table; stored and not verified: its REST API returns none."
+        default=None,
+        description="The catalog's id of the table. Stored but not verified, because Polaris' REST API returns no ids.",
     )
     catalog_name: PathSegment
     namespace_levels: Annotated[tuple[PathSegment, ...], Field(min_length=1, max_length=MAX_NAMESPACE_LEVELS)]
@@ -226,7 +227,7 @@ class TableIdentity(ReceivedPart):
 
 
 class TableMetadata(ReceivedPart):
-    """Iceberg table metadata; members not listed here are accepted and not stored."""
+    """Iceberg table metadata. Other members are accepted but not stored."""
 
     model_config = ConfigDict(extra="ignore")
 

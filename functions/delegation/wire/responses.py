@@ -54,11 +54,11 @@ class KeptFiles(Answer):
 
 
 class ExecutionResult(Answer):
-    """The totals of a purge, and why it kept files that the table reaches."""
+    """The totals of a purge, and why it kept files of the table."""
 
     files_deleted: Count
     bytes_deleted: Count
-    files_kept: Count = Field(default=0, description="The files that the table reaches and that were not deleted.")
+    files_kept: Count = Field(default=0, description="The number of the table's files that were not deleted.")
     findings: tuple[KeptFiles, ...] = Field(
         default=(), description="Why files were kept, and what else the guards found."
     )
@@ -78,7 +78,7 @@ ERROR_PAGE: Final = "/delegation-service/api/docs"
 
 
 class Dependency(Answer):
-    """A part of the service that it depends on; `error_code` is the code of its failure."""
+    """A dependency of the service. `error_code` is the code of its failure."""
 
     name: str
     ok: bool
@@ -86,30 +86,32 @@ class Dependency(Answer):
 
 
 class MaintenanceSettings(Answer):
-    """What bounds the policies of a deployment; `error_code` is that of a policy file that cannot be read."""
+    """The limits of a deployment's policies. `error_code` is set if the policy file cannot be read."""
 
     properties: Mapping[str, str] = Field(description="The service's properties that policies and simulations obey.")
     policy_file: tuple[str, ...] | None = Field(
-        default=None, description="The catalogs whose policies are in the deployment's policy file, null without one."
+        default=None, description="The catalogs in the deployment's policy file; null without a file."
     )
     error_code: str | None = None
 
 
 class Health(Answer):
-    """Whether the service works; without a token only `status`."""
+    """Whether the service works. Without a token, the answer has only `status`."""
 
     status: Literal["up", "down"]
-    version: str | None = Field(default=None, description="The release; only with a token, like all members below.")
+    version: str | None = Field(
+        default=None, description="The release. Like all members below, only for requests with a token."
+    )
     realm: str | None = None
     dependencies: tuple[Dependency, ...] = ()
     paused: tuple[Mapping[str, Any], ...] = Field(
-        default=(), description="What operators paused, as `GET /v1/pause` shows it: those tasks do not run."
+        default=(), description="What operators paused, as `GET /v1/pause` shows it. The paused tasks do not run."
     )
     maintenance: MaintenanceSettings | None = None
 
 
 class Receipt(Answer):
-    """The receipt of a purge; its other members are described in docs/architecture/purging.md."""
+    """The receipt of a purge. docs/architecture/purging.md describes its other members."""
 
     format: int
     task_id: TaskId
@@ -117,14 +119,14 @@ class Receipt(Answer):
 
 
 class FileTotal(Answer):
-    """How many files of a type, and their bytes as the table's metadata states them."""
+    """The number of files of a type, and their bytes according to the table's metadata."""
 
     files: Count
     bytes: Count
 
 
 class PlannedFinding(Answer):
-    """What a guard found while the plan was made, with a few paths; a dry run that ended has none."""
+    """What a guard found during planning, with a few paths. After a dry run has ended, the paths are absent."""
 
     code: str
     count: Count
@@ -132,26 +134,27 @@ class PlannedFinding(Answer):
 
 
 class TaskPlace(Answer):
-    """For what a task waits before its next attempt may start: a place beside the tasks that run.
+    """What a task waits for before its next attempt may start: a place among the running tasks.
 
-    The tasks of a lane start in turn; lanes start in turn by priority.
+    The tasks of a lane start in turn. Lanes start in turn by priority.
     """
 
     task_id: TaskId
-    waits: bool = Field(description="Whether the task waits for a place; if not, the other members are null or empty.")
-    lane: str | None = Field(default=None, description="The tasks with which it waits in turn.")
+    waits: bool = Field(description="Whether the task waits for a place. If not, the other members are null or empty.")
+    lane: str | None = Field(default=None, description="The lane of the task, in words.")
     place: int | None = Field(
         default=None,
         ge=1,
-        description="The place in the lane; 1 is next. Null until the next attempt is due, and behind 1,000 others.",
+        description="The position in the lane; 1 is next. Null until the next attempt is due, and beyond 1,000.",
     )
     reasons: tuple[str, ...] = Field(default=(), description="What keeps the next task of the lane from starting.")
 
 
 class Estimate(Answer):
-    """What the execution of a task's plan deletes, how long that takes at the store's rate, and what it costs.
+    """What the execution of a task's plan deletes, how long it takes, and what it costs.
 
-    `seconds` and `cost` are of the whole plan, without planning and retries; prices are those of a region on a day.
+    `seconds` and `cost` cover the whole plan, without planning and retries. Prices are of `prices_region` on the day
+    `prices_as_of`.
     """
 
     task_id: TaskId
@@ -162,7 +165,7 @@ class Estimate(Answer):
     by_type: Mapping[str, FileTotal]
     files_kept: Count
     findings: tuple[PlannedFinding, ...]
-    keys_per_second: float = Field(ge=0, description="The store's assumed rate of deletes.")
+    keys_per_second: float = Field(ge=0, description="The assumed number of deletes per second.")
     seconds: float = Field(ge=0)
     delete_requests: Count
     other_requests: Count
@@ -173,9 +176,10 @@ class Estimate(Answer):
     currency: str
     prices_as_of: str
     prices_region: str
-    files_left: Count = Field(description="The part of the plan that is not deleted yet; a dry run deletes nothing.")
+    files_left: Count = Field(description="The number of planned files that are not yet deleted.")
     seconds_left: float = Field(
-        ge=0, description="The time for these files, at the measured rate of a running purge, else at the assumed rate."
+        ge=0,
+        description="The time for the files left, at the measured rate of a running purge, else at the assumed rate.",
     )
 
 
@@ -185,7 +189,9 @@ class ErrorResponse(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     error_code: str = Field(description="The error's machine-readable code.", examples=["CREDENTIAL_VENDING_FAILED"])
-    message: str = Field(description="The error's description; for a bad request it starts with the invalid field.")
+    message: str = Field(
+        description="What happened, and what to do. For a bad request, it starts with the invalid field."
+    )
     details: str | None = None
     delegation_task_id: TaskId | None = None
     status: Literal["FAILED_TERMINAL"] | None = Field(
@@ -193,16 +199,16 @@ class ErrorResponse(BaseModel):
     )
     retryable: bool | None = Field(
         default=None,
-        description="True if the same request may succeed later, false with 502 if an operator has to act first.",
+        description="True if the same request may succeed later. False with 502 if an operator must act first.",
     )
     partly_deleted: Literal[True] | None = Field(
         default=None,
-        description="Present only if the task failed after its first delete, so the table is half deleted. Send the "
-        "request again to finish the purge. Do not drop the table before the purge is finished.",
+        description="Present only if the task failed after its first delete, so the table has lost files. Send the "
+        "request again to finish the purge. Do not drop the table before then.",
     )
 
     @computed_field(  # type: ignore[prop-decorator]
-        description="The code's line on the page of errors (RFC 9457).",
+        description="The code's entry on the page of error codes (RFC 9457).",
         examples=[f"{ERROR_PAGE}#CREDENTIAL_VENDING_FAILED"],
         json_schema_extra={"format": "uri-reference"},
     )
@@ -230,7 +236,7 @@ _DURATION: Final = {"type": "string", "format": "duration", "examples": ["PT30M"
 
 
 class ServiceConfig(Answer):
-    """CatalogConfig (Iceberg REST Catalog API) with the two properties of the Idempotency-Key proposal.
+    """CatalogConfig (Iceberg REST Catalog API), with the two properties of the Idempotency-Key proposal.
 
     Idempotency is advertised twice: in `properties` as the proposal has it, and at the top level for Iceberg clients.
     """

@@ -79,12 +79,12 @@ PLAN_PATTERN: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-
 
 
 class PlanApproval(BaseModel):
-    """Which plan is approved; it is executed as it was made, without what is needed by then."""
+    """The plan to approve. It is executed as it was made, without files that are needed by then."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     plan: Annotated[str, StringConstraints(pattern=PLAN_PATTERN)] = Field(
-        description="The id of the plan with which the task ended.",
+        description="The id of the task's last plan.",
         examples=["01234567-89ab-cdef-0123-456789abcdef/1/0123456789ab"],
     )
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")] | None = Field(
@@ -107,8 +107,8 @@ OPERATIONS: Final = (_SYNCHRONOUS, _ASYNCHRONOUS, "DATA_FILE_PURGE")
 class PurgeTableOperationParameters(ReceivedPart):
     """The table's identity and its LoadTableResult (Iceberg REST specification).
 
-    `metadata_location`, `metadata` and `config` must be given together; `storage-credentials` require them. For an
-    asynchronous task the identity is sufficient.
+    Give `metadata_location`, `metadata` and `config` together; `storage-credentials` requires them. For an asynchronous
+    task, the identity is sufficient.
     """
 
     table_identity: TableIdentity
@@ -118,14 +118,14 @@ class PurgeTableOperationParameters(ReceivedPart):
     metadata: TableMetadata | None = None
     config: Secrets | None = Field(
         default=None,
-        description="Settings and temporary credentials; never stored, logged or returned. The service requests its "
-        "own.",
+        description="Settings and temporary credentials, which are never stored, logged or returned. The service "
+        "requests its own.",
     )
     storage_credentials: Annotated[tuple[StorageCredential, ...], Field(max_length=MAX_STORAGE_CREDENTIALS)] | None = (
         Field(
             default=None,
             alias="storage-credentials",
-            description="Credentials by prefix; never stored, logged or returned.",
+            description="Credentials by prefix, which are never stored, logged or returned.",
         )
     )
     properties: Properties = Field(default_factory=dict)

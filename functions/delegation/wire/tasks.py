@@ -20,7 +20,7 @@ _PROGRESS: Final = {
 
 
 class PublishedSegment(Answer):
-    """A segment of a plan: its folder in the plan bucket, and the hex SHA-256 of its index."""
+    """A segment of a plan: its folder in the plan bucket, and the SHA-256 of its index in hex."""
 
     id: str
     sha256: str
@@ -34,7 +34,7 @@ class Asker(Answer):
 
 
 class ShownApproval(Answer):
-    """A person's consent to a plan, and when it ends."""
+    """A person's approval of a plan, and when it expires."""
 
     plan: str
     sha256: str
@@ -45,39 +45,39 @@ class ShownApproval(Answer):
 
 
 class WorkProgress(Answer):
-    """How far the work is: `done` of `total` things of a `unit`."""
+    """The progress of the work: `done` of `total`, counted in `unit`."""
 
     done: int | None = None
     total: int | None = None
     unit: str | None = None
     percent: float | None = Field(
-        default=None, ge=0, le=100, description="Rounded down to a tenth, so 100 means that nothing is left."
+        default=None, ge=0, le=100, description="Rounded down to a tenth. 100 means that nothing is left."
     )
     message: str | None = None
     reported_ts: AwareDatetime | None = None
 
 
 class WorkRate(Answer):
-    """How fast running work is, on average since the first delete of the attempt."""
+    """The speed of running work, on average since the attempt's first delete."""
 
     per_second: float = Field(ge=0)
     unit: str
 
 
 class NextAttempt(Answer):
-    """The next attempt of a task that waits, or whose lease ended without an outcome."""
+    """The next attempt of a waiting task, or of a task whose lease ended without an outcome."""
 
     number: int = Field(ge=1)
     at: AwareDatetime
-    seconds: float = Field(ge=0, description="The time until then; 0 if the task waits only for a free process.")
+    seconds: float = Field(ge=0, description="The time until the attempt. 0: the task waits only for a free process.")
     awaits_admission: bool = Field(
         default=False, description="Whether the task also waits for a place (`delegation.limits.*`)."
     )
-    lane: str | None = Field(default=None, description="In words, the lane in which it waits for a place.")
+    lane: str | None = Field(default=None, description="The lane in which the task waits, in words.")
 
 
 class LastError(Answer):
-    """The last error since the task was submitted; a hand-over to another process is none."""
+    """The last error since the task was submitted. A hand-over to another process is not an error."""
 
     code: str
     message: str
@@ -86,30 +86,30 @@ class LastError(Answer):
 
 
 class Outlook(Answer):
-    """How far a task is at the time `as_of`, and what comes next; a member is null if it is unknown or has no meaning.
+    """A task's progress at the time `as_of`, and what comes next. A member is null if it is unknown or does not apply.
 
-    The progress of a purge with a plan is the files deleted of those planned, of other work what it reported.
+    A purge with a plan counts deleted and planned files. Other work reports its own progress.
     """
 
     as_of: AwareDatetime
     progress: WorkProgress | None = None
     rate: WorkRate | None = None
     eta_ts: AwareDatetime | None = Field(
-        default=None, description="The expected end of running work, if it is in the future."
+        default=None, description="The expected end of running work, unless that time has passed."
     )
     next_attempt: NextAttempt | None = None
     next_step: str | None = Field(
-        default=None, description="What a person has to decide now that the task has ended, with the commands for it."
+        default=None, description="What a person must decide after the task has ended, and the commands for it."
     )
     last_error: LastError | None = None
 
 
 class TaskRecord(Answer):
-    """A task as stored, with the members of the proposal's section "Persistence" and more; timestamps are UTC.
+    """A task as stored, with the members of the proposal's section "Persistence" and more. Timestamps are UTC.
 
-    The record of a task that reported no `progress`, `details` or `result_location` has no such members. `outlook` is
-    made for an answer that reads or lists tasks, and not stored.
-    `partly_deleted`: it ended as FAILURE after its first delete, so the table is not whole; try it again.
+    `progress`, `details` and `result_location` are absent if the task reported none. `outlook` is not stored: answers
+    that read or list tasks compute it.
+    `partly_deleted`: the purge ended as FAILURE after its first delete, so the table has lost files. Retry the task.
     """
 
     task_id: TaskId
@@ -125,12 +125,12 @@ class TaskRecord(Answer):
     lease_acquired_ts: AwareDatetime | None = None
     lease_owner: str | None = Field(
         default=None,
-        description="The lease holder, if there is one. Absent from lists, and for callers that may not manage tasks.",
+        description="The lease holder, if any. Absent from lists, and for callers who may not manage tasks.",
     )
     result_summary: str | None = None
     result_extended: str | None = None
     result_location: str | None = Field(
-        default=None, description="The object of the record bucket that holds a result too large for the record."
+        default=None, description="The object in the record bucket with a result that is too large for the record."
     )
     revision: int = 0
     lost_not_before: AwareDatetime | None = None
@@ -152,8 +152,8 @@ class TaskRecord(Answer):
     files_failed: int = 0
     files_absent: int = Field(
         default=0,
-        description="How many of the deleted files were already absent, if the store reports that (S3 does not). Their "
-        "bytes are not counted.",
+        description="The number of deleted files that were already absent, if the store reports this (S3 does not). "
+        "Their bytes are not counted.",
     )
     bytes_deleted: int = 0
     files_kept: int = 0
@@ -176,9 +176,9 @@ class TaskRecord(Answer):
     requested_by: Asker | None = None
     cancelled_by: Asker | None = None
     partly_deleted: bool = False
-    waits: str = Field(default="", description="Why the plan of a removal of orphan files waits for a person.")
+    waits: str = Field(default="", description="Why a plan of orphan files waits for approval.")
     waiting_plan: PublishedSegment | None = Field(default=None, description="The plan that waits for approval.")
-    approval: ShownApproval | None = Field(default=None, description="Who approved a plan of the task last.")
+    approval: ShownApproval | None = Field(default=None, description="The last approval of a plan of the task.")
     outlook: Outlook | None = None
 
     @property
@@ -253,11 +253,11 @@ class TaskVersions(Answer):
     """A page of a task's versions, oldest first."""
 
     versions: tuple[TaskRecord, ...]
-    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
+    next_page_token: str | None = Field(default=None, description="The token of the next page; null on the last page.")
 
 
 class UnreadableTask(Answer):
-    """A stored task that this release cannot read, for example one that a newer release wrote."""
+    """A stored task that this release cannot read, for example because a newer release wrote it."""
 
     task_id: str
     reason: str
@@ -266,15 +266,15 @@ class UnreadableTask(Answer):
 class TaskList(Answer):
     """A page of tasks, the newest received first.
 
-    A page may have fewer tasks than asked for, or none, although others follow. Its tasks may miss their `children`.
+    A page may have fewer tasks than `page_size`, or none, even if more follow. Its tasks may lack their `children`.
     """
 
     tasks: tuple[TaskRecord, ...]
     unreadable: tuple[UnreadableTask, ...] = Field(
         default=(),
-        description="Tasks that this release cannot read, of any status and type; a newer release wrote them.",
+        description="Tasks that this release cannot read, of any status and type: a newer release wrote them.",
     )
-    next_page_token: str | None = Field(default=None, description="The token of the next page, null on the last one.")
+    next_page_token: str | None = Field(default=None, description="The token of the next page; null on the last page.")
 
 
 REPORTED: Final = frozenset(

@@ -104,8 +104,8 @@ OPTIONS: Final = OptionTable(
             OLDER_THAN,
             _TIME,
             "an RFC 3339 date-time with an offset, such as 2026-06-11T16:21:00Z, or now",
-            "Snapshots older than this time expire; `now` is when the request is accepted. Default: the table's "
-            "property history.expire.max-snapshot-age-ms.",
+            "Snapshots older than this time expire. `now` is the time when the request is accepted. Default: the "
+            "table's property history.expire.max-snapshot-age-ms.",
             Argument(
                 "Expire snapshots older than a time (2026-11-01T00:00:00Z), date, age (7d, 12h) or now. Default: the "
                 "table's properties, else 5 days.",

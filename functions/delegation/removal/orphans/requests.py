@@ -90,14 +90,14 @@ OPTIONS: Final = OptionTable(
             EQUAL_SCHEMES,
             _LISTS,
             "lists such as s3n,s3a=s3, with semicolons between them",
-            "Schemes of one store, as in Iceberg's equal_schemes: the names, and the name they are compared as.",
+            "Schemes of the same store, as in Iceberg's equal_schemes: `s3a,s3n=s3` compares s3a and s3n as s3.",
             Argument("Equal schemes, such as cos,oss=store; s3, s3a and s3n are always equal.", "LISTS"),
         ),
         text_option(
             EQUAL_AUTHORITIES,
             _LISTS,
             "lists such as bucket-alias=bucket, with semicolons between them",
-            "Names of one bucket, as in Iceberg's equal_authorities.",
+            "Names of the same bucket, as in Iceberg's equal_authorities: `a,b=c` compares a and b as c.",
             Argument("Equal buckets, such as alias=bucket.", "LISTS"),
         ),
         Option(
@@ -125,7 +125,7 @@ OPTIONS: Final = OptionTable(
             LOCATION,
             _LOCATION,
             "a location such as s3://lake/written-elsewhere/orders",
-            "The place to scan instead of the table's location. The operator must allow it or a place above it "
+            "The location to scan instead of the table's. The operator must allow this location or one above it "
             "(`delegation.orphan-files.locations`).",
             Argument("Scan this place, if the operator allows it, instead of the table's location.", "URI"),
         ),

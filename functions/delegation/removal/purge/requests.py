@@ -163,21 +163,29 @@ OPTIONS: Final = OptionTable(
             default_meaning="The default for files outside the table's locations: `refuse`, `keep`, `delete`.",
         ),
         _limited(
-            "uncovered", ("refuse", "keep"), "refuse", "If no vended credential covers a file: `refuse` or `keep`."
+            "uncovered",
+            ("refuse", "keep"),
+            "refuse",
+            "If no vended credential covers a file: `refuse` the purge, or `keep` the file.",
         ),
         _limited(
             "shared",
             ("refuse", "subtract"),
             "subtract",
-            "If another table references a file: `refuse` or `subtract`.",
+            "If another table references a file: `refuse` the purge, or `subtract` the file from the plan.",
         ),
         _limited(
             "overlap-scan",
             ("catalog", "namespace"),
             "namespace",
-            "Where a purge looks for overlapping tables.",
+            "Where a purge looks for overlapping tables: `namespace` or `catalog`.",
         ),
-        _limited("versioned", ("refuse", "report"), "report", "If the bucket is versioned: `refuse` or `report`."),
+        _limited(
+            "versioned",
+            ("refuse", "report"),
+            "report",
+            "If the bucket is versioned: `refuse` the purge, or `report` it.",
+        ),
         Option(
             name="deleteMarkerFiles",
             by=SetBy.BOTH,
@@ -194,7 +202,11 @@ OPTIONS: Final = OptionTable(
         Option(name="skipTrash", by=SetBy.CALLER, values=("true",)),
         PLAN_OPTION,
         CALLBACK_OPTION,
-        _fixed("gc-disabled", ("refuse", "ignore"), "If the table's `gc.enabled` is not true: `refuse` or `ignore`."),
+        _fixed(
+            "gc-disabled",
+            ("refuse", "ignore"),
+            "If the table's `gc.enabled` is not true: `refuse` the purge, or `ignore` the property.",
+        ),
         _fixed("delete-probe", ("true", "false"), "Whether the permission to delete is probed before the plan."),
         _fixed(
             "experimental-format",
@@ -209,18 +221,22 @@ OPTIONS: Final = OptionTable(
         _fixed(
             "damaged",
             ("refuse", "keep"),
-            "If a manifest is lost or corrupt: `refuse` or `keep`.",
+            "If a manifest is lost or corrupt: `refuse` the purge, or `keep` the manifest's files.",
         ),
-        _fixed("unsupported", ("refuse", "keep"), "If files are encrypted or in another storage: `refuse` or `keep`."),
+        _fixed(
+            "unsupported",
+            ("refuse", "keep"),
+            "If files are encrypted or in another storage: `refuse` the purge, or `keep` the files.",
+        ),
         _fixed(
             "ambiguous",
             ("refuse", "keep"),
-            "If a path is ambiguous: `refuse` or `keep`.",
+            "If a path is ambiguous: `refuse` the purge, or `keep` the file.",
         ),
         _fixed(
             "neighbour",
             ("refuse", "report"),
-            "If a neighbour table is unreadable: `refuse` or `report`.",
+            "If a neighbour table is unreadable: `refuse` the purge, or `report` the table.",
         ),
     ),
     others=REFERENCE_SETTINGS,

@@ -174,10 +174,10 @@ CHANGES: Final[Mapping[str, ForeseenChange]] = {
         edits={
             "functions/delegation/removal/purge/requests.py": (
                 (
-                    '        _limited("versioned",',
+                    '        _limited(\n            "versioned",',
                     (
                         f'        _limited("{OPTION}", ("refuse", "subtract"), "subtract", "Files at other tables."),\n'
-                        '        _limited("versioned",'
+                        '        _limited(\n            "versioned",'
                     ),
                 ),
                 (
