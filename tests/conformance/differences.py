@@ -31,8 +31,8 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 
 _INTRODUCTION = """# What the API adds to the proposal
 
-[openapi.yaml](openapi.yaml) has everything in the appendix of the Delegation Service proposal, under the same names,
-and `properties` beside `config`. `make regenerate` writes this page. `make schemathesis` tests both documents.
+[openapi.yaml](openapi.yaml) has everything in the appendix of the Delegation Service proposal, under the same names.
+This page lists the rest. `make regenerate` writes the page. `make schemathesis` tests both.
 """
 
 
@@ -166,9 +166,9 @@ class Differences:
         words = [_WORDS[key].format(ours[key]) for key in _WORDS if key in ours and key not in theirs]
         words = [word.replace(" 1 characters", " 1 character").replace(" 1 items", " 1 item") for word in words]
         words += [f"not `{one}`" for one in ours.get("not", {}).get("enum", ())]
-        words += ["its `pattern`"] if "pattern" in ours else []
+        words += ["a `pattern`"] if "pattern" in ours else []
         words += ["no other members"] if ours.get("additionalProperties") is False else []
-        words += ["names as its `propertyNames`"] if "propertyNames" in ours else []
+        words += ["only names of its `propertyNames`"] if "propertyNames" in ours else []
         if words:
             self.limits.append(f"{shown}: {'; '.join(words)}")
         unknown = ours.keys() - theirs.keys() - _SILENT - _WORDS.keys() - {"not", "pattern", "propertyNames"}
