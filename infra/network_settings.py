@@ -67,7 +67,7 @@ def _address_range(text: str) -> str:
     """Return a range of IPv4 addresses as security groups write it; raises ValueError."""
     network = ipaddress.IPv4Network(text)
     if network.prefixlen < _WIDEST:
-        raise ValueError(f"{text} has more addresses than the widest private network; name Polaris' own range")
+        raise ValueError(f"{text} is larger than the largest private network. Name Polaris' own range")
     return str(network)
 
 
@@ -132,19 +132,21 @@ class NetworkSettings(BaseModel):
     @model_validator(mode="after")
     def _vpc_is_whole(self) -> Self:
         if (self.vpc_id is None) != (not self.subnet_ids):
-            raise ValueError("delegation:vpc-id and delegation:subnet-ids need each other")
+            raise ValueError("set both delegation:vpc-id and delegation:subnet-ids, or neither")
         if self.vpc_id is not None and len(set(self.subnet_ids)) < 2:
             raise ValueError("delegation:subnet-ids must name subnets in two or more availability zones")
         if self.nat_gateways and self.vpc_layout is VpcLayout.PRIVATE_ONLY:
             raise ValueError(
-                "delegation:nat-gateways needs public subnets, for which delegation:vpc-layout = private-only leaves "
-                "no range: use an existing VPC (delegation:vpc-id)"
+                "delegation:nat-gateways needs public subnets, but delegation:vpc-layout = private-only leaves no "
+                "range "
+                "for them. Use an existing VPC (delegation:vpc-id)"
             )
         if self.vpc_id is None and self.route_table_ids:
             raise ValueError("delegation:route-table-ids needs delegation:vpc-id")
         if self.vpc_id is not None and self.creates_endpoints and not self.route_table_ids:
             raise ValueError(
-                "delegation:aws-endpoints = create needs delegation:route-table-ids, those of the existing subnets"
+                "delegation:aws-endpoints = create needs delegation:route-table-ids: set the route tables of "
+                "delegation:subnet-ids"
             )
         return self
 
@@ -153,26 +155,25 @@ class NetworkSettings(BaseModel):
         named = bool(self.caller_cidrs or self.caller_security_group_ids)
         if self.is_private and not named:
             raise ValueError(
-                "delegation:caller-security-group-ids or delegation:caller-cidrs must name Polaris: nothing else "
-                "reaches the private API"
+                "nothing can reach the private API. Set delegation:caller-security-group-ids or "
+                "delegation:caller-cidrs "
+                "to Polaris' security group or address range"
             )
         if self.caller_security_group_ids and self.vpc_id is None:
             raise ValueError(
-                "delegation:caller-security-group-ids needs delegation:vpc-id; name delegation:caller-cidrs for a "
-                "Polaris in another VPC"
+                "delegation:caller-security-group-ids needs delegation:vpc-id. If Polaris is in another VPC, set "
+                "delegation:caller-cidrs"
             )
         return self
 
     @model_validator(mode="after")
     def _certificate_has_one_source(self) -> Self:
         if self.certificate_arn and self.certificate_authority_arn:
-            raise ValueError(
-                "only one of delegation:certificate-arn and delegation:certificate-authority-arn can be set"
-            )
+            raise ValueError("set only one of delegation:certificate-arn and delegation:certificate-authority-arn")
         if self.certificate_authority_arn and not self.is_private and not self.ownership_certificate_arn:
             raise ValueError(
                 "delegation:certificate-authority-arn needs delegation:ownership-certificate-arn in the regional "
-                "profile: API Gateway asks for a public certificate beside one of a private authority"
+                "profile, because API Gateway requires a public certificate in addition to a private one"
             )
         return self
 
@@ -219,13 +220,15 @@ class GatewayDeploymentSettings(BaseModel):
         if self.gateway_listener_arn:
             missing += [name for name in _OF_THE_LISTENER if not getattr(self, name)]
         if bool(self.gateway_subnet_ids) != bool(self.gateway_security_group_ids):
-            raise ValueError("delegation:gateway-subnet-ids and delegation:gateway-security-group-ids belong together")
+            raise ValueError(
+                "set both delegation:gateway-subnet-ids and delegation:gateway-security-group-ids, or neither"
+            )
         if missing:
             names = ", ".join(f"delegation:{name.replace('_', '-')}" for name in missing)
-            raise ValueError(f"the gateway needs {names}; set them, or set delegation:gateway to false")
+            raise ValueError(f"the gateway needs {names}. Set them, or set delegation:gateway to false")
         if self.gateway_token_public_key and self.gateway_token_jwks_url:
             raise ValueError(
-                "delegation:gateway-token-public-key and delegation:gateway-token-jwks-url exclude each other"
+                "set only one of delegation:gateway-token-public-key and delegation:gateway-token-jwks-url"
             )
         if self.gateway_token_public_key:
             public_key(self.gateway_token_public_key)

@@ -224,7 +224,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     def _name_lambdas(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if name not in FUNCTIONS:
-                raise ValueError(f"{name!r} is no function; there are {', '.join(sorted(FUNCTIONS))}")
+                raise ValueError(f"{name!r} is not one of the functions {', '.join(sorted(FUNCTIONS))}")
         return value
 
     @field_validator("reserved_concurrency")
@@ -240,7 +240,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     @classmethod
     def _is_offered(cls, value: int) -> int:
         if value not in LOG_RETENTION_DAYS:
-            raise ValueError(f"is {value}; CloudWatch Logs offers {', '.join(map(str, LOG_RETENTION_DAYS))}")
+            raise ValueError(f"is {value}, but CloudWatch Logs offers only {', '.join(map(str, LOG_RETENTION_DAYS))}")
         return value
 
     @field_validator("emr_release_label")
@@ -267,10 +267,14 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
             value = getattr(self, name)
             if self.is_deployable and value and _RESERVED.search(_host(value)):
                 setting = PREFIX + name.replace("_", "-")
-                raise ValueError(f"{setting} is the example {value}; set it to yours in cdk.json or with -c")
+                raise ValueError(
+                    f"{setting} still has the example value {value}. Set your own value in cdk.json or with -c"
+                )
         for cidr in self.caller_cidrs:
             if self.is_deployable and is_an_example(cidr):
-                raise ValueError(f"delegation:caller-cidrs has the example {cidr}; name the range of Polaris")
+                raise ValueError(
+                    f"delegation:caller-cidrs still has the example value {cidr}. Set Polaris' address range"
+                )
         return self
 
     @model_validator(mode="after")
@@ -286,8 +290,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
         PolarisSettings.model_validate({name: value for name, value in given.items() if value is not None})
         if self.polaris_secret_rotation_days is not None and self.polaris_token_url is not None:
             raise ValueError(
-                "delegation:polaris-secret-rotation-days needs tokens of Polaris itself; remove it, because the issuer "
-                "of delegation:polaris-token-url has the secret"
+                "delegation:polaris-secret-rotation-days works only if Polaris itself issues the tokens. Remove it, or "
+                "remove delegation:polaris-token-url"
             )
         return self
 
@@ -295,7 +299,7 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     def _versions_belong_to_lists(self) -> Self:
         if self.revocation_versions and len(self.revocation_versions) != len(self.revocation_lists):
             raise ValueError(
-                "delegation:revocation-versions must have a version for each of delegation:revocation-lists"
+                "delegation:revocation-versions must have one version for each list of delegation:revocation-lists"
             )
         return self
 

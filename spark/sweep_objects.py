@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--references-table", required=True)
     parser.add_argument("--endpoint", help="the URL of DynamoDB (default: that of the AWS environment)")
     parser.add_argument("--grace", type=float, default=86_400.0, help="the grace period in seconds (%(default)s)")
-    parser.add_argument("--segments", type=int, default=1, help="segments of the scan; at least one a core is used")
+    parser.add_argument("--segments", type=int, default=1, help="number of scan segments; at least one per core")
     parser.add_argument("--lost-after", type=float, default=21_600.0, help="seconds until a run is presumed lost")
     return parser
 

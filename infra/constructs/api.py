@@ -133,7 +133,7 @@ class EdgeApi(Construct):
         if network is not None:
             acknowledge(
                 api.deployment_stage,
-                APIG3="Security groups admit Polaris' own addresses alone; a firewall would have no others to refuse.",
+                APIG3="Security groups admit only Polaris' addresses, so a web firewall would have nothing to refuse.",
             )
         return api
 
@@ -269,7 +269,7 @@ class CatalogApi(Construct):
                 self.access_log, {name: of for name, of in _LOGGED.items() if name not in _OF_CLIENTS}, rate=1000
             ),
         )
-        acknowledge(api, APIG2="The catalog validates requests; the gateway passes on what it does not know.")
+        acknowledge(api, APIG2="The catalog validates requests; the gateway forwards requests that it does not know.")
         acknowledge(
             api.deployment_stage,
             APIG3="Only the load balancer's VPC endpoint reaches the API; a web firewall belongs to the load balancer.",

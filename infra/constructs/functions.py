@@ -42,8 +42,9 @@ _ARCHITECTURES: Final = {
     Processor.X86_64: lambda_.Architecture.X86_64,
 }
 _WITHOUT_DEAD_LETTERS: Final = (
-    "API Gateway, Step Functions and the queues' mappings wait for the answer and act on a failure; the sweeper, alone "
-    "invoked asynchronously, runs again a minute later."
+    "API Gateway, Step Functions and the queues' mappings wait for the answer and act on a failure. Only the sweeper "
+    "is "
+    "invoked asynchronously, and it runs again a minute later."
 )
 
 
@@ -179,7 +180,7 @@ def _interfaces(scope: Construct) -> list[iam.PolicyStatement]:
     ]
 
 
-_NEXT_RUN: Final = "The next run is a minute later; the alarm ProbeFailed tells of runs that are missing."
+_NEXT_RUN: Final = "The next run is a minute later. The alarm ProbeFailed reports missing runs."
 
 
 class FrontProbeSchedule(Construct):
@@ -300,6 +301,6 @@ class GradualDeployments(Construct):
             ),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(_POLICY)],
         )
-        reason = "AWS' own policy for CodeDeploy, the limited one: it may shift aliases and read alarms."
+        reason = "AWS' limited managed policy for CodeDeploy, which may shift aliases and read alarms."
         acknowledge_finding(role, f"IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/{_POLICY}]", reason)
         return role

@@ -23,8 +23,10 @@ from infra.environment.functions import (
 )
 
 _KEEPS_DEAD_LETTERS: Final = "It is the dead-letter queue; an alarm watches it, and nothing consumes it."
-_FAILED_MESSAGES: Final = "A mapping of an SQS queue has no failure destination; the queue's redrive policy is its own."
-_NEXT_RUN: Final = "A failed run is not kept: the next one, a minute later, does its work, and alarms watch both."
+_FAILED_MESSAGES: Final = (
+    "SQS event source mappings have no failure destination; the queue's redrive policy serves instead."
+)
+_NEXT_RUN: Final = "A failed run is not kept: the next run, a minute later, does the work, and alarms watch both."
 
 
 class SqsQueues(Construct):

@@ -172,7 +172,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
         ),
         Function(
             "notifier",
-            "Delivers the events and callbacks that ends of tasks announce",
+            "Delivers events and callbacks when tasks end",
             60,
             (*_TASKS, "event_bus", "callback_keys_arn", "callback_authorities"),
         ),
@@ -181,7 +181,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
 """Every function of the service by name."""
 GATEWAY: Final = Function(
     "gateway",
-    "Answers for the catalog: drops with purge, and mutations with a key",
+    "Handles drops with purge and mutations with a key in front of the catalog",
     30,
     (
         *_FRONT,
@@ -207,7 +207,7 @@ ROTATION: Final = Function(
 """The rotation function of the secret, only where the settings rotate it."""
 PROBE: Final = Function(
     "probe_front",
-    "Asks for the health through the front, as callers do, once a minute",
+    "Requests the service's health through its endpoint, as callers do, once a minute",
     30,
     ("probe_url", "probe_address", "probe_secret_arn"),
 )

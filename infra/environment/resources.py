@@ -28,8 +28,8 @@ class TooManyVariables(ValueError):
 
     def __init__(self, function: str, size: int, longest: tuple[str, ...]) -> None:
         super().__init__(
-            f"the variables of the function {function} have about {size:,} bytes and Lambda takes {LIMIT_BYTES:,}; "
-            f"shorten the settings of the longest: {', '.join(longest)}"
+            f"the variables of the function {function} have about {size:,} bytes, but Lambda allows {LIMIT_BYTES:,}. "
+            f"Shorten the settings of the longest variables: {', '.join(longest)}"
         )
 
 

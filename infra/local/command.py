@@ -114,7 +114,9 @@ def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: st
     sys.stdout.write(f"{counted(len(planted), 'file')}, {size}, of a job that ended before its commit:\n")
     for file in planted:
         sys.stdout.write(f"  {file.uri}\n")
-    sys.stdout.write(f"They are {age} old by the times of their store, and all other objects there are older too.\n")
+    sys.stdout.write(
+        f"By the store's clock, they are {age} old. All other objects in the store have aged by the same time.\n"
+    )
     sys.stdout.write(f"Find them: delegation orphans scan {identifier} --wait\n")
 
 

@@ -64,7 +64,7 @@ class StackOptions:
     dynamodb_endpoint: Annotated[str | None, _option("DynamoDB endpoint of your own; keys from the AWS variables.")] = (
         None
     )
-    port: Annotated[int, typer.Option(help="Port of the HTTPS front; 0 picks a free one.", min=0, max=65535)] = 0
+    port: Annotated[int, typer.Option(help="Port of the HTTPS endpoint; 0 picks a free port.", min=0, max=65535)] = 0
     state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local")
     versioned: Annotated[
         bool,
@@ -86,7 +86,9 @@ class StackOptions:
                 "Polaris", "--polaris-url, --polaris-client-id and --polaris-client-secret must be given together"
             )
         if self.polaris_url and self.catalog != "memory":
-            raise CannotStartError("Polaris", "--catalog is of the stand-in, so it cannot be given with --polaris-url")
+            raise CannotStartError(
+                "Polaris", "--catalog configures the stand-in, so it cannot be given with --polaris-url"
+            )
         service = (self.polaris_service_client_id, self.polaris_service_client_secret)
         if any(service) and not (all(service) and self.polaris_url):
             raise CannotStartError(
@@ -95,7 +97,7 @@ class StackOptions:
                 "--polaris-url",
             )
         if self.polaris_public_key is not None and not (self.gateway and self.polaris_url):
-            raise CannotStartError("the gateway", "--polaris-public-key is only for --gateway with --polaris-url")
+            raise CannotStartError("the gateway", "--polaris-public-key needs --gateway and --polaris-url")
         try:
             policies_of(self.all_properties())
             KeySettings.from_properties(self.all_properties())
@@ -136,7 +138,7 @@ class StackOptions:
             text = self.polaris_public_key.read_text(encoding="utf-8")
             public_key(text)
         except (OSError, ValueError) as exc:
-            raise CannotStartError("the gateway", f"{self.polaris_public_key} is no public key in PEM") from exc
+            raise CannotStartError("the gateway", f"{self.polaris_public_key} is not a public key in PEM") from exc
         return text
 
     def all_properties(self) -> dict[str, str]:

@@ -33,10 +33,10 @@ class AwsSource(StrEnum):
     EXECUTIONS_FAILED = "executions that failed, timed out or were aborted"
     SWEEPER_ERRORS = "errors of the sweeper's function"
     SWEEPER_INVOCATIONS = "invocations of the sweeper's function"
-    API_SERVER_ERRORS = "answers of 5XX of the API"
+    API_SERVER_ERRORS = "5XX answers of the API"
     GATEWAY_ERRORS = "errors of the gateway's function"
     UNHEALTHY_TARGETS = "targets of the load balancer that fail its health check"
-    FRONT_ERRORS = "answers of 5XX that the load balancer itself gave"
+    FRONT_ERRORS = "5XX answers of the load balancer itself"
     TLS_FAILURES = "TLS handshakes with the load balancer that failed"
     ROTATION_ERRORS = "errors of the function that rotates the secret"
 
@@ -162,7 +162,7 @@ DISPATCH_ALARMS: Final = (
     AlarmRule(
         "DispatchQueueAge",
         AwsSource.DISPATCH_QUEUE_AGE,
-        "A dispatch has waited in the queue for ten minutes: the dispatcher takes no messages.",
+        "A dispatch has waited in the queue for ten minutes: the dispatcher receives no messages.",
         statistic="Maximum",
         threshold=600,
     ),
@@ -175,7 +175,8 @@ DISPATCH_ALARMS: Final = (
     AlarmRule(
         "DispatchesUnanswered",
         m.DISPATCHES_UNANSWERED,
-        "Three or more dispatches within five minutes started no attempt. Dispatcher or state machine may be down.",
+        "Three or more dispatches within five minutes started no attempt. The dispatcher or the state machine may be "
+        "down.",
         threshold=3,
     ),
     AlarmRule(
@@ -244,7 +245,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "SweeperErrors",
         AwsSource.SWEEPER_ERRORS,
-        "The sweeper fails. Retries, lost attempts and lost dispatches wait.",
+        "The sweeper is failing. Retries, lost attempts and lost dispatches wait.",
         threshold=2,
     ),
     AlarmRule(
@@ -258,7 +259,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "SweepErrors",
         m.SWEEP_ERRORS,
-        "For 15 minutes the sweeper could not handle at least five tasks in every five minutes.",
+        "The sweeper has failed to handle at least five tasks in every five minutes, for 15 minutes.",
         threshold=5,
         periods=3,
     ),
@@ -266,7 +267,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "ItemsSetAside",
         m.ITEMS_SET_ASIDE,
-        "All tries to handle a table, task, policy or record have failed for a day. The log line names the item.",
+        "Every attempt to handle a table, task, policy or record has failed for a day. The log line names the item.",
         statistic="Maximum",
         period=timedelta(hours=1),
     ),

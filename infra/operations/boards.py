@@ -272,7 +272,7 @@ def _deleted(names: BoardNames) -> Row:
         ),
         stacked=True,
     )
-    return Row("What was deleted, and who was informed?", (files, size, pushed))
+    return Row("What was deleted, and who was notified?", (files, size, pushed))
 
 
 def _attempts(names: BoardNames) -> Row:
@@ -361,14 +361,14 @@ def _stores(names: BoardNames) -> Row:
     consumed = (*each("ConsumedReadCapacityUnits", ", read"), *each("ConsumedWriteCapacityUnits", ", written"))
     certificate = Graph(
         "Client certificates",
-        (_own(names, m.CERTIFICATE_DAYS_LEFT, "days left of the first to expire", CALM, "Minimum"),),
+        (_own(names, m.CERTIFICATE_DAYS_LEFT, "days until the first expires", CALM, "Minimum"),),
         unit="days",
         limit=(30, "alarm CertificateExpires"),
         width=_SIXTH,
     )
     maintenance = Graph(
         "Last maintenance",
-        (_hours(names, m.MAINTENANCE_AGE_SECONDS, "since it ended well", CALM),),
+        (_hours(names, m.MAINTENANCE_AGE_SECONDS, "since it succeeded", CALM),),
         unit="hours",
         limit=(24, "alarm MaintenanceAge"),
         width=_SIXTH,
@@ -380,7 +380,7 @@ def _stores(names: BoardNames) -> Row:
         certificate,
         maintenance,
     )
-    return Row("Are stores at their limit, and is anything about to expire?", graphs)
+    return Row("Are the stores at their limits, and is anything about to expire?", graphs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +397,7 @@ _SHOWN: Final = "fields @timestamp, @log, level, action, message, task_id, attem
 QUERIES: Final = (
     SavedQuery(
         "one request",
-        "What happened to a request of Polaris, from the API over queue, execution and steps to the Spark job?",
+        "What happened to a request from Polaris, from the API through queue, execution and steps to the Spark job?",
         f"{_SHOWN}\n| filter correlation_id = 'PASTE_CORRELATION_ID'\n| sort @timestamp asc\n| limit 1000",
     ),
     SavedQuery(

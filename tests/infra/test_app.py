@@ -120,8 +120,11 @@ def test_the_command_writes_the_same_templates_without_account_or_network(
     [
         ({"delegation:client-subject": "x"}, "delegation:client-subject: must be a distinguished name"),
         ({"delegation:relam": "x"}, "delegation:relam: Extra inputs are not permitted"),
-        ({"delegation:log-retention-days": "100"}, "delegation:log-retention-days: is 100; CloudWatch Logs offers 1"),
-        ({"delegation:package": "nowhere"}, "delegation:domain-name is the example"),
+        (
+            {"delegation:log-retention-days": "100"},
+            "delegation:log-retention-days: is 100, but CloudWatch Logs offers only 1",
+        ),
+        ({"delegation:package": "nowhere"}, "delegation:domain-name still has the example"),
     ],
 )
 def test_a_wrong_setting_is_one_line_and_no_traceback(
@@ -149,7 +152,7 @@ def test_variables_without_room_are_one_line_and_no_traceback(
     monkeypatch.setattr(app, "build", build)
     assert app.main() == 2
     [shown] = capsys.readouterr().err.splitlines()
-    assert "shorten the settings of the longest: DELEGATION_OPERATOR_SUBJECTS" in shown
+    assert "longest variables: DELEGATION_OPERATOR_SUBJECTS" in shown
 
 
 def test_synthesis_warns_of_an_issuer_that_the_authorizer_cannot_reach(network: SynthesizedStack) -> None:

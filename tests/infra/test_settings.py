@@ -36,7 +36,7 @@ def test_the_settings_of_cdk_json_are_valid_for_templates_alone() -> None:
 def test_an_example_of_cdk_json_is_not_deployed(name: str) -> None:
     """The reserved domains of RFC 2606 belong to nobody."""
     assert Settings.from_context({**default_context(), **REAL}).is_deployable
-    with pytest.raises(ValidationError, match=f"delegation:{name} is the example"):
+    with pytest.raises(ValidationError, match=f"delegation:{name} still has the example"):
         Settings.from_context(
             {**default_context(), **REAL, f"delegation:{name}": default_context()[f"delegation:{name}"]}
         )
@@ -77,7 +77,7 @@ def test_the_package_is_built_before_a_deployment_or_its_absence_is_said() -> No
         ({"delegation:emr-release-label": "8.0.0"}, "emr_release_label"),
         ({"delegation:synchronous-budget-seconds": 29}, "synchronous_budget_seconds"),
         ({"delegation:stage": "Prod!"}, "stage"),
-        ({"delegation:log-retention-days": 100}, "is 100; CloudWatch Logs offers 1, 3, 5"),
+        ({"delegation:log-retention-days": 100}, "CloudWatch Logs offers only 1, 3, 5"),
         ({"delegation:alarm-topic-arn": "arn:foo"}, "alarm_topic_arn"),
         ({"delegation:alarm-topic-arn": "arn:aws:sqs:eu-central-1:123456789012:queue"}, "alarm_topic_arn"),
         ({"delegation:reserved-concurrency": "notifier=5"}, "delegation:reserved-concurrency names notifier"),

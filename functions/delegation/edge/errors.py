@@ -80,11 +80,11 @@ class CertificateRefused(Forbidden):
 
 def permission_missing(permission: str) -> Forbidden:
     allowed = {
-        "submit": "To allow it to operators, set delegation:operators-may-submit",
-        "manage": "To allow it to Polaris, set delegation:polaris-may-manage",
+        "submit": "To let operators do so, set delegation:operators-may-submit",
+        "manage": "To let Polaris do so, set delegation:polaris-may-manage",
     }
     hint = f". {allowed[permission]}" if permission in allowed else ""
-    return Forbidden(f"the identity of this certificate may not {permission} tasks{hint}", code="PERMISSION_MISSING")
+    return Forbidden(f"the identity with this certificate may not {permission} tasks{hint}", code="PERMISSION_MISSING")
 
 
 class KeysUnavailable(EdgeError):

@@ -178,18 +178,20 @@ _OUTCOME_UNKNOWN: Final = "CommitStateUnknownException"
 _FILE_GONE: Final = re.compile(r"Location does not exist: [a-z0-9]+:/")
 """Of a metadata file, in Iceberg's NotFoundException; a name has no `:` and no `/`."""
 _STATIC_FACADE: Final = "static-facade external catalog"
-EXTERNAL: Final = "the catalog is EXTERNAL: another catalog owns its tables, and this service deletes nothing of theirs"
+EXTERNAL: Final = (
+    "the catalog is EXTERNAL: another catalog owns its tables, so this service does not delete their files"
+)
 CATALOG_UNSUPPORTED: Final = "CATALOG_UNSUPPORTED"
 SUPPORTED_STORAGE: Final = frozenset({"S3", "FILE"})
 _STS_HINT = (
-    "the catalog's storage has no STS that issues credentials. Set an STS up in the catalog's storage configuration"
+    "the catalog's storage has no STS that issues credentials. Set up an STS in the catalog's storage configuration"
 )
-_READ_AND_WRITE = "TABLE_WRITE_DATA on the table's namespace or the catalog (to read alone, TABLE_READ_DATA)"
+_READ_AND_WRITE = "TABLE_WRITE_DATA on the table's namespace or the catalog (TABLE_READ_DATA is enough to read)"
 # Polaris' name of an operation -> the privilege to grant, and where
 _NEEDED = {
     "LIST_NAMESPACES": "NAMESPACE_LIST on the catalog",
-    "LIST_TABLES": "TABLE_LIST on the namespace or the catalog (TABLE_WRITE_DATA includes it), which a grant on single "
-    "tables does not give",
+    "LIST_TABLES": "TABLE_LIST on the namespace or the catalog (TABLE_WRITE_DATA there includes it); grants on single "
+    "tables are not enough",
     "LOAD_TABLE": "TABLE_READ_PROPERTIES on the table's namespace or the catalog (TABLE_WRITE_DATA includes it)",
     "TABLE_EXISTS": "TABLE_LIST on the table's namespace or the catalog (TABLE_WRITE_DATA includes it)",
     "LIST_VIEWS": "VIEW_LIST on the namespace or the catalog",
@@ -283,7 +285,7 @@ def why_unsupported(catalog: Mapping[str, Any]) -> str | None:
     if catalog.get("type") == "EXTERNAL":
         return EXTERNAL
     if isinstance(kind, str) and kind not in SUPPORTED_STORAGE:
-        return f"the catalog's storage type is {_printable(kind, ())}, and this service deletes from S3 alone"
+        return f"the catalog's storage type is {_printable(kind, ())}, and this service deletes only from S3"
     return None
 
 

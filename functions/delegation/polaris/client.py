@@ -316,7 +316,9 @@ class PolarisClient:
             metadata = {name: answer.get(name) for name in ("metadata", "metadata-location")}
             return loaded_table(identifier, metadata)
         except PolarisUnexpectedAnswer as error:
-            raise PolarisOutcomeUnknown(f"the commit to {identifier} was answered unusably: {error}") from error
+            raise PolarisOutcomeUnknown(
+                f"Polaris' answer to the commit to {identifier} is unusable: {error}"
+            ) from error
 
 
 def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entries: Iterable[Any]) -> Iterator[TableIdentifier]:
@@ -327,7 +329,9 @@ def _listed(kind: str, catalog: str, namespace: tuple[str, ...], entries: Iterab
         try:
             return TableIdentifier(catalog, namespace, name)
         except ValueError as error:
-            raise PolarisUnexpectedAnswer(f"no request can name the {kind} {name!r}: {error}", status=200) from None
+            raise PolarisUnexpectedAnswer(
+                f"the {kind} {name!r} cannot be named in a request: {error}", status=200
+            ) from None
 
     return each_named(entries, named)
 
@@ -347,12 +351,18 @@ def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str
     if isinstance(metadata, dict):
         metadata = with_uuid(metadata, identifier.catalog, str(location))
     if not isinstance(metadata, dict) or not _is_usable(metadata):
-        raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without usable table metadata", status=200)
+        raise PolarisUnexpectedAnswer(
+            f"Polaris' answer to the load of {identifier} has no usable table metadata", status=200
+        )
     if not isinstance(location, str) or not location:
-        raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} without its metadata-location", status=200)
+        raise PolarisUnexpectedAnswer(
+            f"Polaris' answer to the load of {identifier} has no metadata-location", status=200
+        )
     vended = body.get("storage-credentials") or []
     if not isinstance(vended, list):
-        raise PolarisUnexpectedAnswer(f"Polaris loaded {identifier} with unusable storage-credentials", status=200)
+        raise PolarisUnexpectedAnswer(
+            f"Polaris' answer to the load of {identifier} has unusable storage-credentials", status=200
+        )
     config = {name: str(value) for name, value in mapping_in(body, "config").items()}
     return LoadedTable(
         identifier=identifier,

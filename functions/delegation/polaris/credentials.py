@@ -153,8 +153,8 @@ class VendedCredentials:
             former = None if self._cached is None else self._cached.table
             if former is not None and _uuid(former) not in (None, _uuid(table)):
                 raise CredentialVendingFailed(
-                    f"{table.identifier} is now another table, so its credentials are not used for the files of the "
-                    "former one. Send a new request for the current table"
+                    f"another table now has the name {table.identifier}, so its credentials are not used for the files "
+                    "of the former table. Send a new request for the current table"
                 )
             self._cached = _CachedTable(table, refresh_at(table, now, self._margin))
 

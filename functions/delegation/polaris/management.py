@@ -176,7 +176,10 @@ class PolarisManagement:
         if response.status_code in TOKEN_REFUSED:
             response = once(self._token.replace(token))
         if response.status_code in TOKEN_REFUSED:
-            raise PolarisUnauthorized("Polaris refused a fresh token of the administrator", status=401)
+            raise PolarisUnauthorized(
+                "Polaris refused the administrator's new token. Check the principal's roles and the token's scope",
+                status=401,
+            )
         return response
 
 

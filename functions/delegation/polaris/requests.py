@@ -177,10 +177,10 @@ def why_refused(scope: str) -> str:
     """Return why Polaris may refuse a fresh token: it issues one for any role and checks at its use which are held."""
     roles = [each.removeprefix(_ROLE) for each in scope.split() if each.startswith(_ROLE) and each != DEFAULT_SCOPE]
     if not roles:
-        return "the principal was deleted, or the token endpoint belongs to another Polaris or another key"
+        return "the principal was deleted, or the token endpoint belongs to another Polaris, or signs with another key"
     return (
-        f"the principal probably does not hold {' or '.join(roles)} of the scope; "
-        f"assign the principal role to it, or use the scope {DEFAULT_SCOPE}"
+        f"the principal probably lacks {' or '.join(roles)}, which the scope names. "
+        f"Assign the role to the principal, or use the scope {DEFAULT_SCOPE}"
     )
 
 
@@ -237,7 +237,9 @@ class PolarisPaths:
         try:
             return joined_levels(namespace, self.separator)
         except ValueError as error:
-            raise PolarisUnexpectedAnswer(f"no request can name the namespace {namespace!r}: {error}") from None
+            raise PolarisUnexpectedAnswer(
+                f"the namespace {namespace!r} cannot be named in a request: {error}"
+            ) from None
 
     def tables_path(self, namespace: tuple[str, ...]) -> str:
         return f"{self.namespace_path(namespace)}/tables"
@@ -353,7 +355,7 @@ class CatalogRequests:
             response = once(token)
         if response.status_code in TOKEN_REFUSED:
             reason = why_refused(self._token.scope)
-            raise PolarisUnauthorized(f"Polaris refused a fresh token of the principal: {reason}", status=401)
+            raise PolarisUnauthorized(f"Polaris refused the principal's new token: {reason}", status=401)
         return response
 
 

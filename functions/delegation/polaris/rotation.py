@@ -61,8 +61,8 @@ class RotationEvent:
                 return cls(RotationStep(step), secret_id, token)
             case _:
                 raise PolarisMisconfigured(
-                    f"a rotation needs Step, one of {', '.join(RotationStep)}, SecretId and ClientRequestToken; "
-                    "Secrets Manager invokes this function, nobody else"
+                    f"the event needs SecretId, ClientRequestToken and Step ({', '.join(RotationStep)}). Only Secrets "
+                    "Manager may invoke this function"
                 )
 
 
@@ -98,7 +98,7 @@ class SecretRotation:
             return  # all steps are done
         if PENDING not in stages[event.token]:
             raise PolarisMisconfigured(
-                f"version {event.token} of {event.secret_id} lacks the stage {PENDING}, so nothing is rotated"
+                f"version {event.token} of {event.secret_id} lacks the stage {PENDING}, so nothing was rotated"
             )
         match event.step:
             case RotationStep.CREATE:

@@ -193,13 +193,13 @@ class Waits(StrEnum):
 
     NO_NEED = "nothing to do"
     NO_TERMS = "its policy no longer exists"
-    RUNS = "the table has a run of upkeep"
-    RAN_TODAY = "it has already run on this day"
-    AFTER_FAILURE = "its last run failed, and the wait before the next run is not over"
+    RUNS = "a run of the table is in progress"
+    RAN_TODAY = "it has already run today"
+    AFTER_FAILURE = "its last run failed, and the interval before the next run has not ended"
     OUTSIDE_WINDOW = "outside the policy's window"
-    NEVER_FITS = "one run needs more than the budget of a day"
-    BUDGET_USED = "the rest of the day's budget is too small"
-    NO_PLACE = "enough runs of upkeep are under way"
+    NEVER_FITS = "one run needs more than the daily budget"
+    BUDGET_USED = "too little of the daily budget is left"
+    NO_PLACE = "the maximum number of policy runs is in progress"
 
 
 @dataclass(frozen=True, slots=True)

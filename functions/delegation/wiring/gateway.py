@@ -69,7 +69,7 @@ class CatalogTokenSettings(EnvironmentSettings):
     @model_validator(mode="after")
     def _one_key_source(self) -> Self:
         if self.public_key is not None and self.jwks_url is not None:
-            raise ValueError("DELEGATION_TOKEN_PUBLIC_KEY and DELEGATION_TOKEN_JWKS_URL exclude each other")
+            raise ValueError("set only one of DELEGATION_TOKEN_PUBLIC_KEY and DELEGATION_TOKEN_JWKS_URL")
         return self
 
 

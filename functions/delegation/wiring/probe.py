@@ -115,13 +115,13 @@ class FrontProbe:
 
 def _wrong_in(status: int, body: bytes) -> str | None:
     if status != http.client.OK:
-        return f"GET {HEALTH} was answered with {status}"
+        return f"GET {HEALTH} returned {status}"
     try:
         health: Any = json.loads(body)
     except ValueError:
-        return f"GET {HEALTH} was answered with 200 and no JSON"
+        return f"GET {HEALTH} returned 200 without JSON"
     if not isinstance(health, Mapping) or health.get("status") != "up":
-        return f"GET {HEALTH} was answered with 200, and the service is not up"
+        return f"GET {HEALTH} returned 200, but the service's status is not `up`"
     return None
 
 

@@ -139,7 +139,7 @@ class AssumedRole:
             if code_of(error) in _REFUSED:
                 raise ObjectStoreDenied(
                     f"the service may not assume the role {self._arn} for the bucket {self._root.bucket}: STS answered "
-                    f"{code_of(error)}. Name the role of the service's functions in the role's trust policy"
+                    f"{code_of(error)}. Add the role of the service's functions to that role's trust policy"
                 ) from error
             raise ObjectStoreUnavailable(f"STS answered {code_of(error)} for the role {self._arn}") from error
         except BotoCoreError as error:

@@ -289,7 +289,7 @@ class PrivateFront(Construct):
         )
         mapping.node.add_dependency(api.deployment_stage)
         if network.groups.load_balancer is None:
-            raise ValueError("the private front needs the network of the private profile")
+            raise ValueError("the private endpoint needs the network of the private profile")
         balancer = MutualTlsLoadBalancer(
             self,
             "LoadBalancer",

@@ -77,7 +77,7 @@ class ObjectAges:
     def add(self, by: timedelta) -> None:
         """Make all objects that are in moto now older; raises ValueError for no time, a negative or a very long one."""
         if not timedelta(0) < by <= LONGEST_DURATION - self.older:
-            raise ValueError("objects get older by a positive time, ten years at most")
+            raise ValueError("the age to add must be positive, and at most ten years")
         with self._lock:
             self.older += by
             for version in _versions():

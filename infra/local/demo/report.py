@@ -131,11 +131,11 @@ class ExpiredTable:
             )
         if self.last.files_deleted != self.lost or not self.lost:
             problems.append(
-                f"{self.name}: {self.last.files_deleted} files reported deleted of {self.lost} that are gone"
+                f"{self.name}: reported {self.last.files_deleted} deleted files, but {self.lost} no longer exist"
             )
         if self.last.bytes_deleted != self.bytes_lost:
             problems.append(
-                f"{self.name}: {self.last.bytes_deleted} bytes reported deleted of {self.bytes_lost} that are gone"
+                f"{self.name}: reported {self.last.bytes_deleted} deleted bytes, but {self.bytes_lost} no longer exist"
             )
         if (asked := policy_of(self.last)) != self.policy:
             problems.append(

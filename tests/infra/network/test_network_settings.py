@@ -50,8 +50,8 @@ def test_the_key_encrypts_what_the_settings_name() -> None:
         (VPC | {"delegation:aws-endpoints": "create"}, "delegation:route-table-ids"),
         ({"delegation:route-table-ids": "rtb-1"}, "delegation:vpc-id"),
         ({"delegation:vpc-cidr": "10.0.0.0/28"}, "prefix of 16 to 22"),
-        ({"delegation:caller-cidrs": None}, "must name Polaris"),
-        ({"delegation:caller-cidrs": "0.0.0.0/0"}, "more addresses"),
+        ({"delegation:caller-cidrs": None}, "delegation:caller-cidrs"),
+        ({"delegation:caller-cidrs": "0.0.0.0/0"}, "0.0.0.0/0 is larger"),
         ({"delegation:caller-cidrs": "10.0.0.1/24"}, "host bits"),
         ({"delegation:caller-security-group-ids": "sg-1"}, "delegation:vpc-id"),
         ({"delegation:functions-in-vpc": "authorizer,nobody"}, "functions_in_vpc"),
@@ -81,7 +81,7 @@ def test_a_wrong_setting_is_named(change: dict[str, Any], named: str) -> None:
 
 @pytest.mark.parametrize("host", ["polaris.test", "localhost", "POLARIS.EXAMPLE", "a.example.org", "a.invalid:8181"])
 def test_reserved_domains_are_not_deployed(host: str) -> None:
-    with pytest.raises(ValidationError, match="delegation:polaris-url is the example"):
+    with pytest.raises(ValidationError, match="delegation:polaris-url still has the example"):
         Settings.from_context(
             ALONE | REAL | {"delegation:package": None, "delegation:polaris-url": f"https://{host}/x"}
         )
@@ -94,7 +94,7 @@ def test_domains_that_only_look_reserved_are_deployed(host: str) -> None:
 
 
 def test_the_documentations_addresses_are_not_deployed() -> None:
-    with pytest.raises(ValidationError, match="delegation:caller-cidrs has the example 192"):
+    with pytest.raises(ValidationError, match="delegation:caller-cidrs still has the example value 192"):
         Settings.from_context(
             ALONE | REAL | {"delegation:package": None, "delegation:caller-cidrs": "10.0.0.0/24,192.0.2.8/32"}
         )

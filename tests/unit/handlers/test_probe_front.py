@@ -109,9 +109,9 @@ def test_a_probe_goes_the_way_of_a_caller(site: ProbedFront, caplog: Any, capsys
 
 def test_a_service_that_is_down_fails_the_probe(site: ProbedFront, caplog: Any, capsys: Any) -> None:
     site.answered = DOWN
-    assert probed(caplog, capsys) == (False, "GET /v1/health was answered with 503", 0.0)
+    assert probed(caplog, capsys) == (False, "GET /v1/health returned 503", 0.0)
     site.answered = {"statusCode": 200, "body": "<html>"}
-    assert probed(caplog, capsys) == (False, "GET /v1/health was answered with 200 and no JSON", 0.0)
+    assert probed(caplog, capsys) == (False, "GET /v1/health returned 200 without JSON", 0.0)
 
 
 def test_a_certificate_of_another_authority_fails_the_handshake_until_it_is_replaced(

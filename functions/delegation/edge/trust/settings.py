@@ -38,7 +38,9 @@ def require_clients(scope: str, clients: Collection[str], setting: str) -> None:
     """Raise ValueError if any principal of Polaris could get the scope and no client is pinned. Polaris' token broker
     gives every principal the scope `PRINCIPAL_ROLE:ALL` or that of its roles."""
     if scope.startswith(_ANY_PRINCIPAL) and not clients:
-        raise ValueError(f"{setting} must name the admitted client: any principal of Polaris gets the scope {scope}")
+        raise ValueError(
+            f"{setting} must name the admitted client, because any principal of Polaris gets the scope {scope}"
+        )
 
 
 def require_authorities(authorities: str | None, issuers: Collection[str], setting: str) -> None:

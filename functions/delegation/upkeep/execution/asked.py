@@ -262,7 +262,9 @@ class ListedTables:
         missing = table if isinstance(error, NoSuchTable) else table.namespace
         if missing not in self._gone:
             self._gone[missing] = self.load(table) is None
-        return None if self._gone[missing] else f"{error.code}: the policies of {table}, which the catalog has: {error}"
+        if self._gone[missing]:
+            return None
+        return f"{error.code}: {table} exists, but its policies cannot be read: {error}"
 
 
 def effective(content: str) -> str:

@@ -332,7 +332,7 @@ class _TableReader:
 
     def _check_few(self, count: int, most: int | None, what: str) -> None:
         if most is not None and count > most:
-            text = f"{count:,} {what} are new since the last reading; at most {most:,} are read"
+            text = f"{count:,} {what} are new since the last reading. One reading may read at most {most:,}"
             raise TooManyManifests(text, retryable=self._most < MOST_READ)
 
     def _states_authors(self, snapshot_id: int) -> bool:

@@ -98,7 +98,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object; raises for a repeated name, whose value is ambiguous."""
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        raise ValueError("an object has a name twice")
+        raise ValueError("an object has the same member twice")
     return unique
 
 

@@ -169,7 +169,7 @@ class _Making:
             if meant is not None:
                 self._refuse(name, f"is not a property that this release knows; did you mean {meant}?")
             elif name in unknown[:_SHOWN]:
-                text = f"this release does not know it; {did_you_mean(name, known)}"
+                text = f"this release does not know this property; {did_you_mean(name, known)}"
                 self.find(FindingCode.TABLE_PROPERTY_UNKNOWN, printable(name), text)
 
     def _refuse(self, key: str, reason: str) -> None:

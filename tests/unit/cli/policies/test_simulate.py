@@ -87,7 +87,7 @@ def test_what_waits_has_its_reason_and_what_is_not_known_is_counted(run, world, 
     file = tmp_path / "cdk.json"
     file.write_text(json.dumps({"context": {"delegation:properties": properties}}), encoding="utf-8")
     text = run("policy", "simulate", "lake", "--cdk", str(file), "--stack", str(stack)).stdout
-    assert "one run needs more than the budget of a day" in text
+    assert "one run needs more than the daily budget" in text
     assert "Not simulated: 1 table" in text
 
 

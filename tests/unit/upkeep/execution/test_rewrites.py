@@ -328,7 +328,7 @@ def test_a_window_and_a_budget_bound_compactions_as_all_upkeep(world: Fleet) -> 
     assert world.made(settings=night).waiting == {"outside the policy's window": 4}
     budget = UpkeepSettings(PolicyTerms(budget=Budget(files=1_100)))
     counts = world.made(settings=budget)
-    assert (counts.started, counts.waiting) == (2, {"the rest of the day's budget is too small": 2})
+    assert (counts.started, counts.waiting) == (2, {"too little of the daily budget is left": 2})
 
 
 def test_a_purge_or_a_callers_compaction_leaves_the_table_alone(world: Fleet) -> None:
@@ -361,7 +361,7 @@ def test_a_quarter_of_the_places_is_kept_for_short_runs(world: Fleet) -> None:
     for name in "uvwx":
         world.table(name)
     counts = world.made(settings=UpkeepSettings(at_once=4))
-    assert (counts.started, counts.waiting) == (3, {"enough runs of upkeep are under way": 2})
+    assert (counts.started, counts.waiting) == (3, {"the maximum number of policy runs is in progress": 2})
 
 
 def health(**numbers: Any) -> TableHealth:
