@@ -30,10 +30,10 @@ from tests.kit.tasks.builders import NOW, Clock
 from tests.unit.cli.callbacks.test_callbacks import dead
 from tests.unit.cli.tombstones.test_drop_namespace import MemoryCatalog
 from tests.unit.items.worlds import ORDER, Failing, Served, planted, world
-from tests.unit.removal.orphans.quarantine.test_released import tagged
-from tests.unit.removal.orphans.test_restoring import Shoal
 from tests.unit.polaris.scripted import Server, raw_json
 from tests.unit.polaris.test_client import client_of
+from tests.unit.removal.orphans.quarantine.test_released import tagged
+from tests.unit.removal.orphans.test_restoring import Shoal
 from tests.unit.upkeep.execution.catalogs import ALLOWED, WEEK, UpkeepWorld
 from tests.unit.upkeep.execution.catalogs import NOW as UPKEEP_NOW
 

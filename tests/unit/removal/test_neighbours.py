@@ -1,4 +1,4 @@
-"""The check of neighbouring tables before a job starts: which errors it raises, and that a function always passes it."""
+"""The check of neighbouring tables before a job starts: which errors it raises, and that a function always passes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
