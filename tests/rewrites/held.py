@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
+import httpx
+
 from delegation.rewrites.commits import TASK_ID
 from infra.local.catalog.tables import LocalTables
 
@@ -100,3 +102,22 @@ def held_commits(turns: Turns) -> Iterator[None]:
 
     with mock.patch.object(LocalTables, "commit", commit):
         yield
+
+
+class Held(httpx.BaseTransport):
+    """Lets a writer commit while the first commit of the rewrite is on its way."""
+
+    def __init__(self, writer: Callable[[], None]) -> None:
+        self._writers = [writer]
+        self._real = httpx.HTTPTransport()
+        self.statuses: list[int] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        is_commit = request.method == "POST" and "/tables/" in request.url.path
+        if is_commit and self._writers:
+            self._writers.pop()()
+        answer = self._real.handle_request(request)
+        answer.read()
+        if is_commit:
+            self.statuses.append(answer.status_code)
+        return answer

@@ -1,4 +1,4 @@
-"""The fault for which a runtime is refused, on the last runtime that has it and on the pinned one."""
+"""The known faults of runtimes, on the last runtime that has them and on the pinned one."""
 
 import json
 import os
@@ -7,16 +7,16 @@ import sys
 
 import pytest
 
-from delegation.rewrites.runtimes import LOST_ROW_IDS, PINNED, version_of
+from delegation.rewrites.runtimes import FAULTS, PINNED, version_of
 from tests.paths import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.parametrize(("version", "is_kept"), [("1.11.0", False), (PINNED, True)])
-def test_row_ids_after_a_rewrite_of_manifests(version: str, is_kept: bool) -> None:
+@pytest.mark.parametrize(("version", "has_faults"), [("1.11.0", True), (PINNED, False)])
+def test_a_runtime_shows_the_faults_that_are_stated_of_it(version: str, has_faults: bool) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.rewrites.old_runtime", version],
+        [sys.executable, "-m", "tests.rewrites.faults", version],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'functions'}{os.pathsep}{ROOT}"},
         capture_output=True,
@@ -24,7 +24,8 @@ def test_row_ids_after_a_rewrite_of_manifests(version: str, is_kept: bool) -> No
         check=True,
         timeout=1500,
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == {"version": version, "done": 1, "is_kept": is_kept}
+    shown = [fault.fixed_by for fault in FAULTS] if has_faults else []
+    assert json.loads(done.stdout.splitlines()[-1]) == {"version": version, "faults": shown}
     numbers = version_of(version)
     assert numbers is not None
-    assert LOST_ROW_IDS.is_in(numbers) is not is_kept
+    assert [fault.fixed_by for fault in FAULTS if fault.is_in(numbers)] == shown

@@ -1,13 +1,12 @@
 """Live writers beside a rewrite: theirs always wins, no row is lost or comes back, and the group is planned again."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import httpx
 import pytest
 
 from delegation.rewrites.context import DataFilesRewrite
 from delegation.rewrites.errors import RewriteError
+from tests.rewrites.held import Held
 from tests.rewrites.world import PlainAttempt, RewriteWorld
 
 pytestmark = [
@@ -16,27 +15,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 REWRITE = DataFilesRewrite(options={"min-input-files": "2", "partial-progress.max-commits": "1"})
-
-
-class Held(httpx.BaseTransport):
-    """Lets a writer commit while the first commit of the rewrite is on its way."""
-
-    def __init__(self, writer: Callable[[], None]) -> None:
-        self._writers = [writer]
-        self._real = httpx.HTTPTransport()
-        self.statuses: list[int] = []
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        is_commit = request.method == "POST" and "/tables/" in request.url.path
-        if is_commit and self._writers:
-            self._writers.pop()()
-        answer = self._real.handle_request(request)
-        answer.read()
-        if is_commit:
-            self.statuses.append(answer.status_code)
-        return answer
-
-
 WRITERS = {
     "append": "INSERT INTO {table} VALUES (100, 'eu', 1)",
     "delete": "DELETE FROM {table} WHERE id IN (3, 4)",
