@@ -9,7 +9,7 @@ from typing import Final
 
 OWN_ROOTS: Final = frozenset({"delegation", "polaris_common", "polaris_persistence"})
 """Import roots of this distribution: a module of theirs that is missing is a bug, not an extra."""
-NEXT_STEP: Final = "Install what it needs: pip install 'polaris-delegation-service[cli]'."
+NEXT_STEP: Final = "Install the extra: pip install 'polaris-delegation-service[cli]'."
 
 
 _PLAIN: Final = {"✓": "+", "✗": "x", "…": "...", "–": "-", "→": "->", "·": "-"}

@@ -42,15 +42,19 @@ def list_command(
     for notification in notifications:
         call.output.say(text_of(notification))
     if not notifications:
-        call.output.say("Nothing is owed." if everything else "There are no dead letters.")
+        call.output.say(
+            "There are no notifications to deliver, and no dead letters."
+            if everything
+            else "There are no dead letters."
+        )
 
 
 @command(app, "resend", "yes stack tasks_table")
 def resend_command(
     call: Call,
-    task_id: str | None = argument("[TASK_ID]", "The task whose dead letters are sent.", default=None),
+    task_id: str | None = argument("[TASK_ID]", "The task whose dead letters are sent again.", default=None),
     *,
-    everything: bool = switch("--all", "Send those of all tasks."),
+    everything: bool = switch("--all", "Send the dead letters of all tasks."),
 ) -> None:
     """Send dead letters again, with the same Idempotency-Key and all attempts, at the next sweep."""
     if (task_id is None) != everything:
@@ -59,7 +63,7 @@ def resend_command(
     letters = dead_letters(store, task_id)
     if not letters:
         raise CommandError(
-            f"{f'task {task_id}' if task_id else 'no task'} has no dead letter",
+            f"task {task_id} has no dead letter" if task_id else "no task has a dead letter",
             "`delegation callbacks list --all` also lists notifications that are still being delivered.",
             code="NOTHING_TO_RESEND",
         )

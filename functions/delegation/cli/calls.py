@@ -48,7 +48,7 @@ StackOption = Annotated[
     Path | None,
     option(
         "--stack",
-        f"The stack.json of a local stack. Default: the settings, else {DEFAULT_STACK}.",
+        f"The stack.json of a local stack. Default: the stack in the settings, else {DEFAULT_STACK}.",
         envvar="DELEGATION_STACK",
     ),
 ]

@@ -51,7 +51,9 @@ def find_task_table(client: Any) -> str:
     tables = _tables_with(client, _TASK_KEY)
     if len(tables) != 1:
         raise TaskTableUnknown(
-            f"{len(tables)} tables have the key schema of the task table: {', '.join(tables) or 'none'}"
+            f"several tables have the key schema of the task table: {', '.join(tables)}"
+            if tables
+            else "no table has the key schema of the task table"
         )
     return tables[0]
 
@@ -61,7 +63,9 @@ def find_index_table(client: Any) -> str:
     tables = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
     if len(tables) != 1:
         raise CommandError(
-            f"{len(tables)} tables can be the reference index: {', '.join(tables) or 'none'}",
+            f"several tables can be the reference index: {', '.join(tables)}"
+            if tables
+            else "no table can be the reference index",
             "Name the Data stack's References table with --index-table or DELEGATION_REFERENCES_TABLE.",
             code="INDEX_TABLE_UNKNOWN",
         )
@@ -77,7 +81,7 @@ def _tables_with(client: Any, key: list[dict[str, str]]) -> list[str]:
         names = [name for page in client.get_paginator("list_tables").paginate() for name in page["TableNames"]]
         return [name for name in names if client.describe_table(TableName=name)["Table"]["KeySchema"] == key]
     except (BotoCoreError, ClientError) as error:
-        raise StoreUnavailable(f"DynamoDB cannot list its tables: {type(error).__name__}") from error
+        raise StoreUnavailable(f"the tables of DynamoDB cannot be listed: {type(error).__name__}") from error
 
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -394,7 +398,7 @@ def polaris_tokens(
     client_id, separator, secret = credential.get_secret_value().partition(":")
     if not (client_id and separator and secret):
         raise CommandError(
-            "the credential for Polaris is not of the form id:secret", f"Set {setting}.", code="BAD_CONNECTION"
+            "the credential for Polaris is not of the form id:secret", f"Correct {setting}.", code="BAD_CONNECTION"
         )
     return OAuth2TokenSource(
         f"{url.rstrip('/')}/v1/oauth/tokens",

@@ -133,12 +133,12 @@ def task_not_done(task_id: str, status: str) -> CommandError:
 def command_unavailable(name: str, reason: str, extra: str | None = None) -> CommandError:
     return CommandError(
         f"`delegation {name}` cannot run: {reason}",
-        f"Install what it needs: pip install 'polaris-delegation-service[{extra or name}]'.",
+        f"Install the extra: pip install 'polaris-delegation-service[{extra or name}]'.",
         code="COMMAND_UNAVAILABLE",
     )
 
 
-_OTHER_FOLDER: Final = "Name a folder that this user may write (HOME, TMPDIR, or the option that has the path)."
+_OTHER_FOLDER: Final = "Name a folder in which this user may write (HOME, TMPDIR, or the option with the path)."
 _FREE_SPACE: Final = "Free space there, or name another folder (HOME, TMPDIR, --state-dir)."
 _REMEDIES: Final = {
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST), _OTHER_FOLDER),

@@ -32,11 +32,12 @@ from polaris_common.errors import counted, printable
 
 MOST_ROWS: Final = 200
 """Lines of a table for people; JSON has all snapshots."""
+_DAY_MS: Final = 86_400_000
 
 
 @command(takes="key wait yes stack", table=OPTIONS)
 def expire_command(call: Call, table: TableArgument) -> None:
-    """Remove old snapshots from a table, and the files that only they reach.
+    """Remove old snapshots from a table, and the files that only they reference.
 
     Exit status 1: the task was not accepted or, with --wait, failed.
     """
@@ -50,7 +51,7 @@ def expire_command(call: Call, table: TableArgument) -> None:
         if not call.as_json:
             preview.show(call.output)
     else:
-        effect = "permanently deletes the files only they reach"
+        effect = "permanently deletes the files that only they reference"
         call.confirm(f"This removes old snapshots of {identifier} and {effect}. Continue?")
     send(call, EXPIRY_FORM, request, shown)
 
@@ -174,7 +175,11 @@ class Preview:
         limit = self.decision.refs[name]
         if name == MAIN:
             return "kept: main never expires"
-        return "kept: it has no age limit" if limit is None else f"kept: its snapshot is at most {limit:,} ms old"
+        return (
+            "kept: it has no age limit"
+            if limit is None
+            else f"kept: its snapshot is within the limit of {limit / _DAY_MS:,.6g} days"
+        )
 
 
 def _committed(snapshot: KnownSnapshot) -> str:
@@ -194,4 +199,4 @@ def _reason(kept: KeptSnapshot, table: TableHistory) -> str:
         case "age":
             return f"kept: branch {name} keeps snapshots of this age"
         case "unreferenced":
-            return "kept: no branch or tag reaches it, and it is not old enough"
+            return "kept: no branch or tag reaches it, but it is not old enough"

@@ -63,7 +63,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "compact": LazyCommand(
         "delegation.cli.rewrites:compact_command",
-        "Rewrite a table's small data files into larger ones, with Spark, and fold its deletes in.",
+        "Rewrite a table's small data files into larger files with Spark, and apply its deletes.",
     ),
     "config": LazyCommand("delegation.cli.deployment.config:app", "Show and check the command's own settings."),
     "deploy-check": LazyCommand(
@@ -92,7 +92,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     ),
     "expire": LazyCommand(
         "delegation.cli.expire:expire_command",
-        "Remove old snapshots from a table, and the files that only they reach.",
+        "Remove old snapshots from a table, and the files that only they reference.",
     ),
     "health": LazyCommand(
         "delegation.cli.catalog.health:health_command",
@@ -126,11 +126,11 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
     "polaris": LazyCommand("delegation.cli.catalog.polaris:app", "Prepare Polaris for the service."),
     "purge": LazyCommand(
         "delegation.cli.purge:purge_command",
-        "Delete all files of a table by its metadata.json, with your credentials, without the service.",
+        "Delete all files of a table, given its metadata.json, with your credentials and without the service.",
     ),
     "references": LazyCommand(
         "delegation.cli.catalog.references:app",
-        "List the tables that hold purges back because they cannot be read, exempt them, and list what expiries lost.",
+        "List unreadable tables that hold purges back, exempt them, and list branches and tags that expiries lost.",
     ),
     "submit": LazyCommand(
         "delegation.cli.submit:submit_command",
@@ -285,7 +285,7 @@ ProfileOption = Annotated[
     typer.Option(
         "--profile",
         show_default=False,
-        help="The profile of the configuration file to use. Default: DELEGATION_PROFILE, else the file's own choice.",
+        help="The profile of the configuration file to use. Default: DELEGATION_PROFILE, else the file's `profile`.",
     ),
 ]
 VersionOption = Annotated[

@@ -42,7 +42,7 @@ def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> t
     """Return the plans and the index of a plan; raises BadParameter and CommandError."""
     named = PLAN_NAME.fullmatch(text)
     if named is None:
-        raise typer.BadParameter("must be a plan's id, or a receipt's key", param_hint="PLAN")
+        raise typer.BadParameter("must be a plan's id, or a receipt's key or s3:// address", param_hint="PLAN")
     bucket = named["bucket"] or plan_bucket or connection.settings.get("plan_bucket")
     plans = plans_of(connection, bucket)
     plan = named["plan"]
@@ -71,7 +71,7 @@ def time_text(seconds: int) -> str:
 _WAITS: Final = {
     "first-run": "it is the table's first plan at this location",
     "max-share": "its share of the files there is unusually large",
-    "max-files": "its files are many",
+    "max-files": "it has many files",
     "finding": "the removal found something new after the approval",
 }
 _DAY: Final = 86_400

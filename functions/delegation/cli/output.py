@@ -73,7 +73,7 @@ def _of_command(advice: Iterable[str], options: Set[str]) -> str:
     return _AGAIN
 
 
-_ENTRY_STAYS = "The table's entry stays in the catalog: once the task is SUCCESS, drop it there without purge."
+_ENTRY_STAYS = "The table stays in the catalog. Once the task is SUCCESS, drop the table there without purge."
 
 
 class Output:

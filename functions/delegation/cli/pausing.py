@@ -31,7 +31,7 @@ ReasonOption = Annotated[str, option("--reason", "The reason that others see.")]
 def pause_command(
     call: Call,
     *,
-    everything: bool = switch("--all", "All work, also the service's own."),
+    everything: bool = switch("--all", "All work, including the service's own tasks."),
     realm: RealmOption = False,
     table: TableOption = None,
     reason: ReasonOption = "",
@@ -43,7 +43,7 @@ def pause_command(
     if everything + realm + (table is not None) != 1:
         raise typer.BadParameter("name what is paused: one of --all, --realm and --table", param_hint="--all")
     if not reason.strip():
-        raise typer.BadParameter("must say why", param_hint="--reason")
+        raise typer.BadParameter("must give a reason", param_hint="--reason")
     wanted = PauseRequest(scope=_scope(realm=realm, table=table), table=table, reason=reason)
     show(call, call.pauses().pause(wanted))
 
@@ -120,7 +120,7 @@ def report_running(held: list[TaskRecord]) -> None:
     text = (
         f"{counted(len(held), 'task')} still running: {names}{more}"
         if held
-        else "nothing runs; waiting until every process knows"
+        else "nothing runs; waiting until every process knows of the drain"
     )
     Console(stderr=True, highlight=False, markup=False).print(text, style="dim")
 

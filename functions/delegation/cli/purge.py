@@ -74,10 +74,10 @@ def purge_command(
     cdk: CdkOption = Path("cdk.json"),
     stage_file: StageFileOption = None,
 ) -> None:
-    """Delete all files of a table by its metadata.json, with your credentials, without the service.
+    """Delete all files of a table, given its metadata.json, with your credentials and without the service.
 
-    For a table that its catalog no longer has. Rerun the command to resume. Exit status: 3 refused by a guard, 4 some
-    keys were not deleted, 5 corrupt metadata.
+    Use it for a table that is no longer in its catalog. Rerun the command to resume. Exit status: 3 refused by a guard,
+    4 some keys were not deleted, 5 corrupt metadata.
     """
     if not dry_run:
         call.confirm_deletion(f"that {metadata_location} reaches")
@@ -93,7 +93,9 @@ def purge_command(
     purge = DirectPurge(metadata_location, engine, options, tuple(protect or ()), foreign)
     settings = S3Settings(endpoint=s3_endpoint, path_style=s3_endpoint is not None)
     if not_covered and plan:
-        raise typer.BadParameter("the plan is named by METADATA_LOCATION", param_hint="--plan")
+        raise typer.BadParameter(
+            "cannot be combined with --not-covered: METADATA_LOCATION is the plan", param_hint="--plan"
+        )
     report = _run(call, purge, plan, settings, not_covered=not_covered)
     report.show(call)
     raise typer.Exit(_status(report.problem)[1])

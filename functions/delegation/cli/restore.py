@@ -36,15 +36,15 @@ PLAN_NAME: Final = re.compile(
     rf"(?:s3://(?P<bucket>[^/]+)/)?(?P<plan>{_TASK.pattern}/[0-9]+/[0-9a-f]+)(?:/receipt\.json)?"
 )
 _MEANINGS: Final[Mapping[FileState, str]] = {
-    FileState.PRESENT: "there already",
+    FileState.PRESENT: "already there",
     FileState.REWRITTEN: "replaced since by a newer object, which stays",
     FileState.DELETED_AGAIN: "deleted again by another process; not restored",
     FileState.GONE: "gone: the version below the delete marker expired or was removed",
-    FileState.FAILED: "the call to the store failed. Run the command again",
+    FileState.FAILED: "not restored: the call to the store failed; run the command again",
 }
 _OF_TAGS: Final[Mapping[FileState, str]] = {
     **_MEANINGS,
-    FileState.PRESENT: "without the tag already",
+    FileState.PRESENT: "already without the tag",
     FileState.GONE: "gone: deleted by the bucket's lifecycle rule or another process",
 }
 PlanBucketOption = Annotated[
@@ -72,12 +72,11 @@ def plan_bucket_unknown(reason: str) -> CommandError:
     )
 
 
-def nothing_to_restore(reason: str) -> CommandError:
-    return CommandError(
-        f"nothing can be restored: {reason}",
-        "Restore the bucket from a backup, if there is one; the page Orphan files states what a removal records.",
-        code="NOT_RESTORABLE",
-    )
+def nothing_to_restore(
+    reason: str,
+    next_step: str = "Restore the files from a backup, if there is one (page Remove orphan files, Restoring).",
+) -> CommandError:
+    return CommandError(f"nothing can be restored: {reason}", next_step, code="NOT_RESTORABLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +130,10 @@ def restore_command(
     bucket = _bucket_of(receipt, plan_bucket, call.connection)
     plans, removal = _opened(call.connection, receipt, bucket)
     if removal.is_quarantine:
-        what, rights = "to take away tags", TAG_RIGHTS
+        what, rights = "removing tags", TAG_RIGHTS
         effect = f"This removes the quarantine tag from files at {removal.location} that no table needs"
     else:
-        what, rights = "to remove delete markers", RIGHTS
+        what, rights = "removing delete markers", RIGHTS
         _check_restorable(plans, removal)
         files = f"{counted(removal.files_deleted, 'file')} at {removal.location}"
         effect = f"This restores up to {files} that no table needs"
@@ -151,9 +150,7 @@ def restore_command(
 def _check_restorable(plans: PlanStore, removal: PastRemoval) -> None:
     """Raise CommandError (NOT_RESTORABLE) for a removal whose files are gone, or that recorded none."""
     if not removal.is_versioned:
-        raise nothing_to_restore(
-            f"{removal.location} is in a bucket that keeps no versions, so its deleted files cannot be restored"
-        )
+        raise nothing_to_restore(f"{removal.location} is in a bucket that keeps no versions of deleted files")
     if not has_records(plans, removal.plan_ids):
         raise nothing_to_restore(
             "the removal recorded no delete markers: it was made by an earlier release, or the bucket's versioning "
@@ -197,7 +194,8 @@ def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
     plan_ids = tuple(segment.id for segment in tagged_at(plans, location).values())
     if not plan_ids:
         raise nothing_to_restore(
-            f"no removal tagged files at {printable(location)}. To restore deleted files, name a receipt"
+            f"no removal tagged files at {printable(location)}",
+            "To restore deleted files, name their removal's receipt.",
         )
     return PastRemoval(plan_ids, location, 0, 0, is_versioned=False, is_quarantine=True, by_location=True)
 
@@ -240,7 +238,8 @@ def _bucket_of_stack(client: "S3Client") -> str:
     except (BotoCoreError, ClientError) as error:
         raise plan_bucket_unknown(f"the buckets of the stack cannot be listed: {type(error).__name__}") from error
     if len(names) != 1:
-        raise plan_bucket_unknown(f"{len(names)} buckets may be the plan bucket: {', '.join(names) or 'none'}")
+        several = f"several buckets may be the plan bucket: {', '.join(names)}"
+        raise plan_bucket_unknown(several if names else "no bucket of the stack can be the plan bucket")
     return names[0]
 
 
@@ -254,16 +253,15 @@ def _restored(
             return run.run()
     except ObjectStoreDenied as error:
         raise CommandError(
-            f"{act} in {printable(split(removal.location)[0])} needs {' and '.join(rights)}. Neither vended "
-            f"credentials nor those of this command allow it: {error}",
-            "Repeat the command with an operator's role for the bucket (AWS_PROFILE); it continues where this one "
-            "stopped.",
+            f"{act} in the bucket {printable(split(removal.location)[0])} needs {' and '.join(rights)}, which your "
+            f"credentials do not allow: {error}",
+            "Repeat the command with an operator's role for the bucket (AWS_PROFILE). It continues where it stopped.",
             code="OPERATOR_ROLE_REQUIRED",
         ) from error
     except KeyboardInterrupt:
         raise CommandError(
             "interrupted; what is restored stays",
-            "Repeat the command: it continues where it stopped.",
+            "Repeat the command. It continues where it stopped.",
             code="INTERRUPTED",
             exit_status=INTERRUPTED,
         ) from None
@@ -311,8 +309,8 @@ def _screens(
         yield WrappedText(f"{plain(what)}: {reason}", indent=4)
     if back.files and not dry_run:
         yield (
-            "No table needs these files, so the next removal finds them again. Commit them to a table, or set the "
+            "No table needs these files, so the next removal finds them again. Commit the files to a table, or set the "
             "table's property delegation.protected to true."
         )
     if not restoration.resumes:
-        yield "Your credentials may not write beside the plan, so a repeated command checks every file again."
+        yield "Your credentials may not write beside the plan, so a repeated command checks each file again."

@@ -9,7 +9,7 @@ from delegation.tasks.options import InvalidOption
 
 @command(takes="key wait stack", table=COMPACTION_OPTIONS)
 def compact_command(call: Call, table: TableArgument) -> None:
-    """Rewrite a table's small data files into larger ones, with Spark, and fold its deletes in.
+    """Rewrite a table's small data files into larger files with Spark, and apply its deletes.
 
     The table keeps its rows. The former files stay until their snapshots expire. Exit status 1: the task was not
     accepted or, with --wait, failed.

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from delegation.wire.tasks import Asker, TaskRecord
+from polaris_common.errors import counted
 
 GAP: Final = 2
 Cell = str | Text
@@ -293,7 +294,9 @@ class TaskWatch:
         for version, (status, since) in sorted(self._versions.items()):
             if last and version > last + 1:
                 table.add_row(
-                    Text("…", style="dim"), Text(f"{version - last - 1} more between two polls", style="dim"), ""
+                    Text("…", style="dim"),
+                    Text(f"{counted(version - last - 1, 'more version')} between two polls", style="dim"),
+                    "",
                 )
             at = since.astimezone().strftime("%H:%M:%S") if since else ""
             table.add_row(Text(f"{version}", style="dim"), status_text(status), Text(at, style="dim"))

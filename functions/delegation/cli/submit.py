@@ -46,7 +46,7 @@ def submit_command(
     wait: WaitOption = False,
     task_type: str | None = optional(
         "--type",
-        f"What to do: {', '.join(name for name, traits in TYPES.items() if traits.requests)}. Default: the first.",
+        f"The task type: {', '.join(name for name, traits in TYPES.items() if traits.requests)}. Default: the first.",
         "TASK_TYPE",
     ),
     properties: list[str] | None = defaulted(
@@ -222,7 +222,7 @@ def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
     except OSError as error:
         raise bad_table_metadata(path, error.strerror or "cannot be read") from error
     except ValueError:
-        raise bad_table_metadata(path, "is not JSON") from None
+        raise bad_table_metadata(path, "it is not JSON") from None
     match document:
         case {
             "metadata-location": str(location),
@@ -231,7 +231,7 @@ def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
             return LoadedTable(identifier, location, table_metadata, config={})
         case _:
             raise bad_table_metadata(
-                path, "lacks metadata-location, or metadata with table-uuid, location and format-version"
+                path, "it lacks metadata-location, or metadata with table-uuid, location and format-version"
             )
 
 

@@ -59,7 +59,8 @@ def worker_command(
     call: Call,
     *,
     properties: Annotated[
-        Path | None, typer.Option(help="The service's properties: lines name=value, or a JSON object.", dir_okay=False)
+        Path | None,
+        typer.Option(help="A file with the service's properties: lines name=value, or a JSON object.", dir_okay=False),
     ] = None,
     poll: Annotated[str, typer.Option(help="The polling interval while no task is due.")] = "5s",
     added_only: bool = switch("--added-only", "Run only the behaviors that DELEGATION_BEHAVIORS adds."),

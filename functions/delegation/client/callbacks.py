@@ -73,14 +73,16 @@ class CallbackVerifier:
             raise CallbackRefused(f"{KEY_HEADER} or {SIGNATURE_HEADER} is missing")
         signature = parsed(header)
         if signature is None or not is_signed(signature, self._keys, idempotency_key=key, body=body):
-            raise CallbackRefused("no key of this receiver made the signature")
+            raise CallbackRefused("the signature was made with none of this receiver's keys")
         if abs(self._clock().timestamp() - signature.time) > self._fresh_for.total_seconds():
-            raise CallbackRefused(f"it was not signed within {self._fresh_for.total_seconds():.0f} s of now")
+            raise CallbackRefused(
+                f"the time of the signature differs by more than {self._fresh_for.total_seconds():.0f} s"
+            )
         try:
             ended = EndOfTask.model_validate_json(body)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
-            raise CallbackRefused(f"its body is not that of a callback: {first['loc']}: {first['msg']}") from None
+            raise CallbackRefused(f"the body is not that of a callback: {first['loc']}: {first['msg']}") from None
         if ended.notification_id != key:
-            raise CallbackRefused(f"{KEY_HEADER} is not its notification_id")
+            raise CallbackRefused(f"{KEY_HEADER} differs from the notification_id in the body")
         return ended

@@ -72,7 +72,9 @@ class KeyedRequests:
                 if lost is not None:
                     raise lost
                 return response
-            logger.warning("the outcome of %s is unclear; it is sent again with its key in %g s", request.method, wait)
+            logger.warning(
+                "the outcome of the %s request is unclear; it is sent again with its key in %g s", request.method, wait
+            )
             if lost is None:
                 response.close()
             self.sleep(wait)

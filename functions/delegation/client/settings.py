@@ -90,7 +90,7 @@ def _readable(**files: Path | None) -> Iterator[None]:
         unread = {name: path for name, path in given.items() if not os.access(path, os.R_OK)}
         named = " and ".join(f"{name} {path}" for name, path in (unread or given).items())
         reason = error.reason if isinstance(error, ssl.SSLError) else error.strerror
-        raise ClientMisconfigured(f"{named or 'the public authorities'} cannot be used: {reason}") from error
+        raise ClientMisconfigured(f"{named or 'the public CAs'} cannot be used: {reason}") from error
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
@@ -186,7 +186,7 @@ def _stack(path: Path) -> Mapping[str, Any]:
     except ValueError:
         fields = None
     if not isinstance(fields, dict):
-        raise SettingsInvalid(str(path), [FieldProblem(str(path), "is no stack.json")], "Start the stack again.")
+        raise SettingsInvalid(str(path), [FieldProblem(str(path), "is not a stack.json")], "Start the stack again.")
     return fields
 
 

@@ -149,7 +149,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             "a duration such as 1h or PT30M, or 0",
             "A partition with a commit younger than this is not rewritten. Default: the operator's setting, else 1 "
             "hour.",
-            Argument("Leave partitions with a commit younger than AGE alone. Default: 1h.", "AGE"),
+            Argument("Skip partitions with a commit younger than AGE. Default: 1h.", "AGE"),
         ),
         text_option(
             MIN_BENEFIT,
@@ -157,7 +157,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             "a number of files such as 100 or 2.5",
             "A partition is not rewritten if one unit of the estimate's currency removes fewer files and deletes than "
             "this. Default: the operator's setting, else 0.",
-            Argument("Leave a partition alone if one unit of money removes fewer than FILES files.", "FILES"),
+            Argument("Skip a partition if one unit of money removes fewer than FILES files.", "FILES"),
         ),
         Option(
             name=DRY_RUN,
@@ -187,7 +187,7 @@ MANIFESTS_OPTIONS: Final = OptionTable(
             "a number of manifests such as 100 or 2.5",
             "Manifests are left alone if one unit of the estimate's currency removes fewer manifests than this. "
             "Default: the operator's setting, else 0.",
-            Argument("Leave manifests alone if one unit of money removes fewer than MANIFESTS manifests.", "MANIFESTS"),
+            Argument("Skip manifests if one unit of money removes fewer than MANIFESTS of them.", "MANIFESTS"),
         ),
         Option(
             name=DRY_RUN,

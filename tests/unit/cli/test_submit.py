@@ -26,7 +26,7 @@ def test_background_purge_sends_only_the_tables_identity(run, accepting, stack):
     result = run("submit", TABLE, "--stack", str(stack), "--property", "skipTrash=true", "--property", "outside=keep")
     assert result.exit_code == 0
     assert TASK_ID in result.stdout
-    assert "drop it there without purge" in result.stdout
+    assert "without purge" in result.stdout
     (body,) = bodies(accepting, TASKS)
     assert body["common_payload"]["operation_type"] == "TABLE_PURGE"
     assert body["common_payload"]["realm_identifier"] == "POLARIS"
@@ -128,7 +128,7 @@ def test_dropping_the_table_is_advised_only_if_files_were_deleted(run, service, 
     result = {"files_deleted": deleted, "bytes_deleted": 0}
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED | {"execution_result": result}))
     waited = run("submit", TABLE, "--sync", "--yes", "--stack", str(stack))
-    assert ("drop it" in waited.stdout) is advised
+    assert ("without purge" in waited.stdout) is advised
 
 
 def test_failed_synchronous_purge_exits_with_1(run, service, polaris, stack):

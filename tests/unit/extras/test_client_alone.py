@@ -92,7 +92,7 @@ def test_the_command_without_its_extra_names_it():
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         "Error: the command `delegation` needs typer, which is not installed",
-        "Next: Install what it needs: pip install 'polaris-delegation-service[cli]'.",
+        "Next: Install the extra: pip install 'polaris-delegation-service[cli]'.",
     ]
 
 

@@ -124,7 +124,7 @@ function row(task) {
   const what = cell("what", breakable(named(task)));
   if (task.table && task.task_type !== USUAL_TYPE) what.append(element("span", task.task_type, "note"));
   if (waits(task)) what.append(element("span", waits(task), "note"));
-  if (task.partly_deleted) what.append(element("span", "table not whole: files were deleted before the failure", "note FAILURE"));
+  if (task.partly_deleted) what.append(element("span", "table incomplete: files were deleted before the failure", "note FAILURE"));
   if (task.error_code && task.status !== "SUCCESS") {
     const text = [task.error_code, summaryOf(task)].filter(Boolean).join(": ");
     const note = element("span", text, "note short " + (task.status === "FAILURE" ? "FAILURE" : ""));
@@ -157,8 +157,8 @@ const query = () => {
   return given;
 };
 function nothing(page) {
-  if (page.next_page_token) return "None of the newest tasks has these properties; look further with Older tasks.";
-  return query().size ? "No task has these properties." : "There is no task yet; `delegation submit CATALOG.NAMESPACE.TABLE` submits one.";
+  if (page.next_page_token) return "None of the newest tasks matches. Choose Older tasks to look further.";
+  return query().size ? "No task matches." : "There are no tasks yet. `delegation submit CATALOG.NAMESPACE.TABLE` submits a task.";
 }
 async function list(turn, token) {
   const wanted = query();
@@ -218,7 +218,7 @@ function whyPairs(task, why) {
     ["Attempt", said(why.attempt)],
     ["Held by", said(why.holder)],
     ["Approval", waits(task)],
-    ["Asked for by", askerText(asker)],
+    ["Requested by", askerText(asker)],
     ["Correlation id", task.correlation_id],
   ];
 }
@@ -259,7 +259,7 @@ function receiptPairs(receipt) {
     ["Engine", receipt.engine],
     ["Took", receipt.seconds === undefined ? null : receipt.seconds + " s, " + counted(receipt.attempts, "attempt")],
     ["Finished", clock(receipt.finished_at)],
-    ["Asked for by", askerText(asker)],
+    ["Requested by", askerText(asker)],
     ["Approved by", receipt.approval ? askerText(receipt.approval.by) + ", " + clock(receipt.approval.at) + receipt.approval.including.map((one) => ", including " + one).join("") : null],
     ["Table UUID", receipt.table_uuid],
     ["SHA-256 of the paths", receipt.paths_sha256],
@@ -287,7 +287,7 @@ async function detail(turn, id) {
   $("zone").textContent = zone();
   $("timeline").replaceChildren(...versions.map((one, at) => step(one, versions[at + 1], at === versions.length - 1)));
   $("no-receipt").hidden = Boolean(receipt);
-  $("no-receipt").textContent = task.task_type === USUAL_TYPE && !ended(task) ? "It is written when the purge ends." : "This task has none.";
+  $("no-receipt").textContent = task.task_type === USUAL_TYPE && !ended(task) ? "The receipt is written when the purge ends." : "This task has no receipt.";
   pairs($("receipt"), receipt ? receiptPairs(receipt) : []);
   $("record").textContent = JSON.stringify(task, null, 2);
   $("found").hidden = false;
@@ -341,7 +341,7 @@ function askerText(asker) {
   return asker.client_id + (asker.subject && asker.subject !== asker.client_id ? " (" + asker.subject + ")" : "");
 }
 function noTask() {
-  throw Object.assign(new Error("The address names no task."), { next: "All tasks are behind the first link." });
+  throw Object.assign(new Error("The address names no task."), { next: "Choose Tasks to see all tasks." });
 }
 // With the keyboard one continues where the view begins, and after a task at its row. What is hidden takes no focus.
 function moveFocus(from, id) {

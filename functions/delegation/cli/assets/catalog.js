@@ -42,8 +42,8 @@ async function audit(turn, catalog) {
   $("totals").hidden = $("findings").hidden = totals.length === 0;
   const notes = [
     counted(found.tables, "table") + (totals.length ? "" : ", nothing found"),
-    found.references_as_of ? "references as of " + clock(found.references_as_of) : "the reference index has no complete pass yet",
-    found.never_looked_for_orphans ? "in " + counted(found.never_looked_for_orphans, "table") + " nobody has looked for orphan files: `delegation orphans scan TABLE` does" : "",
+    found.references_as_of ? "reference index as of " + clock(found.references_as_of) : "the reference index has no complete pass yet",
+    found.never_looked_for_orphans ? "never scanned for orphan files: " + counted(found.never_looked_for_orphans, "table") + " (`delegation orphans scan TABLE`)" : "",
     found.plans_unreadable.length ? counted(found.plans_unreadable.length, "plan") + " could not be read" : "",
   ];
   $("audit-notes").replaceChildren(sentence(notes.filter(Boolean).join("; ") + "."));
@@ -95,9 +95,9 @@ function showTable(found) {
   $("run-rows").replaceChildren(...runs.map(runCells));
   $("began").textContent = "Began, " + zone();
   $("runs").hidden = runs.length === 0;
-  return runs.length ? "" : "No policy has had anything done to this table yet.";
+  return runs.length ? "" : "No policy has run on this table yet.";
 }
-const NOTHING_KNOWN = "The health of tables in this catalog is not known yet: it is read after the first pass of the reference index, which a purge in the catalog starts";
+const NOTHING_KNOWN = "The health of tables in this catalog is not known yet. The first pass of the reference index reads the tables. A purge in the catalog starts this pass";
 function showTables(found) {
   const total = found.tables.reduce((sum, one) => sum + one.cost_month, 0);
   const costs = counted(found.tables.length + found.more, "table") + "; " + (found.more ? "the files of the current snapshots of those shown cost " : "the files of their current snapshots cost ") + money(total) + " " + found.currency + " a month in S3 Standard (prices of " + found.prices_region + ", " + found.prices_as_of + ")";
@@ -130,7 +130,7 @@ async function pauses(turn) {
   $("pause-table").hidden = found.length === 0;
   $("no-pauses").hidden = found.length > 0;
   $("no-pauses").replaceChildren(sentence("Nothing is paused. `delegation pause` stops all work, one realm or one table; `delegation resume` ends that."));
-  $("pause-rows").replaceChildren(...found.map((one) => cells([breakable(one.table ?? one.realm ?? "all tasks"), "long"], [one.mode === "drain" ? "drained: what runs ends, nothing begins" : "stopped"], [askerText(one.by) ?? "", null, "by"], [clock(one.since), null, "since"], [one.reason ?? "", "what"])));
+  $("pause-rows").replaceChildren(...found.map((one) => cells([breakable(one.table ?? one.realm ?? "all tasks"), "long"], [one.mode === "drain" ? "drained: running attempts finish, none begins" : "stopped"], [askerText(one.by) ?? "", null, "by"], [clock(one.since), null, "since"], [one.reason ?? "", "what"])));
 }
 async function tombstones(turn) {
   const { tombstones: found, more } = await read("api/tombstones");

@@ -36,7 +36,7 @@ _AT_ONCE: Final = 16
 
 def state_unusable(path: Path, reason: str) -> CommandError:
     return CommandError(
-        f"{path}: {reason}", "Name another file with --state, or move this file away.", code="STATE_UNUSABLE"
+        f"{path} {reason}", "Name another file with --state, or move this file away.", code="STATE_UNUSABLE"
     )
 
 
@@ -172,7 +172,7 @@ def audit_command(
     """
     if as_csv and call.as_json:
         raise typer.BadParameter("--json and --csv cannot be combined", param_hint="--csv")
-    with call.output.status(f"Reading the known state of {catalog} …"):
+    with call.output.status(f"Reading what is known of {catalog} …"):
         audit = audit_of(call.connection, catalog, KnownPlans(state), index_table, plan_bucket)
     if as_csv:
         sys.stdout.write(audit.csv())

@@ -279,7 +279,7 @@ class Audit:
         for table in shown[:most]:
             yield from self._table_lines(table)
         if len(shown) > most:
-            yield f"{len(shown) - most:,} more; --limit, --json and --csv list them."
+            yield f"{counted(len(shown) - most, 'more table')}; --limit, --json and --csv list them."
         yield from self._notes(found=bool(shown))
 
     def _summary(self) -> Rows:
@@ -301,18 +301,16 @@ class Audit:
 
     def _notes(self, *, found: bool) -> Iterator[str]:
         text = f"{counted(len(self.tables), 'table')} of {plain(self.catalog)}{'' if found else ', nothing found'}; "
-        known = f"references as of {_minute(self.as_of)}"
+        known = f"reference index as of {_minute(self.as_of)}"
         text += "the reference index has no complete pass yet" if self.as_of is None else known
         yield f"{text}. Prices of {self.prices.region}, {self.prices.as_of}, {self.prices.currency}."
         if self.never_looked:
             yield (
-                f"{counted(self.never_looked, 'table')} were never scanned for orphan files. Run `delegation orphans "
-                "scan TABLE`, which deletes nothing."
+                f"Never scanned for orphan files: {counted(self.never_looked, 'table')}. Run `delegation orphans scan "
+                "TABLE`, which deletes nothing."
             )
         if self.unread:
-            yield (
-                f"{counted(len(self.unread), 'plan')} could not be read, so the files of unread plans are not counted."
-            )
+            yield f"Not counted: the files of {counted(len(self.unread), 'plan')} that could not be read."
 
     def _money(self, extent: Extent) -> str:
         return _between(extent, lambda size: f"{self.month(size) or 0.0:,.2f}")

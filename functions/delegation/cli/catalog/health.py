@@ -136,7 +136,7 @@ def named(name: str) -> str | TableIdentifier:
         return TableIdentifier(parts[0], tuple(parts[1:-1]), parts[-1])
     except ValueError as error:
         raise CommandError(
-            f"{printable(name)} names no table: {error}",
+            f"{printable(name)} is not the name of a table: {error}",
             "Write CATALOG or CATALOG.NAMESPACE.TABLE.",
             code="NAME_INVALID",
         ) from None
@@ -225,7 +225,7 @@ def health_screens(health: TableHealth, costs: str) -> Iterator[RenderableType]:
     if protection is not None:
         lines.append(("Protected", f"{protection}: no policy expires the table's snapshots"))
     for key, aside in sorted(health.asides.items()):
-        lines.append(("Set aside", f"{plain(key)}, next try {aside.next_try:%Y-%m-%d %H:%M}Z: {plain(aside.error)}"))
+        lines.append(("Set aside", f"{plain(key)} until {aside.next_try:%Y-%m-%d %H:%M}Z: {plain(aside.error)}"))
     # A table has one task of each kind.
     tasks = {run.task_type: run.task_id for run in reversed(health.past) if run.task_id}
     tasks |= {run.task_type: run.task_id for run in health.runs.values() if run.task_id}
@@ -289,7 +289,7 @@ def healths_screens(
     if not rows:
         yield (
             f"The health of tables in {plain(catalog)} is not known yet. The first pass of the reference index reads "
-            "it. A purge in the catalog starts that pass."
+            "the tables. A purge in the catalog starts this pass."
         )
         return
     numbers = ("files", "small", "oversized", "deletes", "snapshots", "expirable", "GB", "a month", "expiry saves")
@@ -310,7 +310,7 @@ def healths_screens(
         )
     yield table
     if len(rows) > most:
-        yield f"{len(rows) - most:,} more; --limit and --json list them."
+        yield f"{counted(len(rows) - most, 'more table')}; --limit and --json list them."
     healths = [row.health for row in rows]
     for texts in zip(*map(_states, healths), strict=True):
         yield from [text for text in texts if text][:most]
@@ -337,7 +337,7 @@ def _states(health: TableHealth) -> tuple[str, ...]:
         f"{name} could not be read: {plain(health.problem)}" if health.problem is not None else "",
         f"{name} is set aside: {reasons}" if reasons else "",
         f"{name} is protected ({protection}): no policy expires its snapshots" if protection else "",
-        "\n".join(f"{name} waits for approval: delegation orphans approve {plain(plan)}" for plan in plans),
+        "\n".join(f"A plan of {name} waits for approval: delegation orphans approve {plain(plan)}" for plan in plans),
     )
 
 

@@ -123,7 +123,7 @@ def steps_to(polaris: PolarisManagement, wanted: WantedAccess, *, new_secret: bo
         ),
         (
             role not in polaris.principal_roles_of(principal),
-            SetupStep(kind.ASSIGN, f"give the principal {principal} the role {role}", given),
+            SetupStep(kind.ASSIGN, f"give the principal {principal} the principal role {role}", given),
         ),
         (not polaris.has_catalog_role(catalog, own), _role_step(kind.CATALOG_ROLE, polaris, catalog, own)),
         (own not in polaris.catalog_roles_of(role, catalog), _use_step(kind.USE, polaris, role, catalog, own)),
@@ -135,12 +135,12 @@ def steps_to(polaris: PolarisManagement, wanted: WantedAccess, *, new_secret: bo
 
 def _role_step(kind: SetupKind, polaris: PolarisManagement, catalog: str, role: str) -> SetupStep:
     return SetupStep(
-        kind, f"create the role {role} of catalog {catalog}", partial(polaris.create_catalog_role, catalog, role)
+        kind, f"create the catalog role {role} in {catalog}", partial(polaris.create_catalog_role, catalog, role)
     )
 
 
 def _use_step(kind: SetupKind, polaris: PolarisManagement, principal_role: str, catalog: str, role: str) -> SetupStep:
-    text = f"give the role {principal_role} the role {role} of catalog {catalog}"
+    text = f"give the principal role {principal_role} the catalog role {role} of {catalog}"
     return SetupStep(kind, text, partial(polaris.assign_catalog_role, principal_role, catalog, role))
 
 
@@ -175,7 +175,7 @@ def tombstone_steps(
     before = [
         SetupStep(
             SetupKind.NAMESPACE,
-            f"create the namespace {'.'.join(path)} of catalog {catalog}",
+            f"create the namespace {'.'.join(path)} in {catalog}",
             partial(client.create_namespace, catalog, path),
         )
         for path in paths
@@ -212,7 +212,7 @@ def steps_to_drop_views(polaris: PolarisManagement, catalog: str) -> list[SetupS
     if are_droppable(polaris.properties_of(catalog)):
         return []
     change = partial(polaris.set_property, catalog, PURGES_VIEWS, "false")
-    return [SetupStep(SetupKind.VIEWS, f"set {PURGES_VIEWS} = false for catalog {catalog}", change)]
+    return [SetupStep(SetupKind.VIEWS, f"set {PURGES_VIEWS} = false for {catalog}", change)]
 
 
 app = group("polaris")
@@ -235,14 +235,14 @@ def setup_command(
     ),
     only_namespaces: bool = switch(
         "--only-namespaces",
-        "Grant nothing on the catalog (delegation.purge.references=namespace).",
+        "Grant nothing on the whole catalog, for delegation.purge.references=namespace.",
     ),
     principal: str = defaulted("--principal", "The name of the service's principal.", "delegation"),
-    principal_role: str = defaulted("--principal-role", "The principal's role.", "delegation"),
-    catalog_role: str = defaulted("--catalog-role", "The catalog's role.", "delegation"),
+    principal_role: str = defaulted("--principal-role", "The service's principal role.", "delegation"),
+    catalog_role: str = defaulted("--catalog-role", "The service's catalog role.", "delegation"),
     tombstones: str | None = optional(
         "--tombstones",
-        "Also prepare drops through the gateway: the namespace of tombstones, and its grants.",
+        "Also prepare drops through the gateway: create this namespace of tombstones, and its grants.",
         "LEVEL.LEVEL",
     ),
     callers: list[str] | None = optional(
@@ -260,12 +260,13 @@ def setup_command(
     new_secret: bool = switch("--new-secret", "Give an existing principal a new secret; the old secret stops working."),
     dry_run: bool = switch("--dry-run", "Only show what would change."),
     management_api: str | None = optional(
-        "--management-url", "The management API of Polaris. Default: /api/management/v1 beside the polaris_url."
+        "--management-url",
+        "The URL of Polaris' management API. Default: /api/management/v1 on the server of polaris_url.",
     ),
 ) -> None:
     """Create the missing principal, roles and grants of the service in Polaris.
 
-    With --tombstones, prepare drops through the gateway too.
+    With --tombstones, also prepare drops through the gateway.
 
     Safe to repeat. A new principal's secret is printed once, or written to --secret-file.
     """
@@ -282,7 +283,7 @@ def setup_command(
     if not api.has_catalog(catalog):
         raise CommandError(
             f"Polaris has no catalog {catalog}",
-            "Check the name. Catalogs are created in Polaris.",
+            "Check the name, or create the catalog in Polaris first.",
             code="UNKNOWN_CATALOG",
         )
     why = api.why_unsupported(catalog)
@@ -309,7 +310,9 @@ def _check_options(
     if only_namespaces and not namespace:
         raise typer.BadParameter("needs at least one --namespace", param_hint="--only-namespaces")
     if tombstones is None and callers:
-        raise typer.BadParameter("needs --tombstones, the namespace into which callers rename", param_hint="--callers")
+        raise typer.BadParameter(
+            "needs --tombstones, the namespace into which drops rename tables", param_hint="--callers"
+        )
     if tombstones is not None and only_namespaces:
         reason = (
             "cannot be combined with --tombstones: the purge of a tombstone searches the whole catalog for tables at "
@@ -337,7 +340,7 @@ def _carry_out(output: Output, steps: Sequence[SetupStep], secret_file: Path | N
     finally:  # a secret that exists by now cannot be read again
         output.result({"dry_run": dry_run, "steps": done, "complete": len(done) == len(steps), **shown})
         if not steps:
-            output.say("Nothing to do: principal, roles and grants are as they should be.")
+            output.say("Nothing to do: the principal, its roles and its grants are complete.")
 
 
 def _kept(made: ClientCredentials, file: Path | None) -> dict[str, str]:
@@ -373,7 +376,9 @@ def _admin_credential(connection: Connection) -> SecretStr:
     credential = connection.admin_credential()
     if credential is None:
         problem = FieldProblem("polaris_admin_credential (DELEGATION_POLARIS_ADMIN_CREDENTIAL)", "is not set")
-        raise SettingsInvalid("the connection to Polaris", [problem], "Set it to id:secret of an administrator.")
+        raise SettingsInvalid(
+            "the connection to Polaris", [problem], "Set it to the id:secret of a Polaris administrator."
+        )
     return credential
 
 

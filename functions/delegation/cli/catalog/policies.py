@@ -105,7 +105,7 @@ def rule_screens(name: str, rules: Sequence[UpkeepRule], note: str, unreadable: 
     for rule in rules:
         yield from _rule(rule)
     if not any(rule.policy or rule.findings for rule in rules):
-        yield f"No policy applies to {name}: nothing is done."
+        yield f"No policy applies to {name}, so nothing is done."
     if unreadable is not None:
         yield WrappedText(Text(printable(unreadable, _LONGEST_REASON), "yellow"))
     yield WrappedText(Text(note, "dim"))
@@ -127,7 +127,7 @@ def _rule(rule: UpkeepRule) -> Iterator[RenderableType]:
 
 
 def _origin(value: RuleValue) -> str:
-    asked = f"; {value.asked} of the {value.asked_by} is looser" if value.asked is not None else ""
+    asked = f"; the value {value.asked} of the {value.asked_by} is looser" if value.asked is not None else ""
     return f"{value.origin}{asked}"
 
 
@@ -176,13 +176,13 @@ def create_command(
     call: Call,
     name: PolicyArgument,
     *,
-    type_: Annotated[str, option("--type", "snapshot-expiry, for example.", "TYPE")],
+    type_: Annotated[str, option("--type", "The type, such as snapshot-expiry.", "TYPE")],
     values: list[str] | None = optional(
         "--set", "A value of the policy's config, such as max_snapshot_age_days=7; may be repeated.", "NAME=VALUE"
     ),
-    content: Path | None = optional("--content", "A file with the content, instead of --set.", "FILE"),
-    disabled: bool = switch("--disabled", "Create it disabled."),
-    description: str = option("--description", "Its purpose.", default=""),
+    content: Path | None = optional("--content", "A file with the policy's content, instead of --set.", "FILE"),
+    disabled: bool = switch("--disabled", "Create the policy disabled."),
+    description: str = option("--description", "The policy's purpose.", default=""),
 ) -> None:
     """Create a policy in a namespace of Polaris.
 
@@ -210,7 +210,7 @@ def delete_command(
     call: Call,
     name: PolicyArgument,
     *,
-    detach_all: bool = switch("--detach-all", "Detach it first."),
+    detach_all: bool = switch("--detach-all", "Detach the policy from all targets first."),
 ) -> None:
     """Delete an unattached policy. Needs POLICY_DROP."""
     identifier = parse_policy(name)
@@ -243,7 +243,7 @@ def _add(name: str, does: str, then: str, joined: str) -> None:
     command(app, name)(run)
 
 
-_add("attach", "Attach", " The nearest policy of a type applies, as a whole.", "to")
+_add("attach", "Attach", " Of each type, only the nearest policy applies.", "to")
 _add("detach", "Detach", "", "from")
 
 

@@ -123,12 +123,12 @@ def _lines(row: BlockingRow, now: datetime) -> Iterator[str | Text]:
         return
     if blocking.is_doubted:
         passes = f"{len(blocking.unanswered)} of {UNANSWERED_PASSES} passes"
-        yield f"{passes} could not read this table, but read other tables; until a pass reads it, none is completed"
+        yield f"{passes} read other tables, but not this table; no pass is completed until one reads it"
         yield f"after {UNANSWERED_PASSES} such passes, the table counts as unreadable, and passes are completed again"
         return
-    narrow = "only purges of tables whose storage it overlaps"
+    narrow = "only purges of tables with overlapping storage"
     yield f"holds back {narrow if blocking.narrow else 'every purge that checks this catalog'}"
-    words = "never read, so it cannot be exempted: repair it, or drop it from the catalog"
+    words = "was never read, so it cannot be exempted: repair it, or drop it from the catalog"
     yield Text(words if blocking.was_never_read else exempt_words(blocking.subject), "dim")
 
 
@@ -147,7 +147,7 @@ def exempted_screens(exemption: "Exemption", released: int | None) -> Iterator[s
     name = plain(name_of(exemption.subject))
     files = exemption.unread
     change = "it changes" if files is None else f"more than {counted(len(files), 'file')} of the table cannot be read"
-    yield f"{name} is exempt until {_time(exemption.until)}, or until {change} or all can be read."
+    yield f"{name} is exempt until {_time(exemption.until)}, until {change}, or until it can be read again."
     noun, word = ("purge", "runs") if released == 1 else ("purges", "run")
     runs = {None: "Purges that waited for it will run within the hour.", 0: "No purge waited for it."}
     yield runs.get(released) or f"{released:,} {noun} waited for it and {word} within a minute."
@@ -189,7 +189,7 @@ def dismiss_command(
             code="NOTHING_LOST",
         )
     what = f"{_refs(lost)} of {plain(_table(lost))}"
-    call.confirm(f"The next expiry and removals of orphan files may then delete files that only {what} need. Continue?")
+    call.confirm(f"Expiries and removals of orphan files may then delete files that only these need: {what}. Continue?")
     store.remove_lost_refs(lost)
     call.output.result({"dismissed": document_of(lost)}, f"Files are no longer kept for {what}.")
 
@@ -217,13 +217,13 @@ def document_of(lost: LostRefs) -> dict[str, Any]:
 
 def lost_screens(catalog: str, lost: Sequence[LostRefs]) -> Iterator[RenderableType]:
     if not lost:
-        yield f"No expiry lost a branch or tag in {plain(catalog)} whose files are kept."
+        yield f"No files are kept in {plain(catalog)} for lost branches or tags."
     for refs in lost:
         yield WrappedText(Text(plain(_table(refs)), style="bold"))
         lines = (
             f"{_refs(refs)} lost {_day(refs.at)} by task {refs.task_id}; files are kept until {_day(refs.until)}",
             f"restore, in Spark: {plain(restore_statement(refs.identifier, refs.metadata_file))}",
-            f"if that file no longer exists, restore its copy from the plan bucket: {plain(refs.copy)}",
+            f"if the metadata file no longer exists, restore its copy from the plan bucket: {plain(refs.copy)}",
             f"once restored or not needed: delegation references dismiss {plain(refs.identifier.catalog)} {refs.key}",
         )
         yield from (WrappedText(line, indent=2) for line in lines)
@@ -231,8 +231,8 @@ def lost_screens(catalog: str, lost: Sequence[LostRefs]) -> Iterator[RenderableT
 
 def summary_of(lost: LostRefs) -> str:
     return (
-        f"{plain(_table(lost))}: an expiry lost {_refs(lost)}; files are kept until {_day(lost.until)}: "
-        f"`delegation references lost {plain(lost.identifier.catalog)}` states how to restore or dismiss them"
+        f"{plain(_table(lost))}: an expiry lost {_refs(lost)}; files are kept until {_day(lost.until)}. "
+        f"`delegation references lost {plain(lost.identifier.catalog)}` shows how to restore or dismiss the refs"
     )
 
 
@@ -316,8 +316,8 @@ def exempt_command(
             "without purge. The next pass over the catalog checks it again.",
             code="NEVER_READ",
         )
-    needs = f"{name_of(subject)} needs, unless readable metadata names them"
-    call.confirm(f"Purges and expiries delete files that {needs}. Continue?")
+    needs = f"{name_of(subject)} needs, except files that its readable metadata names"
+    call.confirm(f"Purges and expiries may then delete files that {needs}. Continue?")
     exemption = Exemption.of(blocking, why=why, by=call.connection.operator(call.tasks_table), now=utc_now())
     store.put_exemption(exemption)
     released = released_by(call.connection, store, subject.catalog, call.tasks_table)

@@ -20,7 +20,7 @@ _FOLDER: Final = Path("pki")
 _SOON: Final = timedelta(days=30)
 
 DirOption = Annotated[Path, typer.Option("--dir", file_okay=False, help="The folder of the CA.")]
-DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="Days that a certificate is valid.")]
+DaysOption = Annotated[int, typer.Option("--days", min=1, max=3650, help="The validity of a new certificate, in days.")]
 
 
 def authority_stays() -> CommandError:
@@ -43,10 +43,10 @@ def init_command(
         "A DNS name or IP address of the service, for a server certificate; may be repeated.",
         "HOST",
     ),
-    client: list[str] | None = optional("--client", "A caller; may be repeated. Default: polaris.", "NAME"),
-    operator: list[str] | None = optional("--operator", "An operator; may be repeated.", "NAME"),
+    client: list[str] | None = optional("--client", "A caller's name; may be repeated. Default: polaris.", "NAME"),
+    operator: list[str] | None = optional("--operator", "An operator's name; may be repeated.", "NAME"),
     days: DaysOption = 365,
-    ca_days: int = defaulted("--ca-days", "Days that the CA is valid.", 3650, min=1, max=7300),
+    ca_days: int = defaulted("--ca-days", "The validity of a new CA, in days.", 3650, min=1, max=7300),
 ) -> None:
     """Create a private CA and missing certificates; replace nothing.
 
@@ -104,7 +104,9 @@ def rotate_command(
     former = authority.find(name)
     successor = authority.rotate(former.name, lifetime=timedelta(days=days), now=now)
     call.output.result({"former_serial": former.serial, **_document(successor, now)})
-    call.output.say(f"{successor.name} has a new certificate, serial {successor.serial}, until {_day(successor)}.")
+    call.output.say(
+        f"{successor.name} has a new certificate, serial {successor.serial}, valid until {_day(successor)}."
+    )
     advice = f"Once the new certificate is in use: delegation certs revoke {former.serial}"
     call.output.say(f"The former certificate is {successor.name}.former.pem. {advice}", dim=True)
 
@@ -117,7 +119,7 @@ def revoke_command(
     ),
     *,
     folder: DirOption = _FOLDER,
-    list_days: int = defaulted("--list-days", "Days that the list is valid.", 30, min=1, max=365),
+    list_days: int = defaulted("--list-days", "The validity of the list, in days.", 30, min=1, max=365),
     renew: bool = switch("--renew", "Only sign the list again, before it expires."),
 ) -> None:
     """Put a certificate on the CA's revocation list (crl.pem)."""

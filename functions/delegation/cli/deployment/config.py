@@ -141,7 +141,7 @@ _WIDE: Final = 110
 _TITLES: Final = {
     "deployment": "The deployment (context of cdk.json; page Settings):",
     "properties": "The service's properties (`delegation:properties`):",
-    "variables": "Variables of the service's processes, which the deployment sets; a worker of your own needs them:",
+    "variables": "Variables of the service's processes. The deployment sets them; your own workers need them:",
 }
 
 
@@ -213,7 +213,7 @@ def _described(shown: Shown) -> dict[str, Any]:
 def check_command(call: Call) -> None:
     """List missing and wrong settings.
 
-    Fails if there is neither edge_url nor stack.json.
+    Fails if neither edge_url is set nor a stack.json exists.
     """
     settings = settings_of(call.ctx)
     problems = find_problems(settings)

@@ -237,7 +237,7 @@ def document_of(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CommandError(
-            f"{path} cannot be read: {type(error).__name__}", "Name a file of JSON.", code="PRICE_LIST_REFUSED"
+            f"{path} cannot be read: {type(error).__name__}", "Name a JSON file.", code="PRICE_LIST_REFUSED"
         ) from None
     if not isinstance(document, dict):
         raise CommandError(f"{path} is not an object", "Name a price file.", code="PRICE_LIST_REFUSED")
@@ -289,7 +289,7 @@ def estimate_command(
 ) -> None:
     """Show what a task's plan deletes, how long it takes and what it costs.
 
-    With --monthly: what the service costs in a month.
+    With --monthly, show what the service costs in a month.
     """
     if of_a_month == (task_id is not None):
         raise typer.BadParameter("give a task's id, or --monthly", param_hint="TASK_ID")

@@ -52,8 +52,8 @@ ADVICE: Final[Mapping[Risk, str]] = {
     "later deployment creates an empty resource.",
     Risk.NETWORK_REPLACED: "Undo the setting, or keep the ranges with `delegation:vpc-layout`. Subnets in use cannot "
     "be replaced by subnets with overlapping ranges.",
-    Risk.EXPORT_IN_USE: "First deploy only the stacks that import it (`cdk deploy --exclusively STACK`). Delete a "
-    "stack that the settings no longer define.",
+    Risk.EXPORT_IN_USE: "First deploy only the importing stacks (`cdk deploy --exclusively STACK`). Delete stacks that "
+    "the settings no longer define.",
     Risk.APPLICATION_MUST_STOP: "Deploy while no Spark job runs: `delegation drain`, then `aws emr-serverless "
     "stop-application --application-id ID`, deploy, `delegation resume`.",
     Risk.INDEXES_AT_ONCE: "Add one index per deployment. For the task table, deploy with `-c "
@@ -133,7 +133,7 @@ def _of_applications(stack: str, before: Template, after: Template, identities: 
         if resource["Type"] == _APPLICATION and name not in others:
             identity = identities(stack, name)
             if identity not in known:
-                text = f"the application {identity or 'of this name'} is replaced, and its jobs may still be running"
+                text = f"the application {identity or 'of this name'} would be replaced while its jobs may be running"
                 yield Danger(Risk.APPLICATION_LEFT, stack, name, text)
 
 
@@ -165,7 +165,7 @@ def _of_exports(stack: str, before: Template, after: Template, imports: Imports)
         if users:
             what = "change its value" if name in kept else "be removed"
             yield Danger(
-                Risk.EXPORT_IN_USE, stack, name, (f"the export would {what}, but {', '.join(users)} imports it")
+                Risk.EXPORT_IN_USE, stack, name, f"the export would {what}, but it is imported by {', '.join(users)}"
             )
 
 
@@ -269,7 +269,9 @@ _STACK: Final = "aws:cloudformation:stack"
 def deploy_check_command(
     call: Call,
     *,
-    folder: Path = defaulted("--app", "The templates that `cdk synth` wrote.", Path("cdk.out"), metavar="FOLDER"),
+    folder: Path = defaulted(
+        "--app", "The folder with the templates of `cdk synth`.", Path("cdk.out"), metavar="FOLDER"
+    ),
     change_set: str | None = optional(
         "--change-set",
         "Also read the change sets of this name (`cdk deploy --method prepare-change-set`).",
@@ -292,7 +294,7 @@ def deploy_check_command(
         call.output.show(WrappedText(f"{danger.reason}. {danger.advice}", indent=2))
     raise CommandError(
         f"{counted(len(dangers), 'change')} must not be deployed",
-        "Nothing was deployed. Follow the advice beside each change.",
+        "Nothing was deployed. Follow the advice below each change.",
         code="DEPLOY_REFUSED",
     )
 

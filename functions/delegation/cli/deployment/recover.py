@@ -84,7 +84,7 @@ def _rows(report: RecoveryReport) -> list[tuple[int, str]]:
         (report.links, "link or notification" if report.links == 1 else "links and notifications"),
         (report.records, _noun(report.records, "idempotency record")),
         (report.kept, "task is live and stays as it is" if report.kept == 1 else "tasks are live and stay as they are"),
-        (len(report.unreadable), f"{_noun(len(report.unreadable), 'task')} of the copy that this release cannot read"),
+        (len(report.unreadable), f"{_noun(len(report.unreadable), 'task')} in the copy that this release cannot read"),
     ]
     return [row for place, row in enumerate(rows) if place == 0 or row[0]]
 

@@ -104,7 +104,7 @@ def aws_failure(name: str, value: str, error: Exception) -> CheckResult:
     if isinstance(error, EndpointConnectionError):
         return failed(name, f"AWS cannot be reached: {error}", "Check the network, AWS_REGION and AWS_ENDPOINT_URL.")
     if not isinstance(error, ClientError):
-        return failed(name, f"AWS did not answer: {type(error).__name__}", "Try again in a moment.")
+        return failed(name, f"the call to AWS failed: {type(error).__name__}", "Try again in a moment.")
     code = str(error.response.get("Error", {}).get("Code", ""))
     if code in _ABSENT:
         fix = "Correct the name, the region or the account; the stacks' outputs show the names."
@@ -162,11 +162,11 @@ class DeployedGateway:
         indexes = {index["IndexName"] for index in table.get("GlobalSecondaryIndexes", ())}
         if missing := {tombstones.CALLERS_INDEX, tombstones.DUE_INDEX, tombstones.NEWEST_INDEX} - indexes:
             fix = (
-                "Deploy the Data stack again. Without the index, due tombstones are not found, or tombstones are not "
-                "listed."
+                "Deploy the Data stack again. Without its indexes, tombstones cannot be listed, or are not purged when "
+                "due."
             )
             return failed(TABLE, f"{name} lacks the index {', '.join(sorted(missing))}", fix)
-        return passed(TABLE, f"{name} is {table['TableStatus']}, with both indexes")
+        return passed(TABLE, f"{name} is {table['TableStatus']}, with all indexes")
 
     def _api(self, identifier: str) -> CheckResult:
         api = self.client("apigateway")
@@ -197,7 +197,7 @@ class DeployedGateway:
         for endpoint in self.client("ec2").describe_vpc_endpoints(VpcEndpointIds=named)["VpcEndpoints"]:
             service, state = endpoint["ServiceName"].rpartition(".")[2], endpoint["State"].lower()
             if service != "execute-api" or state != "available":
-                return failed(ENDPOINT, f"{endpoint['VpcEndpointId']} is of {service}, and {state}", fix)
+                return failed(ENDPOINT, f"{endpoint['VpcEndpointId']} is {state}, an endpoint of {service}", fix)
         return passed(ENDPOINT, f"{', '.join(named)} is available")
 
     def _alarms(self, own: Sequence[StackResource]) -> CheckResult:
@@ -211,7 +211,7 @@ class DeployedGateway:
             return failed(
                 ALARMS, f"these alarms of the stack no longer exist: {', '.join(sorted(missing))}", _GATEWAY_AGAIN
             )
-        return passed(ALARMS, f"{', '.join(names)} exists")
+        return passed(ALARMS, f"all exist: {', '.join(names)}")
 
 
 RUNTIME: Final = "python3.13"
@@ -289,7 +289,7 @@ class DeployedCheck:
         function = self.client("lambda").get_function_configuration(FunctionName=name)
         state, update = function.get("State"), function.get("LastUpdateStatus")
         if not function["Handler"].startswith("delegation."):
-            return not_checked("function", f"{name} is the CDK's own")
+            return not_checked("function", f"{name} belongs to the CDK")
         if function.get("Runtime") != RUNTIME:
             text = f"{name} runs on {function.get('Runtime')}, but the package is for {RUNTIME}"
             return failed("function", text, "Deploy with the package of this release (`python -m infra.package`).")
@@ -323,7 +323,7 @@ class DeployedCheck:
         if machine["status"] != "ACTIVE" or logging.get("level", "OFF") == "OFF":
             return failed(name, f"it is {machine['status']}, logs: {logging.get('level', 'OFF')}", _AGAIN)
         if not named or not named[0].startswith(LOG_GROUPS):
-            fix = "Deploy again. A log group elsewhere enlarges the account's resource policy for logs with each stack."
+            fix = "Deploy again. Any other log group enlarges the account's CloudWatch Logs resource policy."
             return failed(name, f"it logs to {named or 'nothing'}, not below {LOG_GROUPS}", fix)
         logs = self.client("logs").describe_log_groups(logGroupNamePrefix=named[0])["logGroups"]
         if not any(group.get("storedBytes", 0) for group in logs):
@@ -352,7 +352,9 @@ class DeployedCheck:
         states = sorted({each["TargetHealth"]["State"] for each in targets})
         if states != ["healthy"]:
             fix = "Check the security groups of load balancer and endpoint, and the API's domain as host."
-            return failed("load balancer's targets", f"they are {', '.join(states) or 'none'}", fix)
+            return failed(
+                "load balancer's targets", f"they are {', '.join(states)}" if states else "there are none", fix
+            )
         return passed("load balancer's targets", f"{len(targets)} are healthy")
 
     def _topic(self, arn: str) -> CheckResult:
@@ -360,7 +362,7 @@ class DeployedCheck:
         confirmed = [each for each in subscriptions if each["SubscriptionArn"].startswith("arn:")]
         if not confirmed:
             fix = f"aws sns subscribe --topic-arn {arn} --protocol email --notification-endpoint ADDRESS; confirm it."
-            return failed("alarms' topic", "the topic has no subscription, so alarms reach nobody", fix)
+            return failed("alarms' topic", "the topic has no confirmed subscription, so alarms reach nobody", fix)
         return passed("alarms' topic", f"confirmed: {counted(len(confirmed), 'subscription')}")
 
     def _alarms(self, prefix: str) -> CheckResult:
@@ -372,11 +374,11 @@ class DeployedCheck:
             return failed("alarms", f"there are none named {prefix}*", _AGAIN)
         if silent:
             fix = f"aws cloudwatch enable-alarm-actions --alarm-names {' '.join(silent)}, or deploy again."
-            return failed("alarms", f"{', '.join(silent)} notify nobody", fix)
+            return failed("alarms", f"these notify nobody: {', '.join(silent)}", fix)
         on = [each["AlarmName"] for each in alarms if each["StateValue"] == "ALARM"]
         if on:
             return failed("alarms", f"{', '.join(on)} {'is' if len(on) == 1 else 'are'} on", "See the runbook.")
-        return passed("alarms", f"{len(alarms)} have actions, and none is on")
+        return passed("alarms", f"{counted(len(alarms), 'alarm')} with actions, none is on")
 
 
 def _is_absent(error: Exception) -> bool:

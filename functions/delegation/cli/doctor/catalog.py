@@ -63,8 +63,8 @@ class CatalogCheck:
         if unknown:
             yield not_checked(
                 ENDPOINTS,
-                f"{self.catalog} advertises unknown endpoints of tables: {shown(unknown)}; if they still serve a "
-                "dropped table, its files count as another table's",
+                f"{self.catalog} advertises unknown endpoints of tables: {shown(unknown)}; a dropped table that they "
+                "still serve counts as another table",
             )
         yield passed(NAMESPACE, f"{place}: {number} {'tables' if self.namespace else 'namespaces'} can be listed")
 
@@ -209,7 +209,7 @@ class TombstoneCheck:
                 return
             yield passed(TOMBSTONES, f"the namespace {self.catalog}.{place} exists")
             if not self.callers:
-                yield not_checked(CALLERS, "name the principal roles of those who drop tables with --callers")
+                yield not_checked(CALLERS, "with --callers, name the principal roles of users who drop tables")
             for role in self.callers:
                 yield self._may_rename(role, f"{setup} --callers {role}")
         except PolarisError as error:
@@ -228,4 +228,4 @@ class TombstoneCheck:
         )
         if giving is None:
             return failed(CALLERS, f"{role} lacks {needed}, so its drops are refused", f"`{setup}` adds it.")
-        return passed(CALLERS, f"{role} may rename tables into it, by {giving}")
+        return passed(CALLERS, f"{role} may rename tables into the namespace, by {giving}")

@@ -54,7 +54,7 @@ def doctor_command(
     ),
     principal: str = defaulted("--principal", "The service's principal in Polaris.", "delegation"),
     only_namespaces: bool = switch(
-        "--only-namespaces", "Expect no grant on the catalog (delegation.purge.references=namespace)."
+        "--only-namespaces", "Expect no grant on the whole catalog, as for delegation.purge.references=namespace."
     ),
     tombstones: str | None = optional(
         "--tombstones",
@@ -64,12 +64,12 @@ def doctor_command(
     callers: list[str] | None = optional(
         "--callers", "With --tombstones: a role that may drop tables; may be repeated.", "PRINCIPAL_ROLE"
     ),
-    deployed: bool = switch("--deployed", "Check the stacks on AWS instead."),
+    deployed: bool = switch("--deployed", "Check the deployed stacks on AWS instead."),
     stage: str = defaulted("--stage", "With --deployed: the stage.", "prod"),
 ) -> None:
     """Check everything that the service needs, and show how to repair it.
 
-    Your credentials for AWS and Polaris add checks. Exit status 1 if a check failed.
+    With credentials for AWS and Polaris, it checks more. Exit status 1 if a check failed.
     """
     wanted = wanted_of(namespace, tombstones, callers or (), principal, whole_index=not only_namespaces)
     if deployed:

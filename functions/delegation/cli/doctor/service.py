@@ -72,7 +72,9 @@ class ServiceCheck:
             service, issuer = self.settings.mutual_tls(), self.settings.token_tls()
         except ClientMisconfigured as error:
             yield failed(
-                HANDSHAKE, str(error), "Correct ca_cert, client_cert or client_key; a key must fit its certificate."
+                HANDSHAKE,
+                str(error),
+                "Correct ca_cert, client_cert or client_key; the key must belong to the certificate.",
             )
             yield from (not_checked(name, "needs a handshake") for name in (TOKEN, AUTHORIZER))
             return
@@ -98,7 +100,7 @@ class ServiceCheck:
         return plain_address(HANDSHAKE, "edge_url", url, response.status_code) or failed(
             HANDSHAKE,
             f"{url} answers {response.status_code}, but is not the service",
-            "Correct edge_url. It names another server." if has_base else f"edge_url ends with {BASE_PATH}.",
+            "Correct edge_url. It names another server." if has_base else f"edge_url must end with {BASE_PATH}.",
         )
 
     def _token(self, client: httpx.Client) -> str | CheckResult:
@@ -170,7 +172,7 @@ class ServiceCheck:
                 if skew
                 else ""
             )
-            fix = "The deployment must trust the token: delegation:token-issuer, -jwks-url or -public-key, -audience."
+            fix = "Compare the token with delegation:token-issuer, -audience, and -jwks-url or -public-key."
             return failed(AUTHORIZER, f"refuses the token (401: {said})", fix + clock)
         if response.status_code == 403:
             subject = _subject(self.settings.client_cert)
@@ -178,7 +180,7 @@ class ServiceCheck:
                 f"Admit {subject} in delegation:operator-subjects or delegation:client-subject; the token needs the "
                 f"scope of that identity (it has {self.settings.scope})."
             )
-            return failed(AUTHORIZER, f"admits neither the certificate nor the scope (403: {said})", fix)
+            return failed(AUTHORIZER, f"refuses the certificate or the scope (403: {said})", fix)
         return failed(AUTHORIZER, f"answers {response.status_code}: {said}", "Look at the log of the API's function.")
 
     def _realm(self, served: str) -> CheckResult:
@@ -212,7 +214,7 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
         moment = ends if now > ends else certificate.not_valid_before_utc
         fix = "Renew the certificate: `delegation certs rotate NAME`, or have its CA issue a new certificate."
         return failed(CERTIFICATE, f"{name} {state} {moment:%Y-%m-%d %H:%M} UTC", fix)
-    soon = ", soon: renew it (`delegation certs rotate`)" if ends - now < _SOON else ""
+    soon = ", which is soon: renew it (`delegation certs rotate`)" if ends - now < _SOON else ""
     return passed(CERTIFICATE, f"{name} until {ends:%Y-%m-%d}{soon}")
 
 
@@ -260,7 +262,7 @@ def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
         return failed(TOKEN, f"{settings.token_url} cannot be reached", "Check token_url and the network.")
     said = f"{error.status} {error.error_type or ''}".strip()
     if error.error_type == "invalid_scope":
-        fix = f"Have the issuer allow {settings.client_id} the scope {settings.scope}, or set scope."
+        fix = f"At the issuer, allow {settings.client_id} the scope {settings.scope}, or correct scope."
         return failed(TOKEN, f"the issuer refuses the scope {settings.scope} ({said})", fix)
     if error.status in {400, 401, 403}:
         fix = "Correct client_id and client_secret (operator_client_id and operator_client_secret)."

@@ -33,7 +33,7 @@ def list_command(
     sort: filters.Order = defaulted("--sort", "The order; times are newest first.", filters.Order.RECEIVED),
     limit: int = defaulted("--limit", "The number of entries to list.", 50, min=1, max=10_000),
     columns: str | None = optional("--columns", f"The columns: {', '.join(filters.COLUMN_NAMES)}.", "NAME,…"),
-    cursor: str | None = optional("--cursor", "Continue an earlier list by its cursor."),
+    cursor: str | None = optional("--cursor", "Continue an earlier list from its cursor."),
 ) -> None:
     """List tasks with their status, the newest first."""
     from delegation.cli.tasks.source import chosen  # noqa: PLC0415
@@ -61,7 +61,7 @@ def create_table_command(
 ) -> None:
     """Create a task table in your AWS environment, for workers without a deployment.
 
-    With DELEGATION_TASK_STORE=persistence, create the two tables of the settings.
+    If DELEGATION_TASK_STORE is persistence, create the two tables that the settings name.
     """
     from delegation.cli.connection import dynamodb_client  # noqa: PLC0415 - `--help` needs no client
 
@@ -82,7 +82,7 @@ def create_table_command(
 
 @command(app, "show", "direct tasks_table stack")
 def show_command(call: Call, task_id: TaskId) -> None:
-    """Show every field of a task that is set."""
+    """Show all fields of a task that have a value."""
     call.output.task(call.tasks().get(task_id))
 
 
@@ -134,7 +134,7 @@ def receipt_command(call: Call, task_id: TaskId) -> None:
 
 @command(app, "cancel", "yes direct tasks_table stack", filters=filters.FILTERS)
 def cancel_command(call: Call, task_ids: TaskIds = None) -> None:
-    """Cancel tasks: a waiting one becomes FAILURE (CANCELLED) now, a running one at its next checkpoint.
+    """Cancel tasks: a waiting task ends as FAILURE (CANCELLED) at once, a running task at its next checkpoint.
 
     Give ids, or filters for open tasks. Filters never select the service's own maintenance.
     """
@@ -215,7 +215,7 @@ def _change(
     failed = sum(change.error is not None for change in changes)
     if failed:
         raise CommandError(
-            f"{failed:,} of {counted(len(changes), 'task')} could not be {word}; the others were",
+            f"{failed:,} of {counted(len(changes), 'task')} could not be {word}",
             "The list has the reason for each task. Remove the causes, then run the same command again.",
             code="TASKS_NOT_CHANGED",
             exit_status=PARTLY_DONE,

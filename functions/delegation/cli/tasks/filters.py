@@ -68,12 +68,12 @@ FILTERS: Final[Mapping[str, Any]] = {
             "--since",
             metavar="TIME|DURATION",
             show_default=False,
-            help="Only tasks received since then: 2026-11-20, 2026-11-20T12:00:00Z, 2h, 7d.",
+            help="Only tasks received since a time (2026-11-20, 2026-11-20T12:00:00Z) or in the last 2h, 7d.",
         ),
     ],
     "correlation_id": Annotated[
         str | None,
-        typer.Option("--correlation-id", show_default=False, help="Only tasks with this correlation id of the caller."),
+        typer.Option("--correlation-id", show_default=False, help="Only tasks with the caller's correlation id."),
     ],
 }
 """The options that choose tasks, by what `filter_of` calls their values."""

@@ -134,7 +134,7 @@ def _note(view: TaskRecord) -> Text:
         return Text("cancelling", "yellow")
     if view.error_code and not view.succeeded:
         # A table that is not whole needs its owner, whatever the code.
-        note = f"{view.error_code}, table not whole" if view.partly_deleted else view.error_code
+        note = f"{view.error_code}, table incomplete" if view.partly_deleted else view.error_code
         return Text(note, "red" if view.is_terminal else "yellow")
     if view.waiting_plan is not None and view.succeeded:
         return Text("approved" if view.is_approved(utc_now()) else f"waits for approval ({plain(view.waits)})")

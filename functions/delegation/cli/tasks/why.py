@@ -113,13 +113,17 @@ def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
             if task.is_approved(now):
                 text = "The next run will execute the approved plan."
             elif task.waiting_plan is not None:
-                text = f"Nothing until a person approves the plan, which waits for approval ({plain(task.waits)})."
+                text = f"Nothing until a person approves the plan ({plain(task.waits)})."
             return text, None, plain(task.outlook.next_step)
         recurs = task.recurrence_seconds is not None or task.recurrence_cron is not None
         return ("The next run will be submitted when it is due." if recurs else "Nothing: the task is done."), None, ""
     if task.status == "FAILURE":
         return _next_of_failed(task)
-    return f"Unknown: this release does not know the status {task.status}.", None, "Use the command of that release."
+    return (
+        f"Unknown: this release does not know the status {task.status}.",
+        None,
+        "Use the command of the release that wrote the task.",
+    )
 
 
 def _waiting_by_record(task: TaskRecord) -> QueuePlace | None:
@@ -127,7 +131,7 @@ def _waiting_by_record(task: TaskRecord) -> QueuePlace | None:
     following = None if task.outlook is None else task.outlook.next_attempt
     if following is None or not following.awaits_admission:
         return None
-    return QueuePlace(following.lane or "unknown to a service of a former release")
+    return QueuePlace(following.lane or "that this release of the service does not name")
 
 
 def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tuple[str, datetime | None, str]:
@@ -159,8 +163,8 @@ def _next_of_waiting(task: TaskRecord, now: datetime) -> tuple[str, datetime | N
             "",
         )
     since = duration_text(late.total_seconds())
-    text = f"Attempt {attempt} has been due for {since}: nothing dispatches tasks or takes them."
-    return text, at, "`delegation doctor` checks queue, sweeper and workers."
+    text = f"Attempt {attempt} has been due for {since}, but no dispatcher or worker takes the task."
+    return text, at, "`delegation doctor` checks the queue and the sweeper."
 
 
 def _next_of_held(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
@@ -198,7 +202,7 @@ def _next_of_failed(task: TaskRecord) -> tuple[str, datetime | None, str]:
             f"Remove the cause, then finish the task with {retry}. Do not drop the table before the task is SUCCESS.",
         )
     if task.error_code == _CANCELLED:
-        return "Nothing: the task was cancelled and changed nothing.", None, f"{retry} begins anew."
+        return "Nothing: the task was cancelled and changed nothing.", None, f"{retry} starts it again."
     return f"Nothing by itself: {_why_ended(task)}.", None, f"Remove the cause, then {retry}."
 
 
@@ -214,8 +218,8 @@ def _why_ended(task: TaskRecord) -> str:
     if counted <= 1:
         return "the error is final: another attempt would end the same way"
     if times > 1:
-        return f"no attempt is left: {counted} failed"
-    return f"after {counted} attempts none is left, or the last error is final"
+        return f"{counted} attempts failed, and none is left"
+    return f"no attempt is left after {counted}, or the last error is final"
 
 
 def _attempt(task: TaskRecord) -> str:

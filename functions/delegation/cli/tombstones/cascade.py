@@ -255,9 +255,9 @@ class Cascade:
                 kept.append(attempt.item[1])
                 is_full = isinstance(attempt.error, NamespaceNotEmpty)
                 why = (
-                    "has a table or a view that was created since the listing; drop it first"
+                    "has a table or view that was created since the listing; drop it first"
                     if is_full
-                    else f"was not: {attempt.error}"
+                    else f"was not dropped: {attempt.error}"
                 )
                 problems.append(f"{attempt.item[0]} {why}")
         return f"all tables were dropped, but {'; '.join(shortened(problems, 5))}" if problems else None

@@ -18,11 +18,12 @@ from delegation.identifiers import split_name
 from delegation.polaris.answers import NoSuchTable, PolarisError
 from delegation.polaris.client import PolarisClient
 from delegation.wire.operators import RestoredName, RestoreRequest, TombstoneList, TombstoneRecord
+from polaris_common.errors import counted
 
 
 def not_yours(tombstone_id: str) -> CommandError:
     return CommandError(
-        f"you dropped no table with the tombstone {tombstone_id}",
+        f"none of your drops has the tombstone {tombstone_id}",
         "Check the id. `delegation tombstones list --mine` lists your drops. An operator can restore drops of other "
         "callers.",
         code="TOMBSTONE_NOT_FOUND",
@@ -96,7 +97,7 @@ _MEANINGS: Final = {
     "RESTORED": "it has a name again",
     "FAILED": "its purge failed or was refused; restore, purge or dismiss it",
     "CLEARED": "it was never renamed",
-    "DISMISSED": "it has ended, and its files stay",
+    "DISMISSED": "its entry is dropped, and its files stay",
 }
 
 
@@ -183,7 +184,11 @@ def _note(record: TombstoneRecord) -> str:
 def _trouble(record: TombstoneRecord) -> str | None:
     if record.trouble is None:
         return None
-    return f"{record.attempts} looks failed: {plain(record.trouble)}" if record.attempts else plain(record.trouble)
+    return (
+        f"failed {counted(record.attempts, 'time')}: {plain(record.trouble)}"
+        if record.attempts
+        else plain(record.trouble)
+    )
 
 
 def _restored_as(record: TombstoneRecord) -> str | None:
@@ -217,7 +222,7 @@ def no_gateway() -> CommandError:
 def list_command(
     call: Call,
     *,
-    only_open: bool = switch("--open", "Leave out DROPPED, RESTORED and CLEARED."),
+    only_open: bool = switch("--open", "Leave out DROPPED, RESTORED, CLEARED and DISMISSED."),
     table: str | None = optional("--table", "Only tables whose name contains the text.", "TEXT"),
     limit: int = defaulted("--limit", "The number of entries to list.", 50, min=1, max=10_000),
     mine: MineOption = False,
@@ -292,7 +297,7 @@ def dismiss_command(call: Call, tombstone_id: TombstoneArgument) -> None:
     """
     client = call.connection.operator_client()
     record = _shown(client, tombstone_id)
-    call.confirm(f"The entry of {record.table} is dropped, and its files stay. Continue?")
+    call.confirm(f"This drops the catalog entry of {record.table}. The files stay. Continue?")
     _print(call, _changed(client.dismiss_tombstone, tombstone_id))
 
 

@@ -113,7 +113,9 @@ class Dropped:
             case "FAILED":
                 return "its purge failed or was refused, and you choose what happens next"
             case None:
-                return "the answer names no tombstone, so the catalog itself may have dropped it. Check gateway_url"
+                return (
+                    "the answer names no tombstone, so the catalog itself may have dropped the table. Check gateway_url"
+                )
             case _:
                 return "its files are being purged"
 

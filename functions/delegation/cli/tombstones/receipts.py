@@ -149,7 +149,7 @@ class ReceiptFile:
         except KeyError as error:
             reason = f"the member {error} is missing"
         except (IndexError, TypeError):
-            reason = "a line does not have the form of a receipt's"
+            reason = "a line does not have the form of a receipt line"
         if head is not None:
             raise _unusable(f"{path} is the receipt of a cascade, but cannot be read: {reason}")
         raise _unusable(f"{path} exists and is not the receipt of a cascade: {reason}")

@@ -186,7 +186,7 @@ def test_a_plan_that_cannot_be_read_is_named_and_counts_as_no_look(run, ledger):
     audit = document(run)
     assert (audit["plans_unreadable"], audit["never_looked_for_orphans"]) == ([plan], 1)
     ledger.answer()
-    assert "1 plan could not be read" in run("audit", "lake").stdout
+    assert "1 plan that could not be read" in run("audit", "lake").stdout
 
 
 def test_an_audit_that_was_interrupted_reads_no_plan_twice(run, ledger, tmp_path):
@@ -217,7 +217,7 @@ def test_the_screen_has_a_summary_and_the_first_tables(run, ledger):
     assert "sales.old2" not in text
     assert "1 more" in text
     assert "3.0 GiB or more" in text
-    assert "references as of 2026-11-23 12:00 UTC" in text
+    assert "reference index as of 2026-11-23 12:00 UTC" in text
     assert "delegation orphans scan TABLE" in text
 
 

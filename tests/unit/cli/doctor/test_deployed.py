@@ -162,7 +162,7 @@ ALARM = {"AlarmName": "lost", "ActionsEnabled": True, "AlarmActions": [TOPIC], "
     [
         ("GetFunctionConfiguration", {"Runtime": "python3.12"}, "function", False, "infra.package"),
         ("GetFunctionConfiguration", {"LastUpdateStatus": "Failed"}, "function", False, "last update Failed"),
-        ("GetFunctionConfiguration", {"Handler": "index.handler"}, "function", None, "the CDK's own"),
+        ("GetFunctionConfiguration", {"Handler": "index.handler"}, "function", None, "belongs to the CDK"),
         ("GetEventSourceMapping", {"State": "Disabled"}, "queue's mapping", False, "--enabled"),
         ("DescribeRule", {"State": "DISABLED"}, "schedule", False, "enable-rule"),
         ("DescribeStateMachine", {"loggingConfiguration": {"level": "OFF"}}, "state machine", False, "logs: OFF"),

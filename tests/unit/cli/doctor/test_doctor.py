@@ -77,7 +77,7 @@ class Broken:
         settings(operator_cert=str(pair.cert), operator_key=str(pair.key))
 
     def key_of_another_certificate(self, settings, servers, deployment, tmp_path):
-        """handshake|cannot be used: KEY_VALUES_MISMATCH|a key must fit"""
+        """handshake|cannot be used: KEY_VALUES_MISMATCH|the key must belong to"""
         pair = servers.authority.issue_client("bob", name="bob")
         settings(operator_key=str(pair.key))
 
@@ -102,7 +102,7 @@ class Broken:
         settings(token_url=servers.edge_url.replace("https://", "http://") + "/token")
 
     def mapping_that_api_gateway_does_not_have(self, settings, servers, deployment, tmp_path):
-        """handshake|is not the service|edge_url ends with /delegation-service/api"""
+        """handshake|is not the service|edge_url must end with /delegation-service/api"""
         deployment.elsewhere = 403
         settings(edge_url=servers.edge_url.removesuffix("/delegation-service/api"))
 
@@ -136,7 +136,7 @@ class Broken:
         deployment.authorized, deployment.date = 401, "Wed, 21 Oct 2015 07:28:00 GMT"
 
     def identity_that_is_not_admitted(self, settings, servers, deployment, tmp_path):
-        """authorizer|neither the certificate nor the scope|Admit CN=alice"""
+        """authorizer|refuses the certificate or the scope|Admit CN=alice"""
         deployment.authorized = 403
 
     def deployment_of_another_realm(self, settings, servers, deployment, tmp_path):

@@ -133,7 +133,7 @@ def test_it_asks_before_it_expires_anything(run, accepting, stack, monkeypatch):
     monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     left = run("expire", TABLE, "--stack", str(stack), given="n\n")
     assert left.exit_code == 1
-    assert "permanently deletes the files only they reach" in left.stderr
+    assert "permanently deletes the files" in left.stderr
     assert accepting.asked("POST", TASKS) == []
     assert run("expire", TABLE, "--stack", str(stack), "--yes").exit_code == 0
 
@@ -148,7 +148,7 @@ def test_dry_run_shows_what_expires_and_why_the_rest_stays(run, accepting, polar
     assert shown["2"].endswith("kept: tag audit points to it")
     assert "kept: " in shown["3"]
     assert shown["4"].endswith("kept: branch main points to it")
-    assert shown["9"].endswith("kept: no branch or tag reaches it, and it is not old enough")
+    assert shown["9"].endswith("kept: no branch or tag reaches it, but it is not old enough")
     assert "kept: main never expires" in result.stdout
     assert "tag audit" in result.stdout
     assert "kept: it has no age limit" in result.stdout

@@ -35,14 +35,14 @@ def test_the_namespace_its_grants_and_the_callers_role_are_made_once(run, client
     (made,) = lines(run(*WORDS, "--json").stdout)
     assert planned["steps"] == made["steps"]
     texts = [step["text"] for step in made["steps"]]
-    assert texts[:2] == ["create the namespace ops of catalog lake", "create the namespace ops.dropped of catalog lake"]
+    assert texts[:2] == ["create the namespace ops in lake", "create the namespace ops.dropped in lake"]
     assert texts[-6:] == [
         "grant TABLE_WRITE_DATA on namespace ops.dropped to delegation",
         "grant TABLE_DROP on namespace ops.dropped to delegation",
         "grant TABLE_CREATE on namespace sales to delegation",
-        "create the role delegation_callers of catalog lake",
+        "create the catalog role delegation_callers in lake",
         "grant TABLE_CREATE on namespace ops.dropped to delegation_callers",
-        "give the role analysts the role delegation_callers of catalog lake",
+        "give the principal role analysts the catalog role delegation_callers of lake",
     ]
     assert client.has_namespace("lake", ("ops", "dropped"))
     (again,) = lines(run(*WORDS, "--json").stdout)
@@ -54,7 +54,7 @@ def test_doctor_finds_nothing_missing_after_setup(run, client):
     found = checks()
     assert not [name for name, one in found.items() if one.ok is False and not name.startswith("Polaris")]
     assert "tombstones: the namespace lake.ops.dropped exists" in found
-    assert "callers: analysts may rename tables into it, by TABLE_CREATE on namespace ops.dropped" in found
+    assert "callers: analysts may rename tables into the namespace, by TABLE_CREATE on namespace ops.dropped" in found
     for privilege, place in (
         ("TABLE_WRITE_DATA", "ops.dropped"), ("TABLE_DROP", "ops.dropped"), ("TABLE_CREATE", "sales"),
     ):  # fmt: skip

@@ -35,7 +35,7 @@ def test_tasks_that_will_run_are_counted_and_how_to_see_them_is_one_line(capsys,
     lines = printed(capsys, report, dry_run=True)
     assert lines[0] == "Would be recovered; nothing was copied:"
     assert "     60  tasks, 3 of them from versions that the live table still has" in lines
-    assert "      7  tasks of the copy that this release cannot read" in lines
+    assert "      7  tasks in the copy that this release cannot read" in lines
     assert lines[-2:] == [
         "60 of these tasks run after `delegation resume`; look at them first:",
         "  delegation tasks list --open",

@@ -56,7 +56,7 @@ def test_json_has_everything(run, index, stack):
 
 def test_nothing_that_is_kept_is_said(run, index, stack):
     text = run("references", "lost", "empty", "--stack", str(stack)).stdout
-    assert text == "No expiry lost a branch or tag in empty whose files are kept.\n"
+    assert text == "No files are kept in empty for lost branches or tags.\n"
 
 
 def test_what_is_dismissed_is_kept_no_more_and_an_unknown_id_is_an_error(run, index, stack):

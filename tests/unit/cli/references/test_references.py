@@ -55,7 +55,7 @@ def test_what_cannot_be_read_is_listed_with_the_command_that_exempts_it(run, ind
     assert "unreadable since" in text
     assert "(3 hours): CORRUPT_MANIFEST: s3://lake/ns/torn" in text
     assert "holds back every purge that checks this catalog\n" in text
-    assert "holds back only purges of tables whose storage it overlaps\n" in text
+    assert "holds back only purges of tables with overlapping storage\n" in text
     assert "delegation references exempt cat.ns.torn --why …" in text
     assert text.endswith("\n1 purge waits.\n")
     assert "delegation references exempt 'cat.ns.`far.away`' --why …" in text

@@ -43,7 +43,7 @@ def test_list_says_which_table_is_not_whole(run, terminal, service, monkeypatch,
     monkeypatch.setenv("COLUMNS", columns)
     failed = record(status="FAILURE", error_code="DELETE_INCOMPLETE", partly_deleted=True)
     service.answer("GET", TASKS, json_answer(200, {"tasks": [failed], "unreadable": [], "next_page_token": None}))
-    assert "DELETE_INCOMPLETE, table not whole" in " ".join(run("tasks", "list").stdout.split())
+    assert "DELETE_INCOMPLETE, table incomplete" in " ".join(run("tasks", "list").stdout.split())
 
 
 def test_ids_fit_on_80_columns(run, terminal, store, monkeypatch):

@@ -35,7 +35,7 @@ def test_running_task_shows_progress_and_remaining_time():
 def test_versions_are_listed_and_missed_ones_counted():
     text = drawn(record(version=1, status="SUBMITTED"), record(version=5, status="SUCCESS", files_deleted=400))
     assert "SUBMITTED" in text
-    assert "3 more between two polls" in text
+    assert "3 more versions between two polls" in text
     assert "400 of 400 files" in text
 
 

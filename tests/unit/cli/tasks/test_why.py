@@ -70,8 +70,8 @@ def test_spark_that_starts_names_what_it_waits_for():
         ({"attempt_count": 3, "attempts_excused": 2}, "the error is final"),
         ({"attempt_count": 1, "synchronous": True}, "a synchronous task"),
         ({"attempt_count": 1, "error_code": "DEADLINE_EXCEEDED"}, "deadline has passed"),
-        ({"attempt_count": 2, "times": 2}, "no attempt is left: 2 failed"),
-        ({"attempt_count": 2, "times": 1}, "after 2 attempts none is left, or the last error is final"),
+        ({"attempt_count": 2, "times": 2}, "2 attempts failed, and none is left"),
+        ({"attempt_count": 2, "times": 1}, "no attempt is left after 2, or the last error is final"),
     ],
 )
 def test_a_failure_says_which_of_its_reasons_ended_the_task(changes, reason):

@@ -9,7 +9,7 @@ from rich.console import Console
 from delegation.cli.connection import Connection
 from delegation.cli.tombstones.commands import tombstone_screen
 from delegation.polaris.answers import NoSuchTable, PolarisForbidden, PolarisUnavailable, TableAlreadyExists
-from delegation.wire.operators import STATES, TombstoneRecord
+from delegation.wire.operators import ENDED, STATES, TombstoneRecord
 from tests.unit.cli.conftest import lines
 from tests.unit.client.service import ROOT, TASK_ID, TASKS, json_answer, record, refusal
 
@@ -153,7 +153,7 @@ def test_a_dismissal_is_confirmed_and_names_the_command_that_finishes(run, shown
     monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
     refused = run("tombstones", "dismiss", ID, "--stack", str(stack), given="n\n")
     assert (refused.exit_code, shown.asked("POST", path)) == (1, [])
-    assert "its files stay" in refused.stderr
+    assert "files stay" in refused.stderr
     result = run("tombstones", "dismiss", ID, "--yes", "--stack", str(stack))
     assert (result.exit_code, "delegation purge s3://b/m.json" in result.stdout) == (0, True)
     shown.answer("POST", path, refusal(409, "DISMISSAL_REFUSED"))
@@ -211,10 +211,15 @@ def test_a_refused_restore_of_an_owner_says_what_to_do(run, gateway, stack, erro
     assert json.loads(unknown.stderr)["error_code"] == "TOMBSTONE_NOT_FOUND"
 
 
+def test_the_help_of_open_names_every_state_that_it_leaves_out(run):
+    text = run("tombstones", "list", "--help").stdout
+    assert [state for state in sorted(ENDED) if state not in text] == []
+
+
 def test_a_troubled_tombstone_is_listed_with_its_reason(run, service, stack):
     answer_list(service, [tombstone(state="PENDING", attempts=7, trouble="POLARIS_FORBIDDEN: not authorized")])
     text = " ".join(run("tombstones", "list", "--stack", str(stack)).stdout.split())
-    assert "7 looks failed: POLARIS_FORBIDDEN: not authorized" in text
+    assert "failed 7 times: POLARIS_FORBIDDEN: not authorized" in text
 
 
 def test_an_unknown_id_and_a_deployment_without_a_gateway_have_different_errors(run, service, stack):

@@ -145,7 +145,7 @@ def test_a_list_shows_what_is_wrong_with_each_task(tmp_path):
     unread = [{"task_id": f"{TASK_ID[:-1]}3", "reason": "status NEW is unknown"}]
     tasks = {"tasks": [PARTLY, waiting, stopping], "unreadable": unread, "next_page_token": None}
     text = shown(tmp_path, {"api/health": (200, HEALTH), "api/tasks": (200, tasks)}).text("rows")
-    assert "table not whole: files were deleted before the failure" in text
+    assert "table incomplete: files were deleted before the failure" in text
     assert "DELETE_INCOMPLETE: 17 of 400 files" in text
     assert "17 failed" in text
     assert "next attempt in 7 min" in text
@@ -163,7 +163,7 @@ def test_a_task_shows_first_what_happened_and_what_to_do(tmp_path):
     assert "Correlation idquery-42" in text
     assert "Held by" not in text
     assert page.text("counts").startswith("100 of 400 files, 17 failed")
-    assert page.text("no-receipt") == "This task has none."
+    assert page.text("no-receipt") == "This task has no receipt."
 
 
 @pytest.mark.parametrize(("deleted", "hidden"), [(0, True), (400, False)])
@@ -219,7 +219,7 @@ def test_text_that_would_be_drawn_backwards_is_shown_as_it_is(tmp_path):
 def test_an_address_that_names_no_task_says_so(tmp_path, fragment):
     """`%` alone ended the page's program."""
     page = shown(tmp_path, {"api/health": (200, HEALTH)}, fragment)
-    assert page.text("problem") == "The address names no task.All tasks are behind the first link."
+    assert page.text("problem") == "The address names no task.Choose Tasks to see all tasks."
     assert page.text("service") == "POLARIS · release 0.1.0 · up"
 
 
