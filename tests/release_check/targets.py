@@ -50,7 +50,7 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/infra --ignore tests/infra/rule", of="infra"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/integration", of="integration"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/faults", of="faults"),
-    _part(10, "test", "THOROUGH=1", f"ARGS=-m long {_REWRITES}", of="rewrites"),
+    _part(15, "test", "THOROUGH=1", f"ARGS=-m long {_REWRITES}", of="rewrites"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long tests/rewrites/test_random_kills.py", of="rewrites-kills"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long --dist load tests/rewrites/test_procedure.py", of="rewrites-tables"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long --dist load tests/rewrites/test_orders.py", of="rewrites-orders"),

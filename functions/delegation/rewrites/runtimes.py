@@ -15,7 +15,7 @@ from polaris_common.errors import printable
 
 Version = tuple[int, int, int]
 PINNED: Final = "1.12.0"
-"""The Iceberg runtime that jobs bring, for Spark 4.1."""
+"""The runtime of sessions on one machine, for Spark 4.1. Jobs on EMR bring their `emr_jars`: 1.11.0, for Spark 4.0."""
 JARS: Final = tuple(
     f"org.apache.iceberg:{name}:{PINNED}" for name in ("iceberg-spark-runtime-4.1_2.13", "iceberg-aws-bundle")
 )
@@ -80,7 +80,7 @@ def check_runtime(version: str, rewrite: Rewrite, metadata: Mapping[str, Any]) -
         if is_refused and (numbers is None or fault.is_in(numbers)):
             raise runtime_unsound(
                 f"the Iceberg runtime {printable(version)} lacks the fix of Iceberg's pull request {fault.fixed_by}: "
-                f"{fault.harm}. Run the job with {PINNED}"
+                f"{fault.harm}. Use runtime {PINNED} or later, which needs Spark 4.1"
             )
 
 
