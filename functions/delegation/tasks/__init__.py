@@ -1,1 +1,1 @@
-"""Reliable tasks: what a task is, its life, its store. Imports nothing of Iceberg, HTTP or AWS compute."""
+"""The core of the service: tasks, their life and their stores. It imports nothing of Iceberg, HTTP or AWS compute."""

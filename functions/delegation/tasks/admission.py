@@ -1,7 +1,6 @@
-"""Admission: starts waiting tasks, in the order that `life.admission` decides. What runs is derived from the tasks'
-heads, so a crash leaves nothing counted that does not run. Their index lags by moments, so an admitting process first
-writes the tasks into one register, at its next revision: only one process admits at a time, and each counts recent
-admissions."""
+"""Admission: starts waiting tasks in the order that `life.lanes` decides. What runs is derived from the tasks' heads,
+so a crash leaves no place taken. The index of heads lags by moments. An admitting process therefore first writes its
+tasks into one register, at the next revision: one process admits at a time, and each counts recent admissions."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,26 +20,26 @@ _RACES: Final = 5
 _COUNTED: Final = timedelta(seconds=10)
 """How long an admission counts that the index does not show: longer than the index lags."""
 _SETTLED: Final = timedelta(seconds=2)
-"""How long an admission counts that the index showed once: the next answer may be an older one."""
+"""How long an admission counts that the index has shown once: a later read may return an older state."""
 _LAG: Final = 5
-"""Extra entries to read of each lane, because the index may still show running tasks as waiting."""
+"""Extra entries to read of each lane, because the index may still show started tasks as waiting."""
 _MOST_SET_ASIDE: Final = 500
 """The most extra entries to read of a lane because of tasks that are set aside."""
 _READS: Final = 8
 """The most reads of waiting tasks in one admission; the next admission continues."""
 _DOUBTED: Final = timedelta(seconds=1)
-"""How old an admission is that the index does not show when its task is read, if no room is left."""
+"""Age from which an admission that the index does not show is checked by reading its task, if no room is left."""
 _LOOKED_AT: Final = 25
-"""The most of these tasks that one admission reads."""
+"""The most tasks that one admission checks in this way."""
 _WRITTEN_WITHIN: Final = timedelta(seconds=5)
-"""A process that was paused for longer after its entry in the register admits nothing."""
+"""A process that was paused for longer than this after it wrote the register admits nothing."""
 
 
 def announce_nothing(_task_id: str, _n: int, _correlation_id: str | None) -> None: ...
 
 
 class Admission:
-    """Lets waiting tasks start while there is room; any number of processes may do so at the same time."""
+    """Starts waiting tasks while there is room. Any number of processes may use it at the same time."""
 
     def __init__(
         self,
@@ -70,14 +69,14 @@ class Admission:
 
     @property
     def has_room(self) -> bool:
-        """Whether another task may start now, by what runs. Raises the store's errors."""
+        """Whether another task may start now. Raises the store's errors."""
         running, _ = self._count(self._store.register(), frozenset())
         return room(running, self._limits) > 0
 
     def run(self, ended: Collection[str] = (), *, most: int | None = None) -> int:
-        """Admit what may start now, and return how many; `ended` are recently admitted tasks that have ended. At most
-        `most`, in order: a worker takes one. Raises the store's errors. A task whose dispatch fails is queued again
-        after the dispatch grace."""
+        """Admit at most `most` tasks that may start now, in order, and return how many. `ended` are recently admitted
+        tasks that have ended. A task whose dispatch fails is queued again after the dispatch grace. Raises the store's
+        errors."""
         if self.is_paused:
             return 0
         for _ in range(_RACES):
@@ -85,7 +84,7 @@ class Admission:
             running, recent = self._count(register, frozenset(ended))
             chosen, after = self._chosen(register, running, len(recent))
             chosen = chosen[:most]
-            # After the reads, which take long where much waits: what follows must be done within seconds of it.
+            # Read after the queries, which may take long: the register and the starts must follow within seconds.
             now = self._tasks.clock()
             fresh = tuple(Recent(queued.task_id, queued.lane, now) for queued in chosen)
             if not chosen and after == register.after and not _names(register, ended):
@@ -95,7 +94,7 @@ class Admission:
         return 0
 
     def _count(self, register: Register, ended: frozenset[str]) -> tuple[tuple[Running, ...], tuple[Recent, ...]]:
-        """Return what runs, and the recent admissions that the index does not show yet, or may hide again."""
+        """Return what runs, and the recent admissions that the index does not show yet or may hide again."""
         now = self._tasks.clock()
         shown = self._store.running()
         known = {entry.task_id for entry in shown}
@@ -110,7 +109,7 @@ class Admission:
         return (*shown, *_starting(recent, known)), recent
 
     def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
-        """Return the recent admissions without those whose tasks have given their places back, by their heads."""
+        """Return the recent admissions whose tasks still have their places, by their heads."""
         doubtful = [
             admission for admission in recent if admission.task_id not in known and now - admission.at >= _DOUBTED
         ][:_LOOKED_AT]
@@ -141,16 +140,16 @@ class Admission:
         stage = None if task is None else stage_of(task)
         if task is None or stage is not Stage.QUEUED:
             return stage is None
-        # The process that wrote the register may be about to start it, unless it waits since a later time.
+        # The process that wrote the register may be about to start it, unless it has been waiting since a later time.
         waits_since = task.next_scheduled_run_ts or started.at
         return waits_since > started.at or self._tasks.clock() - started.at > _WRITTEN_WITHIN + _DOUBTED
 
     def _chosen(
         self, register: Register, running: Sequence[Running], recent: int
     ) -> tuple[tuple[Queued, ...], str | None]:
-        """Return the tasks to start, and the lane behind which the next admission reads, None for the first. It reads
-        no more than it needs, so with many lanes each admission begins where the last one stopped. Higher priorities
-        are read first, with at most half of the reads, so that later ones are read if many of them cannot start. The
+        """Return the tasks to start, and the lane after which the next admission reads (None: from the first). It reads
+        no more than it needs, so with many lanes each admission continues where the last one stopped. Higher priorities
+        are read first, with at most half of the reads: lower ones get their turn even if many tasks cannot start. The
         index may still show recently admitted tasks as waiting."""
         free = room(running, self._limits)
         each = free + recent + _LAG + min(len(self._failed), _MOST_SET_ASIDE)
@@ -177,13 +176,13 @@ class Admission:
         return queued.lane.task_type in self._task_types and (aside is None or self._tasks.clock() >= aside.next_try)
 
     def _start_all(self, booked: Sequence[Recent], until: datetime) -> int:
-        """Start what was booked, and return how much; the booking of what was not started ends."""
+        """Start what was booked and return how many tasks started; cancel the booking of the others."""
 
         def start(booking: Recent) -> bool:
             return self._tasks.clock() <= until and self._start(booking.task_id)
 
         started = self._each(booked, start, name="admission.start", asides=self._failed)
-        # One that failed may have started; it waits again after the dispatch grace.
+        # A failed call may have started its task, which waits again after the dispatch grace.
         self._cancel_booking({outcome.item for outcome in started if outcome.result is False})
         return sum(outcome.result is True for outcome in started)
 
@@ -197,7 +196,7 @@ class Admission:
         return True
 
     def _cancel_booking(self, unused: Collection[Recent]) -> None:
-        """Remove admissions from the register that started nothing; one that stays counts for seconds."""
+        """Remove admissions that started nothing from the register; if that fails, they count for some seconds."""
         for _ in range(_RACES if unused else 0):
             try:
                 register = self._store.register()
@@ -223,9 +222,9 @@ def _starting(recent: Collection[Recent], known: Collection[str]) -> Iterator[Ru
 
 
 def _lane_ranges(after: str | None) -> Iterator[tuple[LaneRange, str | None, int]]:
-    """Yield what to read, where the next admission begins after each if nothing is left, and its last read. First the
-    lanes of higher priorities than `after`'s, then its own, from there and from the beginning, then lower ones, for
-    which two reads are reserved."""
+    """Yield each range of lanes to read, where the next admission continues if the range is exhausted, and the number
+    of the last read it may use. First the lanes of higher priorities than `after`'s; then its own, from `after` to the
+    end and from the start; then lower ones, for which two reads are reserved."""
     if after is None:
         yield EVERY_LANE, None, _READS
         return
@@ -241,7 +240,8 @@ def _lane_ranges(after: str | None) -> Iterator[tuple[LaneRange, str | None, int
 
 
 class WorkersAdmission:
-    """Admits one task at a time for a worker, which runs it itself; decision and register are the dispatcher's."""
+    """Admits one task at a time for a worker, which runs it itself. It shares the dispatcher's decision and
+    register."""
 
     def __init__(self, tasks: TaskService, store: AdmissionStore, task_types: Collection[str]) -> None:
         self._taken: list[str] = []
@@ -251,14 +251,13 @@ class WorkersAdmission:
         )
 
     def admit_one(self) -> str | None:
-        """Let one task start, which the caller runs, and return its id; None if none may. Raises the store's errors."""
+        """Admit one task for the caller to run and return its id, None if none may start. Raises the store's errors."""
         self._taken.clear()
         ended, self._ended = self._ended, set()
         self._admission.run(ended, most=1)
         return self._taken[0] if self._taken else None
 
     def has_room(self) -> bool:
-        """Return whether another task may start now. Raises the store's errors."""
         return self._admission.has_room
 
     def gave_back(self, task_id: str) -> None:

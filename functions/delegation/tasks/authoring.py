@@ -47,9 +47,9 @@ _KINDS: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Para
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes and returns; `context` is the name of its Context parameter, if any. Fields of `parameters`
-    are numbered, because a parameter may have a name that pydantic's models use, such as `copy`; their aliases are the
-    parameters' names, which are stored."""
+    """What a function takes and returns. `context` is the name of its Context parameter, if any. The fields of
+    `parameters` are numbered, because a parameter may have a name that pydantic's models use, such as `copy`; their
+    aliases are the parameters' names, which are stored."""
 
     parameters: type[BaseModel]
     result: type[BaseModel] | None
@@ -58,14 +58,14 @@ class Signature:
     shape: inspect.Signature
 
     def bind(self, *args: Any, **kwargs: Any) -> BaseModel:
-        """Return the parameters of a call; TypeError as the call would raise it, ValidationError for a wrong value."""
+        """Return the parameters of a call. Raises TypeError as the call would, ValidationError for a wrong value."""
         return self.parameters.model_validate(dict(self.shape.bind(*args, **kwargs).arguments))
 
     def arguments(self, parameters: BaseModel) -> dict[str, Any]:
         return {name: getattr(parameters, field) for field, name in self.names.items()}
 
     def returned(self, value: Any) -> BaseModel | None:
-        """Return the result to record; raises ValidationError if the function returned something else."""
+        """Return the result to record. Raises ValidationError for a value of another type."""
         if self.result is None:
             return None
         if issubclass(self.result, RootModel):
@@ -73,12 +73,12 @@ class Signature:
         return value if isinstance(value, self.result) else None
 
     def value(self, result: BaseModel | None) -> Any:
-        """Return what the function had returned for a recorded result."""
+        """Return what the function returned, from a recorded result."""
         return result.root if isinstance(result, RootModel) else result
 
 
 def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
-    """Read a function's signature; DelegationError (BAD_BEHAVIOR) names a parameter that is untyped or cannot be
+    """Read a function's signature. DelegationError (BAD_BEHAVIOR) names a parameter that is untyped or cannot be
     stored."""
     require_work(task_type, function)
     context_type, other = (AsyncContext, Context) if is_coroutine_function(function) else (Context, AsyncContext)
@@ -141,19 +141,19 @@ def _result(annotation: Any) -> type[BaseModel] | None:
 
 S = ParamSpec("S")
 _KIND: Final = re.compile(r"[A-Z][A-Z0-9_]*|[A-Za-z]\w*(?:\.\w+)+", re.ASCII)
-"""The names that properties can name: with that of the author, `acme.report`, or in capital letters, `REPORT`."""
+"""The task types that properties can name: with the author's name, `acme.report`, or in capital letters, `REPORT`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionTask(Behavior[BaseModel, BaseModel], Generic[S, V]):
-    """A Behavior over a plain function, which it also is: calling it calls the function, here and now."""
+    """A Behavior made from a plain function. Calling it calls the function here and now."""
 
     context: type[AttemptContext] = Context
     function: Callable[..., Any] = field(repr=False)
     signature: Signature = field(repr=False)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, with a Context if it takes one; nothing is stored. A coroutine is to be awaited."""
+        """Call the function, with a Context if it takes one; nothing is stored. Await the result of a coroutine."""
         return self.function(*args, **kwargs)
 
     def of(self, *args: S.args, **kwargs: S.kwargs) -> Call[V]:
@@ -193,11 +193,11 @@ def behavior(
 ) -> _Declares:
     """Declare a function as the work of the task type `task_type`.
 
-    Its parameters and result have types that pydantic can store; a parameter of type Context (in a coroutine
-    AsyncContext) takes the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
+    Its parameters and result have types that pydantic can store. A parameter of type Context (AsyncContext in a
+    coroutine) gets the context. A coroutine runs in an event loop of its attempt. `key`, called with the same
     arguments, identifies a task: a second submission attaches to the first. An attempt may work for `timeout`, checked
     at its checkpoints; a task not done `deadline` after its submission fails. `version` is that of the parameters (see
-    Behavior). `every` and `cron` schedule submissions that name none. Raises DelegationError (BAD_BEHAVIOR,
+    Behavior). `every` and `cron` schedule submissions that name no schedule. Raises DelegationError (BAD_BEHAVIOR,
     BAD_SCHEDULE).
     """
 
@@ -242,7 +242,7 @@ def _checked(task_type: str, signature: Signature, value: Any) -> BaseModel | No
 def _work(
     task_type: str, function: Callable[..., Any], signature: Signature
 ) -> Callable[[BaseModel, Any], BaseModel | None]:
-    """Return the function as a Behavior runs it: with stored parameters, and a cursor that is written at its end."""
+    """Return the function as a Behavior runs it: with stored parameters, and with the cursor written at its end."""
 
     awaits = is_coroutine_function(function)
 
@@ -263,7 +263,7 @@ def _work(
 
 
 class AnyParameters(BaseModel):
-    """The parameters of a retired task type, whatever they are."""
+    """The parameters of a retired task type; anything is accepted."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"
 LOOK_EVERY: Final = timedelta(seconds=1)
-"""How often it is checked whether a coroutine may continue while it waits."""
+"""How often a waiting coroutine's attempt is checked."""
 
 
 def bad_behavior(name: str, reason: str) -> DelegationError:
@@ -31,7 +31,7 @@ def bad_behavior(name: str, reason: str) -> DelegationError:
 
 
 def illegal_parameters(task_type: str, reason: str) -> DelegationError:
-    """Return the error: parameters cannot be stored; nothing was."""
+    """Return the error for parameters that cannot be stored."""
     return DelegationError(f"the parameters of {task_type} are {reason}", code="ILLEGAL_PARAMETERS")
 
 
@@ -40,7 +40,7 @@ def illegal_result(message: str) -> DelegationError:
 
 
 def stored_json(model: BaseModel, refused: Callable[[str], DelegationError]) -> str:
-    """Return parameters or a result as JSON; raise what `refused` makes of the reason why they cannot be stored."""
+    """Return parameters or a result as JSON. If they cannot be stored, raises what `refused` returns for the reason."""
     try:
         # The JSON of a model has null for infinity and NaN.
         values = to_jsonable_python(model.model_dump(), inf_nan_mode="constants", fallback=lambda _other: None)
@@ -51,11 +51,11 @@ def stored_json(model: BaseModel, refused: Callable[[str], DelegationError]) -> 
 
 
 class WorkCancelledItself(RuntimeError):
-    """The work ended with asyncio's CancelledError, and nobody had cancelled its task."""
+    """The work ended with asyncio's CancelledError although nothing had cancelled its task."""
 
 
 def require_work(task_type: str, work: Callable[..., Any]) -> None:
-    """Raise DelegationError (BAD_BEHAVIOR) for a generator function: calling it runs none of its code."""
+    """Raise DelegationError (BAD_BEHAVIOR) for a generator function: a call runs none of its code."""
     if any(inspect.isgeneratorfunction(form) or inspect.isasyncgenfunction(form) for form in _forms(work)):
         raise bad_behavior(
             task_type, "the function is a generator, and its code would never run. Return a value instead of yielding"
@@ -67,9 +67,9 @@ def is_coroutine_function(work: Callable[..., Any]) -> bool:
 
 
 def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -> Any:
-    """Return what `call` returned, or what the coroutine that it made returned. A waiting coroutine is cancelled when
-    its attempt must not continue. Raises the work's errors, DelegationError (ILLEGAL_RESULT), WorkCancelledItself, and
-    RuntimeError for sys.exit: asyncio's CancelledError or SystemExit would end the worker's process."""
+    """Return what `call` returned, or the result of the coroutine that it returned. A waiting coroutine is cancelled
+    when its attempt must not continue. Raises the work's errors, DelegationError (ILLEGAL_RESULT), WorkCancelledItself,
+    and RuntimeError for sys.exit: asyncio's CancelledError or SystemExit would end the worker's process."""
     stops: list[BaseException] = []
     try:
         returned = call()
@@ -86,7 +86,8 @@ def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -
 
 
 def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) -> BaseException:
-    """Return what ends the attempt whose work raised `error`: the stop, also one within a group of errors."""
+    """Return what ends the attempt whose work raised `error`: the stop if there is one, even within an exception
+    group."""
     stop = _stop_within(error) or next(iter(stops), None)
     if stop is not None:
         return stop
@@ -102,14 +103,14 @@ def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) 
 
 
 def _forms(work: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the function and, of an object that can be called, its method."""
+    """Return the function and, for a callable object, its `__call__`."""
     while isinstance(work, partial):
         work = work.func
     return (work,) if inspect.isroutine(work) else (work, type(work).__call__)
 
 
 def _awaited(work: Awaitable[Any], run: "AttemptContext", stops: list[BaseException]) -> Any:
-    """Run a coroutine to its end in an event loop; `stops` gets why it was cancelled."""
+    """Run a coroutine to its end in an event loop; `stops` gets the reason if it was cancelled."""
     import asyncio  # noqa: PLC0415 - most work is no coroutine, and functions start without it
 
     async def watched() -> Any:
@@ -122,20 +123,20 @@ def _awaited(work: Awaitable[Any], run: "AttemptContext", stops: list[BaseExcept
             if stop is not None:
                 stops[:] = [stop]
             if stops:
-                task.cancel()  # again, if the work caught the one before
+                task.cancel()  # once more if the work swallowed the last one
 
     with asyncio.Runner() as runner:
         return runner.run(watched())
 
 
 def _stop_of(run: "AttemptContext") -> BaseException | None:
-    """Return why the attempt must not continue, None if it may, or if the store does not say at the moment."""
+    """Return why the attempt must not continue. None if it may, or if the store cannot be read now."""
     try:
         run.checkpoint(moved=False)
     except (RunStopped, LeaseLost) as stop:
         return stop
     except (StoreUnavailable, OutcomeUnknown):
-        return None  # the end of the lease is noticed without the store (LeaseKeeper)
+        return None  # the LeaseKeeper notices the end of the lease without the store
     except DelegationError as error:
         return error
     return None

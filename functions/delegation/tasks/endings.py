@@ -1,6 +1,6 @@
-"""The JSON line that a process prints for each end of a task, which CloudWatch also reads as metrics. All ends go
-through WriteLoop, so functions, workers and drivers of jobs all print it. A crash between the write and the line leaves
-none; the record has the end."""
+"""The JSON line that a process prints for each end of a task; CloudWatch reads it as metrics too. All ends go through
+WriteLoop, so functions, workers and job drivers print it. A crash between the write and the line leaves no line; the
+record has the end."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from delegation.tasks.life.transitions import CANCELLED, HANDED_OVER, LOST
 from delegation.tasks.pauses import PAUSED
 
 OTHER: Final = "OTHER"
-"""The dimension instead of the types and codes of behaviors that a deployment added, which may be any number."""
+"""Replaces task types and codes of added behaviors in dimensions, which must have few values."""
 
 
 def bounded_type(task_type: str, own: Collection[str]) -> str:
@@ -38,12 +38,11 @@ def metric_of(task: Task) -> Metric:
 
 
 def seconds_of(task: Task) -> float:
-    """Return how long the task took from when it was received."""
     return (task.last_status_change_ts - task.received_timestamp).total_seconds()
 
 
 def fields_of(task: Task, labels: Labels, counted: Collection[str] = ()) -> dict[str, Any]:
-    """Return what the line states, with the `counted` details; what is unknown is left out."""
+    """Return what the line states, with the `counted` details; unknown values are left out."""
     line = {
         "message": f"task ended: {task.status}",
         "level": "ERROR" if metric_of(task) is TASKS_ENDED_IN_FAILURE else "INFO",
@@ -66,7 +65,7 @@ def fields_of(task: Task, labels: Labels, counted: Collection[str] = ()) -> dict
 
 @dataclass(frozen=True, slots=True)
 class EndingLines:
-    """Prints the line of each end; other types than the built-in `types`, and codes not in `codes`, become OTHER."""
+    """Prints the line of each end. Types other than the built-in `types` and codes not in `codes` become OTHER."""
 
     lines: MetricLines
     types: TaskTypes = field(default_factory=TaskTypes)
@@ -79,7 +78,7 @@ class EndingLines:
             if metric is None:
                 continue
             count = task.details.get(name)
-            # The end is written: a detail of an added behavior, which may be anything, must not fail it now.
+            # The end is stored already. A detail of an added behavior can have any type and must not raise here.
             counted[metric] = float(count) if isinstance(count, int | float) else 0.0
         by = {"kind": bounded_type(task.task_type, self.types)}
         if task.error_code:
@@ -91,11 +90,11 @@ class EndingLines:
 
 
 _CONTINUED: Final = frozenset({HANDED_OVER, PAUSED})
-"""Codes of attempts that another one continues: nothing failed."""
+"""Codes of attempts that another attempt continues: nothing failed."""
 
 
 def counts_of(before: Task | None, after: Task) -> Iterator[Metric]:
-    """Yield what the step from one version or revision of a task to the next counts; `before` is None for a new one."""
+    """Yield the metrics to count for one write; `before` is None for a new task."""
     attempts = 0 if before is None else before.attempt_count
     if after.is_held and after.attempt_count > attempts:
         yield ATTEMPTS_STARTED
@@ -117,7 +116,7 @@ class AttemptCounts:
     types: TaskTypes = field(default_factory=TaskTypes)
 
     def __call__(self, before: Task | None, after: Task) -> None:
-        """Print what the step from `before` to `after` counts, nothing for most steps."""
+        """Print what the write from `before` to `after` counts; for most writes nothing."""
         counted = dict.fromkeys(counts_of(before, after), 1)
         if counted:
             task_type = bounded_type(after.task_type, self.types)

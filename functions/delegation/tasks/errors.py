@@ -28,7 +28,7 @@ class TaskNotFound(TaskError):
 
 
 class _Refused(TaskError):
-    """A conditional write was refused; `stored` is the head that is stored instead, None when there is none."""
+    """A conditional write was refused; `stored` is the head in the store, None if there is none."""
 
     retryable = True
 
@@ -47,13 +47,13 @@ class TaskExists(_Refused):
 
 
 class StaleTask(_Refused):
-    """The task has another version than the one that was read; read it again and decide again."""
+    """The task's version is not the one that was read; read again and decide again."""
 
     code = "STALE_TASK"
 
 
 class RevisionConflict(_Refused):
-    """The head was rewritten (heartbeat, dispatch, progress) within its version; read it again and decide again."""
+    """The head was rewritten within its version (heartbeat, dispatch, progress); read again and decide again."""
 
     code = "REVISION_CONFLICT"
 
@@ -74,7 +74,7 @@ class LeaseLost(TaskError):
         owner: str | None = None,
         holder: str | None = None,
     ) -> None:
-        """`owner` held the attempt, and `holder` holds the task now, where they are what differs."""
+        """`owner` held the attempt and `holder` holds the task now; give them if the attempt numbers are equal."""
         former = f"attempt {attempt}" + (f" of {owner}" if owner else "")
         present = f"attempt {current}" + (f" of {holder}" if holder else "")
         super().__init__(f"{former} no longer holds task {task_id} (now {present}, {status})")
@@ -96,7 +96,7 @@ class ChildrenPending(RunStopped):
 
 
 class RunPostponed(TaskError):
-    """The work waits for something outside the tasks; the attempt ends, and work runs again after `wait`. Such an
+    """The work waits for something outside the tasks. The attempt ends, and the work runs again after `wait`. Such an
     attempt counts against no limit; `reason` states what it waits for. Raises ValueError for a wait that is negative or
     longer than ten years."""
 
@@ -111,7 +111,7 @@ class RunPostponed(TaskError):
 
 
 class StoreRefused(TaskError):
-    """The store can never make this call, however often it is repeated: an item too large, for example."""
+    """The store can never make this call, however often it is repeated; for example, an item is too large."""
 
     code = "STORE_REFUSED"
 
@@ -126,7 +126,7 @@ def waits_for_itself(task_id: str, child_id: str) -> DelegationError:
 
 
 class DeadlineExceeded(DelegationError):
-    """The deadline of a task passed before its work began to change anything; the work must begin nothing more."""
+    """A task's deadline passed before its work changed anything; the work must not start."""
 
     code = "DEADLINE_EXCEEDED"
 
@@ -136,7 +136,7 @@ class DeadlineExceeded(DelegationError):
 
 
 class AwaitedTaskFailed(TaskError):
-    """An awaited task ended in FAILURE; `error_code` and the text are its record's."""
+    """An awaited task ended in FAILURE; `error_code` and the text come from its record."""
 
     code = "TASK_FAILED"
 
@@ -147,7 +147,7 @@ class AwaitedTaskFailed(TaskError):
 
 
 class IllegalTransition(TaskError):
-    """The task's status does not allow the wanted one (`life.transitions.ARROWS`)."""
+    """The task's status does not allow the change (`life.transitions.ARROWS`)."""
 
     code = "ILLEGAL_TRANSITION"
 
@@ -159,7 +159,7 @@ class IllegalTransition(TaskError):
 
 
 class MalformedRecord(TaskError):
-    """A stored item is not a task record of a format that this release reads; `stored` is what it holds, if known."""
+    """A stored item is not a task record of a format that this release reads; `stored` is its content, if known."""
 
     code = "MALFORMED_RECORD"
 
@@ -169,7 +169,7 @@ class MalformedRecord(TaskError):
 
 
 class MalformedPayload(DelegationError):
-    """The payload of a task is not one of its type, in a version that this release reads: no attempt can run it."""
+    """A task's payload is not valid for its type in any version that this release reads: no attempt can run it."""
 
     code = "MALFORMED_PAYLOAD"
 
@@ -186,7 +186,7 @@ class StoreUnavailable(TaskError):
 
 
 class OutcomeUnknown(TaskError):
-    """A write timed out and reading it back did not show whether it was applied; read before trying again."""
+    """A write timed out, and reading back did not show whether it was applied; read before you try again."""
 
     code = "OUTCOME_UNKNOWN"
     retryable = True
@@ -195,7 +195,7 @@ class OutcomeUnknown(TaskError):
 HIDDEN: Final = "***"
 _NAME: Final = r"(?:secret|token|passw(?:or)?d|credential|signature|access[_.-]?key)[\w.-]{0,40}"
 _NAMED: Final = re.compile(rf"""(?i)({_NAME}(?:=["']?|["']\s*[:=]\s*["']))[^\s"'&,;)}}\]]+""")
-"""Matches `client_secret=…`, `"s3.session-token": "…"`, `X-Amz-Signature=…`: a secret's name with a value assigned."""
+"""Matches `client_secret=…`, `"s3.session-token": "…"`, `X-Amz-Signature=…`: a secret's name and its value."""
 _BEARER: Final = re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{16,}")
 _JWT: Final = re.compile(r"\beyJ[\w-]{5,4000}\.[\w-]+\.[\w-]*")
 _ACCESS_KEY: Final = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")

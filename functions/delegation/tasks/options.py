@@ -1,7 +1,7 @@
 """A task type's options and the form of its requests. One table of options makes the checks of requests and properties,
-and descriptions. A caller sets an option in `operation_parameters.properties`, an operator as a property of the
-service. The operator's value is the loosest that callers may choose; a stricter one is always allowed. The form, which
-the API reads, checks and describes, is implemented beside the type."""
+and their descriptions. A caller sets an option in `operation_parameters.properties`, an operator as a property of the
+service. The operator's value is the loosest that callers may choose; a stricter one is always allowed. The API uses the
+form, which is implemented beside the type."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ DRY_RUN: Final = "dry-run"
 """The option of every type that can be planned: the task shows what it would do."""
 DRY_RUN_SPELLINGS: Final = (DRY_RUN, "dryRun")
 CALLBACK: Final = "callback"
-"""The option of every type that names the callback which is sent when its task ends."""
+"""The option that names the callback to send when the task ends; every type has it."""
 _CALLBACK_NAME: Final = "[a-z][a-z0-9-]{0,31}"
 _LONGEST_NAME: Final = 64
 
@@ -49,11 +49,12 @@ class Argument:
 class Option:
     """One option.
 
-    `values` are all that it may have: strictest first if both set it, otherwise the default first; "" lets the service
-    choose. Free text has a `pattern` instead, described by `expected`. `setting` is the operator's property below the
-    type's prefix, by default the option's name; `loosest` is its default. A silent request has `default`, else the
-    operator's value; `default_setting` is the property that sets `default`. `meaning` and `default_meaning` describe
-    the properties, `described` the option in the API. An `argument` makes it an option of the submitting command.
+    `values` are all allowed values: strictest first if callers and the operator both set it, otherwise the default
+    first; "" lets the service choose. Free text has a `pattern` instead, described by `expected`. `setting` is the
+    operator's property below the type's prefix, by default the option's name; `loosest` is its default. A request
+    without the option gets `default`, else the operator's value; `default_setting` is the property that sets `default`.
+    `meaning` and `default_meaning` describe the properties, `described` the option in the API. With an `argument` it is
+    also an option of the submitting command.
     """
 
     name: str
@@ -72,12 +73,11 @@ class Option:
 
     @property
     def property_name(self) -> str:
-        """The operator's property below the prefix of the type."""
         return self.setting or self.name
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """The names that a request may use: the option's, and the same in camel case."""
+        """The names that a request may use: the option's name, also in camel case."""
         first, *rest = self.name.split("-")
         return tuple(dict.fromkeys((self.name, "".join((first, *(word[:1].upper() + word[1:] for word in rest))))))
 
@@ -136,7 +136,7 @@ def callback_not_allowed(name: str, known: Collection[str]) -> DelegationError:
 
 
 def callback_of(properties: Mapping[str, str], known: Collection[str]) -> str | None:
-    """Return the callback that a request picks; raise InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED)."""
+    """Return the callback that a request picks. Raises InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED)."""
     name = properties.get(CALLBACK)
     if name is None:
         return None
@@ -147,7 +147,7 @@ def callback_of(properties: Mapping[str, str], known: Collection[str]) -> str | 
 
 
 def checked_text(option: Option, text: str) -> str:
-    """Return a value of an option with a pattern; raise InvalidOption."""
+    """Return a value that matches the option's pattern. Raises InvalidOption."""
     if option.pattern is not None and not re.fullmatch(option.pattern, text):
         raise InvalidOption(option.name, option.expected)
     return text
@@ -164,7 +164,8 @@ class OperatorProperty:
 
 @dataclass(frozen=True, slots=True)
 class SetLimits:
-    """What the operator set: the loosest allowed `choices`, the values of `silent` requests, and what is `fixed`."""
+    """What the operator set: the loosest allowed `choices`, the values of requests without the option (`silent`), and
+    what is `fixed`."""
 
     choices: Mapping[str, str]
     silent: Mapping[str, str]
@@ -173,8 +174,8 @@ class SetLimits:
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """The options of one task type. `prefix` begins its properties; `others` are those that are no option. Of an
-    `exclusive` pair the first must be absent if the second is true."""
+    """The options of one task type. Its properties start with `prefix`; `others` are properties that are no option. Of
+    an `exclusive` pair the first must be absent if the second is true."""
 
     prefix: str
     options: tuple[Option, ...]
@@ -185,7 +186,7 @@ class OptionTable:
         return [option for option in self.options if option.by is by]
 
     def canonical(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties of a request by the names of the table; raise DelegationError (INVALID_REQUEST)."""
+        """Return the properties of a request by the table's names. Raises DelegationError (INVALID_REQUEST)."""
         names = {
             spelling: option.name
             for option in self.options
@@ -203,7 +204,7 @@ class OptionTable:
         return canonical
 
     def limits(self, properties: Mapping[str, str] | None = None) -> SetLimits:
-        """Read the properties that begin with the prefix, and ignore all others; raise InvalidProperty."""
+        """Read the properties with the prefix; ignore all others. Raises InvalidProperty."""
         limited, fixed = self.by(SetBy.BOTH), self.by(SetBy.OPERATOR)
         chosen = {option.name: option.loosest or option.values[-1] for option in limited}
         silent = {option.name: option.default for option in limited if option.default is not None}
@@ -233,8 +234,8 @@ class OptionTable:
 
     def chosen(self, properties: Mapping[str, str], limits: SetLimits, *, accepted: bool = False) -> dict[str, str]:
         """Return the value of every option that callers may set. Raises InvalidOption, DelegationError
-        (PROPERTY_NOT_ALLOWED). In a request that was already `accepted`, a value looser than today's settings is
-        replaced by the setting. An option with a pattern is absent unless the request has it."""
+        (PROPERTY_NOT_ALLOWED). If the request was already `accepted`, today's setting replaces a looser value. An
+        option with a pattern is absent unless the request has it."""
         values = {
             option.name: self._value(option, properties, option.values[0])
             for option in self.by(SetBy.CALLER)
@@ -270,7 +271,6 @@ class OptionTable:
         return members
 
     def settings(self) -> Iterable[OperatorProperty]:
-        """Yield the operator's properties, in the order of the table."""
         for option in self.options:
             if option.default_setting is not None and option.default is not None:
                 yield OperatorProperty(self.prefix + option.default_setting, option.default, option.default_meaning)
@@ -286,7 +286,7 @@ class OptionTable:
         return value
 
     def _check_silent(self, choices: Mapping[str, str], silent: Mapping[str, str]) -> None:
-        """Raise InvalidProperty for a value that a silent request would get and an explicit one could not choose."""
+        """Raise InvalidProperty for a default that an explicit request could not choose."""
         for option in self.by(SetBy.BOTH):
             if option.default_setting is None:
                 continue
@@ -307,9 +307,9 @@ def not_waited_for(operation: str) -> DelegationError:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestSources:
-    """What reading a request may need of the deployment. `properties` are the service's, `callbacks` returns the names
-    that a request may pick. A task with more than `small_files` files is queued as a large one. `catalog` is called for
-    a request without the loaded table; `check_catalog` raises for one whose tables the service cannot delete. `clock`
+    """What reading a request may need of the deployment. `properties` are the service's; `callbacks` returns the names
+    that a request may pick. A task with more than `small_files` files is queued as large. `catalog` is called for a
+    request without the loaded table; `check_catalog` raises for one whose tables the service cannot delete. `clock`
     returns UTC."""
 
     realm: str
@@ -323,11 +323,11 @@ class RequestSources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTask:
-    """The task that a request asks for, and how that relates to the stored task which has its id. Two requests for the
-    same work have the same id. `task_type` is the stored one, which may be another than the request names. None as
-    `traits` leaves them to the payload, as `deadline` to the properties. `obstacle` returns why the request
-    conflicts with a task, and what to do next; None if it can attach or start another run. `replays` is whether a
-    SUCCESS did what is asked for, `resumes` whether one that ended resumes where it stopped."""
+    """The task that a request is for, and how it relates to the stored task with its id. Two requests for the same work
+    have the same id. `task_type` is the stored one, which may differ from the one in the request. Without `traits`
+    those of the payload apply, without `deadline` the properties. `obstacle` returns why the request conflicts with a
+    task, and what to do next; None if it can attach or start another run. `replays` is whether a SUCCESS has done the
+    same work, `resumes` whether an ended task continues where it stopped."""
 
     task_id: str
     task_type: str
@@ -342,11 +342,11 @@ class AskedTask:
 
 
 class RequestForm(Protocol):
-    """Reads the requests for tasks of one type. A form has no state."""
+    """Reads the requests for tasks of one type. Without state."""
 
     @property
     def operations(self) -> Sequence[str]:
-        """The names by which requests ask for the operation (`operation_type`)."""
+        """The operation names (`operation_type`) in requests of this form."""
 
     @property
     def body(self) -> type[Any]:
@@ -358,28 +358,28 @@ class RequestForm(Protocol):
 
     @property
     def running(self) -> str:
-        """What a command states while it waits for a table (`{}`)."""
+        """What a command shows while it waits for a table (`{}`)."""
 
     @property
     def deletes(self) -> bool:
-        """Whether the table's files are gone afterwards, so that a command asks first, and states what remains."""
+        """Whether the table's files are gone afterwards: a command then asks first, and shows what remains."""
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether a caller may wait for the outcome of such a request in one call."""
+        """Whether a caller may wait for the outcome in the call that submits."""
 
     @property
     def waits_with_table(self) -> bool:
-        """Whether the request of a caller that waits has to have the loaded table."""
+        """Whether the request of a waiting caller must include the loaded table."""
 
     def request(self, wanted: Any, *, synchronous: bool) -> Mapping[str, Any]:
-        """Return the body to send for a `wire.requests.TableRequest`, whose `table` is loaded if that is needed."""
+        """Return the body to send for a `wire.requests.TableRequest`, whose `table` is loaded if needed."""
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """Raise InvalidProperty for a property of the service that limits such requests and is unknown or wrong."""
+        """Raise InvalidProperty for an unknown or wrong property of the service that limits such requests."""
 
     def refuse_waiting(self, body: Any) -> None:
-        """Raise the error of a request whose caller cannot wait for the outcome."""
+        """Raise the error for a request whose caller cannot wait for the outcome."""
 
     def asked(self, body: Any, document: Mapping[str, Any], sources: RequestSources) -> AskedTask:
-        """Return what a valid body asks for; `document` is the body as JSON. Raises the errors of its options."""
+        """Return what a valid body requests; `document` is the body as JSON. Raises the errors of its options."""

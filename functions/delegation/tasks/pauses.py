@@ -1,4 +1,5 @@
-"""Pauses: no attempt begins and, unless the service drains, none continues; one record in the task store has them."""
+"""Pauses: no attempt starts, and running ones stop unless the service drains. One record in the task store holds
+them."""
 
 import logging
 import threading
@@ -17,13 +18,13 @@ from delegation.tasks.life.model import FORMAT, Caller, Labels, Task
 from delegation.timestamps import isoformat
 
 MOST_PAUSES: Final = 200
-"""The most scopes that are paused one by one: every process reads the record, which has to stay small."""
+"""The most paused scopes. Every process reads the record, which has to stay small."""
 LONGEST_REASON: Final = 300
-"""Characters of a reason that are kept."""
+"""The longest reason that is kept, in characters."""
 
 
 class PauseMode(StrEnum):
-    """What a pause holds: everything, or only what has not begun (`drain`, before an upgrade)."""
+    """What a pause holds: everything, or with `drain` only what has not started (before an upgrade)."""
 
     STOP = "stop"
     DRAIN = "drain"
@@ -31,8 +32,8 @@ class PauseMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PauseScope:
-    """Which tasks: all of the deployment, those of a realm, or of one table (its dotted name with the catalog). The
-    deployment's own tasks, such as maintenance, belong to no realm and continue."""
+    """Which tasks: all of the deployment, those of a realm, or those of one table (its dotted name with the catalog).
+    The deployment's own tasks, such as maintenance, belong to no realm and continue."""
 
     realm: str | None = None
     table: str | None = None
@@ -87,7 +88,7 @@ class PauseRecord:
     pauses: tuple[WorkPause, ...] = ()
 
     def of(self, labels: Labels) -> WorkPause | None:
-        """Return the pause that holds a task with these labels: one that stops it before one that only drains."""
+        """Return the pause that holds a task with these labels; one that stops it comes before one that only drains."""
         covering = [pause for pause in self.pauses if pause.scope.covers(labels)]
         return min(covering, key=lambda pause: (pause.mode is PauseMode.DRAIN, pause.since), default=None)
 
@@ -101,7 +102,7 @@ class PauseRecord:
         return any(pause.scope != EVERYTHING for pause in self.pauses)
 
     def with_pause(self, pause: WorkPause) -> "PauseRecord":
-        """Return the record with a pause added; one of the same scope and mode stays as it was, with its time."""
+        """Return the record with a pause added; an existing one of the same scope and mode keeps its time."""
         known = next((present for present in self.pauses if present.scope == pause.scope), None)
         if known is not None and known.mode is pause.mode:
             return self
@@ -120,7 +121,7 @@ def pauses_item(record: PauseRecord) -> dict[str, Any]:
 
 
 def pauses_of(item: Mapping[str, Any]) -> PauseRecord:
-    """Return a stored record; raises MalformedRecord for one of a newer release."""
+    """Return a stored record. Raises MalformedRecord for one of a newer release."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"the record of pauses: format: {item.get('format')!r} is not {FORMAT}")
     try:
@@ -130,7 +131,7 @@ def pauses_of(item: Mapping[str, Any]) -> PauseRecord:
 
 
 def pause_of(stored: Mapping[str, Any]) -> WorkPause:
-    """Return a pause of its document; raises ValueError, KeyError or ValidationError."""
+    """Return a pause from its document. Raises ValueError, KeyError or ValidationError."""
     return WorkPause(
         scope=PauseScope(stored.get("realm"), stored.get("table")),
         since=datetime.fromisoformat(stored["since"]),
@@ -141,10 +142,10 @@ def pause_of(stored: Mapping[str, Any]) -> WorkPause:
 
 
 class PauseStore(Protocol):
-    """One record. Both methods raise StoreUnavailable, `write` OutcomeUnknown too, `read` MalformedRecord."""
+    """A single record. Both methods raise StoreUnavailable, `write` OutcomeUnknown too, `read` MalformedRecord."""
 
     def read(self) -> PauseRecord:
-        """Return the record, read consistently; an empty one if nothing was ever paused."""
+        """Return the record, read consistently; an empty one if there was never a pause."""
 
     def write(self, record: PauseRecord) -> bool:
         """Store a record if the stored one has the revision before it; return whether it was stored."""
@@ -211,11 +212,11 @@ class PauseControl:
 
 logger = logging.getLogger(__name__)
 READ_EVERY: Final = timedelta(seconds=20)
-"""So a pause reaches every process within 20 s, and work stops within a minute: at the next batch."""
+"""A pause reaches every process within 20 s; work stops at its next batch, within a minute."""
 PAUSED: Final = "PAUSED"
 """The error code of an attempt that was handed over because of a pause; it counts against no limit."""
 PAUSED_WAIT: Final = timedelta(seconds=30)
-"""When a paused task is due again: a short pause costs its execution one wait, a longer one ends it."""
+"""When a paused task is due again. A short pause costs its execution one wait, a longer one ends it."""
 _UNREADABLE: Final = WorkPause(
     EVERYTHING,
     datetime(1970, 1, 1, tzinfo=UTC),
@@ -225,8 +226,8 @@ _UNREADABLE: Final = WorkPause(
 
 
 class ReadPauses:
-    """What is paused, by a record that is read again after READ_EVERY. Thread-safe. If it cannot be read now the last
-    record is used; without one all methods raise StoreUnavailable. A record that this release cannot read pauses
+    """The present pauses, from a record that is read again after READ_EVERY. Thread-safe. If it cannot be read, the
+    last one is used; without one all methods raise StoreUnavailable. A record that this release cannot read pauses
     everything: a newer release's pause must not be overridden."""
 
     def __init__(
@@ -244,17 +245,17 @@ class ReadPauses:
         self._read_at = float("-inf")
 
     def start(self, task: Task) -> WorkPause | None:
-        """Return the pause that keeps attempts at a task from beginning, None without one."""
+        """Return the pause that keeps attempts at a task from starting, None without one."""
         record = self.now()
         return record.of(self._types.labels(task)) if record.is_by_label else record.of_everything
 
     def work(self, task: Task) -> WorkPause | None:
-        """Return the pause that stops an attempt at a task which has begun, None without one."""
+        """Return the pause that stops a started attempt at a task, None without one."""
         pause = self.start(task)
         return pause if pause is not None and pause.mode is PauseMode.STOP else None
 
     def everything(self) -> WorkPause | None:
-        """Return the pause that keeps every task from beginning, None without one."""
+        """Return the pause that keeps every task from starting, None without one."""
         return self.now().of_everything
 
     def now(self) -> PauseRecord:
@@ -278,5 +279,5 @@ class ReadPauses:
 
 
 def nothing_paused() -> ReadPauses:
-    """Return the pauses of a process whose store keeps none."""
+    """Return the pauses for a process whose store has none."""
     return ReadPauses(PauseRecord, monotonic=time.monotonic)

@@ -1,5 +1,5 @@
-"""Recovers a task table from a copy of an earlier time, never over what the live table has. It reads the copy with
-Scans and writes with conditional puts, so it may be interrupted and repeated."""
+"""Recovers a task table from an earlier copy; it never overwrites what the live table has. It reads the copy with Scans
+and writes with conditional puts, so it may be interrupted and repeated."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,18 +15,18 @@ from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from polaris_common.dynamodb import from_item, to_item
 
 GAP: Final = 10_000
-"""Attempts and dispatches that a recovered task skips. Of what happened after the copy nothing is known: an execution
+"""Attempts and dispatches that a recovered task skips. Nothing is known of what happened after the copy: an execution
 and a job run are named after these numbers and start once for each name, and a former holder may still work."""
 
 
 def newest(of_copy: Task, rows: Sequence[Task]) -> Task:
-    """Return the newest version that is known of a task: of the copy, or a row that the live table still has."""
+    """Return the newest known version of a task: the copy's, or a row that the live table still has."""
     return max((of_copy, *rows), key=lambda task: task.version)
 
 
 def recovered(task: Task, nonce: str) -> Task:
     """Return the head to store: a task without an outcome becomes due, under numbers never used before. A held one
-    keeps its lease, so it is found lost after that. Skipped attempts count against no limit."""
+    keeps its lease and is found lost after it. Skipped attempts count against no limit."""
     if task.is_terminal:
         return task
     due = task.lease.lost_not_before if task.is_held else task.next_scheduled_run_ts
@@ -67,7 +67,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Copies tasks of one table that are missing in another; with `dry_run` it only counts."""
+    """Copies tasks that another table lacks; with `dry_run` it only counts."""
 
     copy: DynamoDbTaskStore
     live: DynamoDbTaskStore
@@ -75,7 +75,7 @@ class Recovery:
     dry_run: bool = False
 
     def run(self) -> RecoveryReport:
-        """Copy tasks with their versions, then what belongs to them; raises the store's errors."""
+        """Copy tasks with their versions, then what belongs to them. Raises the store's errors."""
         report = RecoveryReport()
         cursor: str | None = None
         while True:
@@ -88,13 +88,13 @@ class Recovery:
             cursor = page.cursor
             if cursor is None:
                 break
-        # Children, parents and owed notifications of tasks; their keys have a part after the task's id.
+        # Children, parents and notifications of tasks: their keys have a part after the task's id.
         for item in items(self.copy.dynamodb, self.copy.table, "contains(task_id, :slash)", {":slash": "/"}):
             report.links += self._put(item)
         return report
 
     def _task(self, head: Task, report: RecoveryReport) -> None:
-        """Copy one task, the head last, so that what an interrupted call left is not taken for a whole task."""
+        """Copy one task, the head last: an interrupted copy then has no head and does not pass for a whole task."""
         try:
             live = self.live.get(head.task_id)
             rows = () if live is not None else versions(self.live, head.task_id)
@@ -129,7 +129,7 @@ def versions(store: DynamoDbTaskStore, task_id: str) -> Sequence[Task]:
 
 
 def recover_records(calls: ConditionalTable, copy: str, live: str, *, dry_run: bool = False) -> int:
-    """Copy the idempotency records that a table lost, and return how many; their tasks have to be there already."""
+    """Copy the idempotency records that a table lost, and return how many; their tasks must be there already."""
     return sum(put_if_absent(calls, live, "scope", item, dry_run=dry_run) for item in items(calls, copy))
 
 
@@ -141,7 +141,7 @@ def items(
 
 
 def put_if_absent(calls: ConditionalTable, table: str, key: str, item: Mapping[str, Any], *, dry_run: bool) -> bool:
-    """Put an item unless its key exists, and return whether it was put; a dry run reads instead."""
+    """Put an item unless its key exists, and return whether it was put; a dry run only reads."""
     if dry_run:
         names = (key, "version") if key == "task_id" else (key,)
         answer = calls.repeatable("get_item", TableName=table, Key=to_item({name: item[name] for name in names}))

@@ -1,5 +1,5 @@
-"""`Tasks`: submit a behavior's parameters, get a task id and a handle. Workers run what was submitted. A handle waits
-for the outcome."""
+"""`Tasks`: submit a behavior's parameters; get a task id and a handle, which waits for the outcome. Workers run what
+was submitted."""
 
 import hashlib
 import time
@@ -29,7 +29,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[V_co]):
-    """A behavior with the parameters of one task; `V_co` is what its function returns."""
+    """A behavior with the parameters of one task; `V_co` is the type that its function returns."""
 
     behavior: Behavior[Any, Any]
     parameters: BaseModel
@@ -37,7 +37,7 @@ class Call(Generic[V_co]):
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The attempt that a child is submitted for."""
+    """The attempt that submits a child."""
 
     task_id: str
     attempt: int
@@ -67,8 +67,8 @@ class Schedule:
 
     @classmethod
     def of(cls, behavior: Behavior[Any, Any], options: Options, now: datetime) -> "Schedule":
-        """Return a submission's schedule, by default the declared one. Raises DelegationError (BAD_SCHEDULE). A task
-        with an interval first runs now, one with a cron expression at its next time."""
+        """Return a submission's schedule, by default the declared one. A task with an interval first runs now, one with
+        a cron expression at its next time. Raises DelegationError (BAD_SCHEDULE)."""
         at, delay = options.get("at"), options.get("delay")
         if at is not None and delay is not None:
             raise bad_schedule("set either `at` or `delay`, not both")
@@ -93,16 +93,16 @@ class Schedule:
 FIRST_PAUSE: Final = 0.05
 USUAL_PAUSE: Final = 2.0
 LONGEST_PAUSE: Final = 60.0
-"""An outcome can come early, by a cancellation for example, so no wait is longer than this."""
+"""The longest wait: an outcome can come early, by a cancellation for example."""
 _ROWS: Final = 100
 """How many versions back the last outcome of a recurring task is searched."""
 
 
 def pause_after(head: Task, growing: float, now: datetime) -> float:
     """Return the seconds until the next read of a task without outcome; `growing` is the pause without hints. A task
-    that waits for its time is read then. A held one is not expected to change before its recheck time (Asynchronous &
-    reliable tasks proposal, Design); until then the pause doubles, as short work ends earlier: the outcome is seen
-    after at most twice its time, or a minute late."""
+    that waits for its time is read at that time. A held one is not expected to change before its recheck time
+    (Asynchronous & reliable tasks proposal, Design). Until then the pause doubles, as short work ends earlier: the
+    outcome is seen after at most twice its time, or a minute late."""
     if head.next_scheduled_run_ts is not None and head.next_scheduled_run_ts > now:
         return min(max((head.next_scheduled_run_ts - now).total_seconds(), FIRST_PAUSE), LONGEST_PAUSE)
     if head.lease.recheck_not_before is not None and head.lease.recheck_not_before > now:
@@ -121,7 +121,7 @@ class Waiting:
         self._growing: Iterator[float] = pauses(FIRST_PAUSE, LONGEST_PAUSE)
 
     def look(self) -> tuple[Task | None, float]:
-        """Return the outcome, or None and the seconds until the next look; raises TimeoutError, TaskNotFound."""
+        """Return the outcome, or None and the seconds until the next check. Raises TimeoutError, TaskNotFound."""
         head = self._reads.get(self._task_id)
         outcome = self._reads.outcome(self._task_id, self._since, head=head)
         now = self._clock()
@@ -136,7 +136,6 @@ class Waiting:
 
 
 def wait(waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> Task:
-    """Block until the outcome."""
     while True:
         outcome, pause = waiting.look()
         if outcome is not None:
@@ -145,7 +144,7 @@ def wait(waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> Task:
 
 
 async def wait_async(waiting: Waiting) -> Task:
-    """Wait until the outcome; the store is read in a thread."""
+    """Wait for the outcome; the store is read in a thread."""
     import asyncio  # noqa: PLC0415 - functions that only submit never wait
 
     while True:
@@ -167,12 +166,12 @@ class Returned(Generic[V]):
 
 
 class Handle(Generic[V]):
-    """A task by its id, to be awaited. Every method reads the store: TaskNotFound if the task was deleted."""
+    """A task by its id, to be awaited. Every method reads the store and raises TaskNotFound for a deleted task."""
 
     def __init__(
         self, tasks: TaskService, behavior: Behavior[Any, Any], task_id: str, since_version: int | None = None
     ) -> None:
-        """`since_version` is that of a submission, whose outcome alone then counts."""
+        """With `since_version`, the version of a submission, only that submission's outcome counts."""
         self._tasks = tasks
         self._behavior = behavior
         self._since = since_version
@@ -186,22 +185,21 @@ class Handle(Generic[V]):
         return self._tasks.reads.get(self.task_id)
 
     def children(self) -> tuple[str, ...]:
-        """Return the ids of the children that the task's present run has submitted."""
         return self._tasks.reads.children(self.task_id)
 
     def __await__(self) -> Generator[Any, None, V]:
         return self.asynchronous.wait().__await__()
 
     def outcome(self, *, head: Task | None = None) -> Task | None:
-        """Return the terminal version that is the outcome, None while there is none; see `peek`."""
+        """Return the terminal version that is the outcome, None without one; see `peek`."""
         head = head or self.get()
         if self._since is not None:
             return self._tasks.reads.outcome(self.task_id, self._since, head=head)
         return head if head.is_terminal else self._last_run(head)
 
     def peek(self, *, head: Task | None = None) -> Returned[V] | AwaitedTaskFailed | None:
-        """Return the outcome, None while there is none; of a recurring task that of its last run. A `head` that was
-        just read saves a read."""
+        """Return the outcome, None without one; for a recurring task that of its last run. A `head` that was just read
+        saves a read."""
         outcome = self.outcome(head=head)
         if outcome is None:
             return None
@@ -211,8 +209,8 @@ class Handle(Generic[V]):
             return failed
 
     def result(self) -> V:
-        """Return what the task returned. Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET) while there
-        is none."""
+        """Return what the task returned. Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET) without an
+        outcome."""
         outcome = self.outcome()
         if outcome is None:
             raise TaskError(
@@ -224,19 +222,19 @@ class Handle(Generic[V]):
         return self.value_of(outcome)
 
     def cancel(self, *, by: Caller | None = None) -> Task:
-        """Cancel the task: one that waits ends now, one that runs at its next checkpoint. Returns the task."""
+        """Cancel the task: a waiting one ends now, a running one at its next checkpoint. Returns the task."""
         return self._tasks.operators.cancel(self.task_id, by=by)
 
     def wait(self, timeout: timedelta | None = None, *, sleep: Callable[[float], None] = time.sleep) -> V:
-        """Block until the outcome, and return or raise as `result`; TimeoutError after `timeout`."""
+        """Block until the outcome; return or raise as `result`. Raises TimeoutError after `timeout`."""
         return self.value_of(wait(self.waiting(timeout), sleep))
 
     def waiting(self, timeout: timedelta | None) -> Waiting:
-        """Return a wait for the outcome of the submission, or of the run that is now in progress."""
+        """Return a wait for the outcome of the submission, or of the present run."""
         return Waiting(self._tasks, self.task_id, self._since or self.get().version, timeout)
 
     def _last_run(self, head: Task) -> Task | None:
-        """Return the end of the last run of a recurring task, which is followed by the submission of the next."""
+        """Return the end of a recurring task's last run; the submission of the next run follows it."""
         if not head.is_recurring:
             return None
         for row in reversed(self._tasks.reads.versions(self.task_id, after=max(head.version - _ROWS, 0), limit=_ROWS)):
@@ -245,7 +243,7 @@ class Handle(Generic[V]):
         return None
 
     def value_of(self, outcome: Task) -> V:
-        """Return what a terminal version returned; raises AwaitedTaskFailed for FAILURE."""
+        """Return what a terminal version returned. Raises AwaitedTaskFailed for FAILURE."""
         if outcome.status is Status.FAILURE:
             raise AwaitedTaskFailed(self.task_id, outcome.error_code or "", outcome.result_summary or "")
         value: Any = self._behavior.read_result(self._tasks.reads.with_result(outcome))
@@ -277,8 +275,8 @@ class AsyncHandle(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Submitted(Generic[V]):
-    """The result of `submit`; `is_new` is False if it attached to an existing task. The `handle` has the outcome of
-    this submission, to be awaited, polled or ignored."""
+    """The result of `submit`; `is_new` is False if it attached to an existing task. The `handle` has this submission's
+    outcome, to be awaited, polled or ignored."""
 
     task_id: str
     is_new: bool
@@ -286,7 +284,7 @@ class Submitted(Generic[V]):
 
 
 class Tasks:
-    """Submits tasks. Raises StoreUnavailable when nothing was stored, OutcomeUnknown when that is not known."""
+    """Submits tasks. Raises StoreUnavailable if nothing was stored, OutcomeUnknown if that is not known."""
 
     def __init__(self, service: TaskService) -> None:
         self._service = service
@@ -301,12 +299,12 @@ class Tasks:
     ) -> Submitted[Any]:
         """Store a task with these parameters, or attach to the existing one with the same key or computed id.
 
-        Another schedule or other parameters change a recurring task, for the next run if one has begun; without a key
-        or computed id it is identified by its parameters. A task that ended in FAILURE is submitted again; one that
-        succeeded is complete. A child without a key or computed id gets one of its parent and its place among such
-        children, so that the parent's next attempt finds it. Raises DelegationError (BAD_SCHEDULE) for an impossible
-        schedule, and for a child that recurs, because it never ends; (WAITS_FOR_ITSELF) for a child that awaits its
-        parent, and (ILLEGAL_PARAMETERS) for parameters that are no JSON value, such as NaN.
+        Another schedule or other parameters change a recurring task, from the next run on if one is in progress;
+        without a key or computed id its parameters identify it. A task that ended in FAILURE is submitted again; one
+        that succeeded is complete. A child without a key or computed id is identified by its parent and its place among
+        such children, so that the parent's next attempt finds it. Raises DelegationError: BAD_SCHEDULE for an
+        impossible schedule or a child that recurs, WAITS_FOR_ITSELF for a child that awaits its parent,
+        ILLEGAL_PARAMETERS for parameters that are no JSON value, such as NaN.
         """
         call = behavior if isinstance(behavior, Call) else Call(behavior, parameters)
         (first,), moved = self._prepared([call], options)
@@ -314,8 +312,8 @@ class Tasks:
         return Submitted(task.task_id, is_new, Handle(self._service, call.behavior, task.task_id, task.version))
 
     def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Submitted[V]]:
-        """Submit many tasks as `submit` does, with a write for every 40; all have the same `options`, without key. What
-        was stored before an error stays; the same call finds tasks with a computed id again."""
+        """Submit many tasks as `submit` does, with a write for every 40; all have the same `options`, without key.
+        Tasks stored before an error stay; the same call finds those with a computed id again."""
         rerun = options.get("rerun", False)
         prepared, moved = self._prepared(calls, options)
         stored = self._service.submission.create_all(prepared, rerun=rerun, moved=moved)
@@ -328,8 +326,8 @@ class Tasks:
     def submit_children(
         self, calls: Sequence[Call[Any]], options: Options, known: Mapping[str, Task]
     ) -> list[tuple[Task, Task]]:
-        """Store children of the parent in `options`, or attach to existing ones; return them as wanted and as stored.
-        Those in `known`, adopted by a former attempt, are left unchanged, even after a FAILURE."""
+        """Store children of the parent in `options`, or attach to existing ones; return each as wanted and as stored.
+        Those in `known`, adopted by a former attempt, stay unchanged, even after a FAILURE."""
         firsts, moved = self._prepared(calls, options)
         missing = [first for first in firsts if first.task_id not in known]
         created = (
@@ -341,7 +339,7 @@ class Tasks:
         return [(first, stored[first.task_id]) for first in firsts]
 
     def _prepared(self, calls: Sequence[Call[Any]], options: Options) -> tuple[list[Task], bool]:
-        """Return first versions, which their parent, if they have one, has adopted; and whether they name a time."""
+        """Return first versions, adopted by their parent if there is one; and whether they name a time."""
         made = [self._unadopted(call.behavior, call.parameters, options) for call in calls]
         firsts, moved = [first for first, _ in made], any(when.is_explicit for _, when in made)
         parent = options.get("parent")
@@ -353,7 +351,7 @@ class Tasks:
         ), moved
 
     def handle(self, behavior: Behavior[Any, Any], task_id: str) -> Handle[Any]:
-        """Return a handle of a task by its id; nothing is read."""
+        """Return a handle of a task; nothing is read."""
         return Handle(self._service, behavior, task_id)
 
     def _unadopted(
@@ -365,7 +363,7 @@ class Tasks:
             raise bad_schedule(f"{behavior.task_type} recurs and never ends, so no parent can wait for it")
         payload = stored_json(parameters, partial(illegal_parameters, behavior.task_type))
         if when.recurrence and key is None and behavior.identify is None:
-            # Each start of a process would add one that never ends.
+            # Otherwise each start of a process would add a task that never ends.
             key = f"recurring:{hashlib.sha256(payload.encode()).hexdigest()}"
         first = self._service.submission.first(
             task_id=behavior.task_id(parameters, key),

@@ -1,4 +1,4 @@
-"""Tasks in memory on a clock that a test moves, with processes that crash, lose their lease or hand over on demand."""
+"""Tasks in memory on a clock that a test moves. Processes crash, lose their lease or hand over on demand."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
@@ -35,15 +35,15 @@ _PAGE: Final = 500
 
 
 class Crash(BaseException):
-    """The process ends here, as by SIGKILL: nothing that follows is done, and nothing more is written."""
+    """The process ends here, as by SIGKILL: nothing more runs or is written."""
 
 
 class MissingBehaviorError(AssertionError):
-    """A task of a type was submitted, a child for example, whose behavior the harness was not given."""
+    """The harness has no behavior for the type of a submitted task, a child for example."""
 
 
 class _KnownTypes(MemoryTaskStore):
-    """A store that ends the process which creates a task that nothing here runs."""
+    """A store that ends the process which creates a task without a behavior."""
 
     def __init__(self, task_types: Collection[str]) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class _KnownTypes(MemoryTaskStore):
 
 
 class NeverIdleError(AssertionError):
-    """Tasks kept being due; a retry without an end, or a parent of a child that nothing runs."""
+    """Tasks kept becoming due: endless retries, or a parent of a child that nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class _Interruption:
 
 
 class TaskHarness:
-    """A task store in memory, one worker after the other on it, and a clock that only `advance` moves. The worker,
-    leases, retries and records are a deployment's, with these `properties`."""
+    """A task store in memory, workers that run on it in turn, and a clock that only `advance` moves. Worker, leases,
+    retries and records are a deployment's, with these `properties`."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class TaskHarness:
         self._admission = WorkersAdmission(self.service, self.store, self._behaviors.task_types)
 
     def advance(self, time: timedelta) -> datetime:
-        """Move the clock and return the new time; work may call this to take time."""
+        """Move the clock and return the new time; work may call this to simulate duration."""
         self.now += time
         return self.now
 
@@ -114,20 +114,20 @@ class TaskHarness:
         return self.tasks.handle(call.behavior, submitted.task_id)
 
     def history(self, handle: Handle[Any]) -> list[Status]:
-        """Return the statuses that a task has had, the oldest first."""
+        """Return the statuses that a task has had, oldest first."""
         return [row.status for row in self.store.history(handle.task_id, limit=_MOST_ATTEMPTS)]
 
     def run_due(self) -> int:
-        """Run what is due until nothing is, without moving the clock; return the number of attempts."""
+        """Run due tasks until none is left, without moving the clock; return the number of attempts."""
         for attempts in range(_MOST_ATTEMPTS):
             if not self._run_one():
                 return attempts
         raise NeverIdleError(f"after {_MOST_ATTEMPTS} attempts, at {self.now}, tasks are still due")
 
     def run_until_idle(self) -> int:
-        """Run what is due and what becomes due by waiting for retries or children; return the number of attempts. The
-        clock moves to those times, never to the end of a lease or to the time of a task that was submitted for later or
-        recurs: `advance` does that."""
+        """Run what is due, and what becomes due by waiting for retries or children; return the number of attempts. The
+        clock moves to those times. It never moves to the end of a lease, nor to the time of a task that was submitted
+        for later or recurs: use `advance`."""
         attempts = self.run_due()
         while (at := self._next_retry()) is not None:
             if attempts >= _MOST_ATTEMPTS:
@@ -143,8 +143,8 @@ class TaskHarness:
         self._interrupt(behavior, "crash", at_checkpoint, after_work=after_work)
 
     def lose(self, behavior: Behavior[Any, Any], *, at_checkpoint: int | None = None, after_work: bool = False) -> None:
-        """Let the next attempt lose its lease while it works, as a process that is paused for too long. The clock moves
-        beyond the lease, and the loss is recorded: later writes of the attempt are refused."""
+        """Let the next attempt lose its lease while it works, like a process that is paused for too long. The clock
+        moves beyond the lease, and the loss is recorded: later writes of the attempt are refused."""
         self._interrupt(behavior, "lose", at_checkpoint, after_work=after_work)
 
     def hand_over(self, behavior: Behavior[Any, Any], *, at_checkpoint: int) -> None:
@@ -219,13 +219,13 @@ class TaskHarness:
 
 
 def _until_done(work: "Future[Any]", _seconds: float) -> bool:
-    """Wait for the work, however far it moves the clock meanwhile: what it may still write, its lease decides."""
+    """Wait for the work, however far it moves the clock; its lease decides what it may still write."""
     wait([work])
     return True
 
 
 class _Interrupted(Context):
-    """An attempt that is interrupted once, at one of its checkpoints or after its work."""
+    """An attempt that is interrupted once, at a checkpoint or after its work."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class _Interrupted(Context):
         super().checkpoint(moved=moved)
 
     def interrupt(self, point: int | None) -> None:
-        """Interrupt the attempt if that was asked for at this checkpoint, or at None, after its work."""
+        """Interrupt the attempt if that was requested for this checkpoint (None: after its work)."""
         if self._interruption is None or self._interruption.at_checkpoint != point:
             return
         what, self._interruption = self._interruption.what, None

@@ -1,12 +1,12 @@
-"""The contract of a TaskStore, one function for each promise, for your own stores too (docs/workers.md). Subclass
-`TaskStoreContract` in a test file, and give it a fixture `store`: a new, empty store. The checks of `notifications` are
-for a store that also keeps notifications."""
+"""The contract of a TaskStore: one function for each promise, for your own stores too (docs/workers.md). Subclass
+`TaskStoreContract` in a test file and give it a fixture `store`, which returns a new, empty store. The checks of
+`notifications` are for a store that also keeps notifications."""
 
 from typing import Final
 
 import pytest
 
-# Before the checks are imported: a failed assertion shows its values.
+# Before the checks are imported, so that pytest shows the values of a failed assertion.
 _NAMES: Final = ("admission", "notifications", "reads", "support", "writes")
 pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in _NAMES))
 
@@ -25,23 +25,21 @@ SEQUENTIAL: Final[tuple[Check, ...]] = (
     *reads.LISTS,
 )
 CONCURRENT: Final[tuple[Check, ...]] = (*admission.CONCURRENT, *admission.THREADED)
-"""The checks that write from several threads at once, which an emulator of a store may be unfit for."""
+"""Checks that write from several threads at once. An emulator of a store may not support them."""
 
 
 class TaskStoreContract:
-    """The whole contract as tests of one store; a subclass overrides the fixture `store`."""
+    """The contract as tests of one store. A subclass overrides the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> TaskStore:
-        """Return a new, empty store, which shares nothing with that of another test."""
+        """Return a new, empty store that shares nothing with another test's."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store` that returns a new, empty store")
 
     @pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
     def test_a_store_keeps_its_promise(self, store: TaskStore, check: Check) -> None:
-        """One promise, kept to one caller after the other."""
         check(store)
 
     @pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
     def test_a_store_keeps_its_promise_to_threads(self, store: TaskStore, check: Check) -> None:
-        """One promise, kept to several threads at once."""
         check(store)

@@ -1,4 +1,4 @@
-"""What every store promises of admission, of children, and to several threads."""
+"""What every store promises about admission, children and concurrent threads."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -159,7 +159,8 @@ THREADED = (one_of_many_writers_moves_the_register,)
 
 
 def one_winner_per_version(store: TaskStore) -> None:
-    """Threads race for every version of one task; one wins each, no version is skipped, every other is refused."""
+    """Threads race for every version of one task. One wins each, no version is skipped, every other thread is
+    refused."""
     head = store.apply(Create(submitted()))
     steps: list[Callable[[Task, str], Task]] = [
         acquired,
@@ -339,7 +340,7 @@ def remove_deletes_the_records_of_children(store: TaskStore) -> None:
 
 
 def a_child_outlives_its_records(store: TaskStore) -> None:
-    """Removing a child leaves its record under the parent, which a child of the same id finds."""
+    """Removing a child keeps its record under the parent; a new child with its id finds that record."""
     parent, first = a_parent(store), submitted()
     store.apply(Adopt(parent, parent, a_child(task_id=first.task_id)))
     child = stored(store, [first, failed(acquired(first)).evolve(version=2, revision=2)])

@@ -1,4 +1,4 @@
-"""What every store promises of notifications: stored with the end that announces them, found, changed and deleted."""
+"""What every store promises about notifications: stored with the end that they announce, found, changed and deleted."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,8 @@ def running(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> Task:
 
 
 def ended(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> tuple[Task, list[Notification]]:
-    """A task that ended as FAILURE, and what it announces as the pure function states, in the order of the ids."""
+    """A task that ended as FAILURE, and the notifications that the pure function derives from it, in the order of
+    ids."""
     task = running(store, channels)
     done = store.apply(Advance(task, failed(task, NOW + MINUTE)))
     return done, sorted(owed_by([done]), key=lambda owed: owed.notification_id)
@@ -80,7 +81,7 @@ def a_refused_end_announces_nothing(store: TaskStore, owed: NotificationStore) -
 
 
 def a_passed_end_announces_too(store: TaskStore, owed: NotificationStore) -> None:
-    """The run of a recurring task ends and is submitted again in one write."""
+    """The run of a recurring task ends and the task is submitted again in one write."""
     task = running(store)
     end = succeeded(task, NOW + MINUTE)
     again = resubmitted(end, NOW + MINUTE).evolve(revision=end.revision, nonce=end.nonce)
@@ -89,7 +90,7 @@ def a_passed_end_announces_too(store: TaskStore, owed: NotificationStore) -> Non
 
 
 def an_end_repeated_with_its_nonce_announces_nothing_more(store: TaskStore, owed: NotificationStore) -> None:
-    """An answer that was lost must not bring back what was delivered meanwhile."""
+    """A repeat after a lost answer must not bring back a notification that was delivered meanwhile."""
     task = running(store)
     change = Advance(task, failed(task))
     store.apply(change)

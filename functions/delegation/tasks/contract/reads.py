@@ -138,7 +138,7 @@ def heads_of_an_exact_page_have_no_cursor(store: TaskStore) -> None:
 
 
 def heads_include_what_they_cannot_read(store: TaskStore) -> None:
-    """A record of a newer release hinders no other, and its place in the index stays."""
+    """A record of a newer release hides no other, and keeps its place in the index."""
     ours = [store.apply(Create(submitted())) for _ in range(5)]
     theirs = [store.apply(Create(submitted(due_at=NOW))) for _ in range(3)]
     for task in theirs:
@@ -226,7 +226,7 @@ def ids(store: TaskStore, which: Received = ALL, *, limit: int = 100) -> list[st
 
 
 def the_newest_received_is_first_however_large_the_pages(store: TaskStore) -> None:
-    """Over the ends of days, over empty days, and over more of them than one call reads."""
+    """Across midnight, across empty days, and across more empty days than one call reads."""
     ages = (2 * SECOND, 13 * HOUR, 300 * DAY, 0 * SECOND, 2 * DAY, 90 * DAY, 1 * SECOND, 90 * DAY + SECOND)
     stored = {age: store.apply(Create(received(age))).task_id for age in ages}
     newest_first = [stored[age] for age in sorted(stored)]

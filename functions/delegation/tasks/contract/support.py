@@ -1,4 +1,4 @@
-"""Tasks of every status, made with the package's own transitions, and helpers of the checks of TaskStores."""
+"""Tasks of every status, made with the package's own transitions, and helpers for the checks of a TaskStore."""
 
 import threading
 import uuid
@@ -45,7 +45,7 @@ def submitted(task_id: str | None = None, **fields: Any) -> Task:
 
 
 def split_details(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a task, with those that are no fields of Task among its details."""
+    """Separate the fields of a task from other values, which become its details."""
     own = {name: value for name, value in fields.items() if name in Task.model_fields}
     more = {name: value for name, value in fields.items() if name not in own}
     if misplaced := more.keys() & _OF_PARTS:
@@ -54,7 +54,7 @@ def split_details(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def stamp(before: Task, after: Task) -> Task:
-    """Return a decided task, ready to be written after `before`."""
+    """Return a decided task with the revision and nonce for a write after `before`."""
     return after.evolve(revision=before.revision + 1, nonce=nonce())
 
 
@@ -87,7 +87,7 @@ def resubmitted(task: Task, now: datetime = NOW) -> Task:
 
 
 def touched(task: Task, **fields: Any) -> Task:
-    """Return a head rewritten within its version; what is no field of a task is a detail."""
+    """Return a head rewritten within its version; unknown fields become details."""
     changes = split_details(fields)
     return stamp(task, task.with_details(changes.pop("details", {}), **changes))
 
@@ -152,7 +152,7 @@ def row(task: Task) -> Task:
 
 
 def refused(store: TaskStore, change: TaskChange, error: type[Exception]) -> Task | None:
-    """Apply a change that must be refused with exactly this error; return the head that the refusal carries."""
+    """Assert that a change is refused with exactly this error; return the head that the refusal carries."""
     with pytest.raises(error) as refusal:
         store.apply(change)
     assert refusal.type is error
@@ -161,8 +161,8 @@ def refused(store: TaskStore, change: TaskChange, error: type[Exception]) -> Tas
 
 
 def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
-    """Rewrite the head of a stored task in a format that this release does not know. A store without items of
-    `delegation.tasks.stores.codec` has `make_unreadable(task_id)`, as in memory."""
+    """Rewrite the head of a stored task in a format that this release cannot read. A store without items of
+    `delegation.tasks.stores.codec`, such as the one in memory, has `make_unreadable(task_id)`."""
     if isinstance(store, HidesTasks):
         store.make_unreadable(task.task_id)
         return
@@ -172,7 +172,7 @@ def written_by_a_newer_release(store: TaskStore, task: Task) -> None:
 
 
 def race(pool: ThreadPoolExecutor, store: TaskStore, changes: Sequence[TaskChange]) -> list[Task | None]:
-    """Apply all changes at once, one in each thread; None where one was refused."""
+    """Apply all changes at once, each in its own thread; None for a refused one."""
     line = threading.Barrier(len(changes))
 
     def run(change: TaskChange) -> Task | None:

@@ -1,4 +1,4 @@
-"""What every TaskStore promises of writing: created once, changed only as read, removed whole."""
+"""What every TaskStore promises about writes: created once, changed only as read, removed whole."""
 
 import json
 
@@ -56,7 +56,7 @@ def create_repeated_with_its_nonce_succeeds_again(store: TaskStore) -> None:
     store.apply(Create(task))
     assert store.apply(Create(task)) == task
     head = store.apply(Advance(task, acquired(task)))
-    # The former answer (from DynamoDB, while it knows the request token) or the present task.
+    # Either the former answer (DynamoDB, while it knows the request token) or the present task.
     assert store.apply(Create(task)) in (task, head)
     assert store.get(task.task_id) == head
     assert rows(store, task.task_id) == [row(task), row(head)]
@@ -290,7 +290,7 @@ def remove_of_a_task_that_changed_is_refused(store: TaskStore) -> None:
 
 
 def remove_of_a_task_that_was_touched_is_refused(store: TaskStore) -> None:
-    """A head may be rewritten after its end: by a newer release, say, whose write must not be lost with the task."""
+    """A head may be rewritten after the task's end, by a newer release for example. That write must not be lost."""
     done = stored(store, a_life()[:-1])
     head = store.apply(Revise(done, touched(done, files_deleted=7)))
     with pytest.raises(RevisionConflict) as conflict:
@@ -347,7 +347,7 @@ def forget_of_a_first_version_deletes_nothing(store: TaskStore) -> None:
 
 
 def a_task_is_there_although_its_first_row_was_forgotten(store: TaskStore) -> None:
-    """A recurring task is submitted again and again; the row that states whose creation it was may be gone."""
+    """A recurring task is submitted again and again; the row that shows who created it may be gone."""
     head = stored(store, a_life())
     store.forget(head.task_id, head.version)
     with pytest.raises(TaskExists) as caught:

@@ -1,6 +1,5 @@
-"""Decides what becomes of a task that is claimed, reconciled, cancelled or retried; pure functions. The same task means
-no change, one of the same version a rewritten head, one of the next version an added one, several versions one write
-that adds them."""
+"""Decides what happens to a task that is claimed, reconciled, cancelled or retried. Pure functions. A decision is the
+same task (no change), a rewritten head of the same version, the next version, or several versions for one write."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -25,7 +24,7 @@ def claim(
     ended_attempt: int | None,
 ) -> Decision:
     """Make `owner` the holder of a task that is waiting and due, or whose attempt is lost. A lost attempt is retried at
-    once if nothing of it still runs: `ended_attempt` is its number. The current holder keeps its attempt, and its lease
+    once if `ended_attempt` is its number: nothing of it still runs. The current holder keeps its attempt, and its lease
     is renewed."""
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
         return task
@@ -49,9 +48,9 @@ def _claimed(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
 def reconcile(
     task: Task, now: datetime, policies: Policies, *, ended_attempt: int | None, paused: bool = False
 ) -> Task:
-    """Presume a due task lost, fail one that was dispatched too often, or count one more dispatch, also after a
-    loss. A task that is not due does not change, nor does a lost one while its attempt may still run, nor a waiting
-    `paused` one."""
+    """Presume a due task lost, fail it after too many dispatches, or count one more dispatch, also after a loss.
+    Nothing changes for a task that is not due, a lost one whose attempt may still run, or a waiting one that is
+    `paused`."""
     if task.due_at is None or now < task.due_at:
         return task
     if outcomes.is_lost(task, now) and task.attempt_count != ended_attempt:
@@ -65,7 +64,7 @@ def reconcile(
 
 
 def _dispatched_again(task: Task, freed: Task, now: datetime, policies: Policies) -> Task:
-    """Return a task that waits, `freed` after a loss or unchanged, with one more dispatch if it is time for it."""
+    """Return a waiting task (`freed` after a loss, else unchanged) with one more dispatch if one is due."""
     if freed.is_queued:
         return freed.evolve(due_at=now + t.CHECK_QUEUED) if freed is task else freed
     if freed.next_scheduled_run_ts is not None and now < freed.next_scheduled_run_ts:
@@ -79,8 +78,8 @@ def _dispatched_again(task: Task, freed: Task, now: datetime, policies: Policies
 
 
 def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
-    """Queue an admitted task again whose dispatch started no attempt, so that it frees its place. Its dispatches are as
-    far apart as without limits; the place is kept for the dispatch grace of each."""
+    """Queue an admitted task again if its dispatch started no attempt, which frees its place. Its dispatches are as far
+    apart as without limits; each keeps the place for the dispatch grace."""
     so_far = task.dispatches.unanswered
     last = task.evolve(dispatches=task.dispatches.evolve(count=task.dispatches.count - 1)) if so_far else task
     at = max(policy.next_check(last, now) - policy.grace, now)
@@ -88,14 +87,14 @@ def _queued_again(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
 
 
 def dispatch(task: Task, now: datetime, policy: DispatchPolicy) -> Task:
-    """Count one more dispatch of a task that waits for one; return other tasks, also queued ones, unchanged."""
+    """Count one more dispatch of a task that waits for it; return any other task, also a queued one, unchanged."""
     if task.status not in WAITING or task.is_queued:
         return task
     return policy.counted(task, now)
 
 
 def admit(task: Task, now: datetime, policy: DispatchPolicy, *, paused_for: timedelta | None = None) -> Task:
-    """Start a queued task whose time has come, and count its dispatch; return other tasks unchanged. A paused one waits
+    """Start a queued task whose time has come and count its dispatch; return other tasks unchanged. A paused one waits
     for `paused_for` more, so that others of its lane come first."""
     if not task.is_queued or task.next_scheduled_run_ts is None or now < task.next_scheduled_run_ts:
         return task
@@ -105,7 +104,7 @@ def admit(task: Task, now: datetime, policy: DispatchPolicy, *, paused_for: time
 
 
 def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:
-    """Fail a waiting task (`CANCELLED`), request a held one or a parent to stop; return a terminal one unchanged."""
+    """Fail a waiting task (`CANCELLED`); request a held one or a parent to stop; return a terminal one unchanged."""
     if task.is_terminal or task.cancel_requested:
         return task
     if task.is_held or task.family.children:
@@ -114,7 +113,7 @@ def cancel(task: Task, now: datetime, by: Caller | None = None) -> Task:
 
 
 def hasten(task: Task, code: str, now: datetime) -> Task:
-    """Let a task that waits for its next attempt after the error `code` run now; return other tasks unchanged."""
+    """Make a task due now that waits for its next attempt after the error `code`; return other tasks unchanged."""
     at = task.next_scheduled_run_ts
     if task.status is not Status.RETRY_SCHEDULED or task.error_code != code or at is None or at <= now:
         return task
@@ -142,7 +141,7 @@ def succeed(task: Task, attempt: int, now: datetime, summary: str, **results: ob
 def end_attempt(
     task: Task, attempt: int, error: AttemptError, now: datetime, policies: Policies, *, wait: timedelta | None
 ) -> Task:
-    """End an attempt with an error; return the same task when that attempt already ended so."""
+    """End an attempt with an error; return the same task if that attempt already ended with it."""
     # A cancelled task ends as CANCELLED, whatever the error was.
     if task.attempt_count == attempt and not task.is_held and task.error_code in {error.code, t.CANCELLED}:
         return task
@@ -155,5 +154,5 @@ def release(task: Task, attempt: int, reason: str, now: datetime, policies: Poli
 
 
 def recurs(task: Task) -> bool:
-    """Return whether a run that ended is followed by another."""
+    """Return whether a new run follows a run that ended."""
     return task.is_terminal and task.is_recurring and task.error_code not in {t.CANCELLED, t.RETIRED, t.BAD_SCHEDULE}

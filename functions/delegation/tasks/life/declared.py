@@ -1,6 +1,6 @@
-"""What is declared of a task's type: when its tasks recur, how they are retried, and in one value what submitting,
-storing, retrying, counting and showing them needs. `TaskTypes` are a deployment's; `wiring.types` lists them. Code for
-all types asks the value and names no type."""
+"""What is declared for a task type: its recurrence, its retries, and one value with all that submitting, storing,
+counting and showing its tasks needs. `TaskTypes` are a deployment's; `wiring.types` lists them. Code for all types uses
+this value and names no type."""
 
 import importlib
 import math
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 CURSOR: Final = "cursor"
-"""The detail that states, as JSON, how far the work of a run came; SUCCESS removes it."""
+"""The detail with a run's progress as JSON; SUCCESS removes it."""
 FORGIVEN: Final = "children_forgiven"
-"""The detail that lists children whose failure the work has read, so that it does not fail their parent."""
+"""The detail that lists children whose failure the work has handled, so that it does not fail their parent."""
 AWAITS: Final = "awaits_child"
-"""The detail of a parent that waits, with the id of the child whose end wakes it."""
+"""The detail of a waiting parent: the id of the child whose end wakes it."""
 NEXT_PAYLOAD: Final = "next_payload"
-"""The detail with the parameters that the next run of a recurring task takes, while the present run has others."""
+"""The detail with the parameters of a recurring task's next run, while the present run has others."""
 
 _ZONE: Final = "CRON_TZ="
 
@@ -43,9 +43,9 @@ def bad_schedule(message: str) -> DelegationError:
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """How a task recurs: `every` interval after each end, or at the times of `cron`; with neither it does not. `cron`
-    has five fields, in UTC or a zone: `CRON_TZ=Europe/Berlin 30 3 * * *`. Times that pass while a run lasts or nothing
-    runs are skipped; a time that daylight saving skips or repeats runs once."""
+    """How a task recurs: an interval `every` after each end, or at the times of `cron`; with neither it does not.
+    `cron` has five fields, in UTC or a zone: `CRON_TZ=Europe/Berlin 30 3 * * *`. Times that pass during a run or an
+    outage are skipped. A time that daylight saving skips or repeats runs once."""
 
     every: timedelta | None = None
     cron: str | None = None
@@ -67,7 +67,7 @@ class Recurrence:
 
     @classmethod
     def of(cls, task: Task) -> "Recurrence":
-        """Return how a stored task recurs; raises DelegationError (BAD_SCHEDULE) if this process cannot compute it."""
+        """Return how a stored task recurs. Raises DelegationError (BAD_SCHEDULE) if this process cannot compute it."""
         seconds = task.recurrence_seconds
         try:
             every = None if seconds is None else timedelta(seconds=seconds)
@@ -76,7 +76,7 @@ class Recurrence:
         return cls(every, task.recurrence_cron)
 
     def next_run(self, now: datetime) -> datetime:
-        """Return when the run after one that ended now begins; now for a task that does not recur."""
+        """Return when the next run starts after one that ended now; now for a task that does not recur."""
         if self.cron is not None:
             return _next_time(self.cron, now)
         return now + (self.every or timedelta(0))
@@ -87,7 +87,7 @@ class Recurrence:
 
 
 def _next_time(cron: str, after: datetime) -> datetime:
-    """Return the first time of an expression after a moment, in UTC; raises DelegationError (BAD_SCHEDULE)."""
+    """Return the first time of an expression after a moment, in UTC. Raises DelegationError (BAD_SCHEDULE)."""
     # Most processes never compute a time.
     from delegation.cron import cron_times, zone_named  # noqa: PLC0415
 
@@ -100,8 +100,8 @@ def _next_time(cron: str, after: datetime) -> datetime:
 
 def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task:
     """Return an existing task without outcome, submitted again as `wanted`; unchanged if nothing differs. A submission
-    with a schedule replaces the schedule and parameters, from the next run on if one has begun. One with a time
-    (`moved`) replaces the time of a task that has not begun."""
+    with a schedule replaces schedule and parameters, from the next run on if one is in progress. With `moved` it
+    replaces the time of a task that has not started."""
     if task.is_terminal or not (wanted.is_recurring or moved):
         return task
     changed = task
@@ -124,15 +124,15 @@ def rescheduled(task: Task, wanted: Task, now: datetime, *, moved: bool) -> Task
 
 
 def with_schedule_of(first: Task, again: Task, *, same_work: bool) -> Task:
-    """Return a task submitted again after its outcome, with the new submission's recurrence. It continues at its cursor
-    only for the same work."""
+    """Return a task submitted again after its outcome, with the new submission's recurrence. It keeps its cursor only
+    for the same work."""
     stale = (NEXT_PAYLOAD,) if same_work else (NEXT_PAYLOAD, CURSOR, FORGIVEN)
     changes = Recurrence.of(first).fields() if first.is_recurring else {}
     return again.with_details(dict.fromkeys(stale), **changes)
 
 
 def _brought_forward(task: Task, changed: Task, now: datetime) -> datetime | None:
-    """Return when the next run begins after a change of the recurrence; a task that is due stays due."""
+    """Return when the next run starts after a change of the recurrence; a task that is due stays due."""
     present = task.next_scheduled_run_ts
     if not _recurs_otherwise(task, changed) or present is None or present <= now:
         return present
@@ -141,7 +141,7 @@ def _brought_forward(task: Task, changed: Task, now: datetime) -> datetime | Non
 
 
 def _recurs_otherwise(task: Task, other: Task) -> bool:
-    """Return whether two tasks recur in different ways; a stored schedule may be one that cannot be computed."""
+    """Return whether two tasks recur in different ways. A stored schedule may be one that cannot be computed."""
     fields = attrgetter("recurrence_seconds", "recurrence_cron")
     return fields(task) != fields(other)
 
@@ -158,7 +158,7 @@ def next_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_wanted(head: Task | None, every: timedelta | None, now: datetime) -> bool:
-    """Return whether a recurring task of the service must be submitted: absent, or ended an interval ago. Such a task
+    """Return whether the service must submit its recurring task: it is absent, or ended an interval ago. Such a task
     ends only by cancellation or failure, and is needed anyway."""
     if head is None:
         return True
@@ -167,8 +167,8 @@ def is_wanted(head: Task | None, every: timedelta | None, now: datetime) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often, how fast and after which errors attempts are retried. None follows `delegation.retry.default.*`;
-    `delegation.retry.TYPE.*` overrides everything. With `on` only these errors are retried, otherwise all except
+    """How often, how fast and after which errors attempts are retried. None uses `delegation.retry.default.*`;
+    `delegation.retry.TYPE.*` overrides everything. With `on` only these errors are retried. Otherwise all are, except
     `never` and each DelegationError that is not `retryable`."""
 
     attempts: int | None = None
@@ -200,7 +200,7 @@ class Retry:
         return {name: value for name, value in declared.items() if value is not None}
 
     def error_class(self, error: Exception) -> ErrorClass:
-        """Return whether another attempt may help after this error of the work."""
+        """Return how the policy treats this error of the work."""
         if self.on:
             retried = isinstance(error, self.on) and not isinstance(error, self.never)
         elif isinstance(error, DelegationError):
@@ -211,11 +211,11 @@ class Retry:
 
 
 PLAIN_RETRY: Final = Retry()
-"""Retries as the properties have them, after every error that another attempt may mend."""
+"""Retries as the properties configure them, after every retryable error."""
 
 
 def named(reference: str) -> Any:
-    """Return what is named as `module:name`; its module is imported with the first use."""
+    """Return the object named `module:name`, importing its module."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -228,7 +228,7 @@ class KnownTypes(dict[str, int]):
 
 
 def runs(task_types: Collection[str], task: Task) -> bool:
-    """Return whether a task is of a known type and its payload of a known version; of a plain collection, version 1."""
+    """Return whether a task's type and payload version are known. A plain collection knows version 1."""
     if task.task_type not in task_types:
         return False
     newest = task_types[task.task_type] if isinstance(task_types, KnownTypes) else 1
@@ -236,17 +236,17 @@ def runs(task_types: Collection[str], task: Task) -> bool:
 
 
 class DetailRules(Protocol):
-    """What becomes of a task's details when it is submitted again."""
+    """What happens to a task's details when it is submitted again."""
 
     def resumes(self, task: Task) -> bool:
-        """Return whether a FAILURE that is submitted again resumes where it stopped and keeps its details."""
+        """Return whether a resubmitted FAILURE continues where it stopped and keeps its details."""
 
     def restarted(self, details: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the details with which a task starts from the beginning; those of a newer release must be kept."""
+        """Return the details of a task that starts from the beginning; those of a newer release must be kept."""
 
 
 class KeptDetails:
-    """DetailRules of task types without rules: keep all details, for any of them may be a newer release's."""
+    """DetailRules that keep all details: any of them may belong to a newer release."""
 
     def resumes(self, task: Task) -> bool:
         return task.effects_began_ts is not None
@@ -257,7 +257,7 @@ class KeptDetails:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How far the work of a task is, as its type's details have it: `done` of `total` things, `per_second` now."""
+    """A task's progress from its details: `done` of `total` things, and `per_second` now."""
 
     done: int
     total: int | None
@@ -282,17 +282,16 @@ class TaskType:
     """One task type, by the name that its tasks are stored under.
 
     `labels` are what lists and pauses find a task by, None if its payload has none. `traits` decide its admission.
-    `counted` are the details in the line of an end, each with the metric that adds them up, if any. `retry` are the
-    defaults of `delegation.retry.NAME.*`. Housekeeping never waits for a place behind callers' tasks, and counts
-    against no cap. `payload_version` is the newest that this release reads. `requests` names the form of its
-    requests, as `module:form`, None if no request may ask for one. `measured` is how far a task is,
-    `execution_result` the SUCCESS in the answer to a waiting caller, `receipt_key` the receipt's key in the plan
-    bucket, `next_step` what a person must decide after the end, with commands. `properties` is the prefix of the
-    type's own properties. The service itself submits a type that `is_own`. `runner` names the function, as
-    `module:function`, that makes the type's behaviors in a process that runs tasks, `waited_for` in one whose
-    caller waits; without it another type's behavior runs it. `forecast` names the function that forecasts a plan's
-    cost, as JSON. A job run may write to `folders` of the record bucket beside its task's own. One that `needs_jars`
-    loads those of the deployment.
+    `counted` are the details in the line of an end, each with the metric that sums it, if any. `retry` are the defaults
+    of `delegation.retry.NAME.*`. Housekeeping never waits for a place behind callers' tasks and counts against no cap.
+    `payload_version` is the newest that this release reads. `requests` names the form of its requests as `module:form`,
+    None if no request may submit one. `measured` returns a task's progress, `execution_result` the SUCCESS in the
+    answer to a waiting caller, `receipt_key` the receipt's key in the plan bucket, `next_step` what a person must
+    decide after the end, with commands. `properties` is the prefix of the type's own properties. The service itself
+    submits a type that `is_own`. `runner` names the function, as `module:function`, that makes the type's behaviors in
+    a process that runs tasks; `waited_for` the one for a process whose caller waits. Without it another type's behavior
+    runs it. `forecast` names the function that forecasts a plan's cost as JSON. A job run may write to `folders` of the
+    record bucket besides its task's own. A type that `needs_jars` loads the deployment's.
     """
 
     name: str
@@ -324,22 +323,22 @@ class TaskType:
 
 
 class TaskTypes(dict[str, TaskType]):
-    """The task types of a deployment by name. A task of another type belongs to a newer one, and nothing is known."""
+    """The task types of a deployment by name. A task of any other type belongs to a newer deployment."""
 
     def __init__(self, types: Iterable[TaskType] = ()) -> None:
         super().__init__((task_type.name, task_type) for task_type in types)
 
     def of(self, task: Task) -> TaskType:
-        """Return a task's type, one without any knowledge for a name that is not listed."""
+        """Return a task's type; for an unlisted name one without any knowledge."""
         return self.get(task.task_type) or TaskType(name=task.task_type)
 
     def labels(self, task: Task) -> Labels:
-        """Return what a task's type finds in its payload: its target, its request's correlation id, its realm."""
+        """Return what a task's type reads from its payload: target, correlation id of the request, realm."""
         labels_of = self.of(task).labels
         return Labels() if labels_of is None else labels_of(task.task_payload)
 
     def labelled(self, task: Task) -> Task:
-        """Return a task with the digests of its labels; of a type without labels the same task."""
+        """Return a task with the digests of its labels; unchanged if its type has none."""
         labels_of = self.of(task).labels
         return task if labels_of is None else task.evolve(**labels_of(task.task_payload).keys())
 
@@ -348,15 +347,15 @@ class TaskTypes(dict[str, TaskType]):
         return Traits() if traits_of is None else traits_of(task.task_payload)
 
     def restarted(self, task: Task, *, resumes: bool | None = None) -> Mapping[str, Any] | None:
-        """Return the details with which a resubmitted task starts, None if it resumes where it stopped. Its type's
-        rules decide, unless `resumes` is given."""
+        """Return the details with which a resubmitted task starts, None if it continues where it stopped. Its type's
+        rules decide unless `resumes` is given."""
         rules = self.of(task).details
         resumes = rules.resumes(task) if resumes is None else resumes
         return None if resumes else rules.restarted(task.details)
 
     @property
     def counted(self) -> Mapping[str, Metric | None]:
-        """The details that the lines of ends show, of all types."""
+        """The details that the lines of ends show, for all types."""
         return {name: metric for task_type in self.values() for name, metric in task_type.counted.items()}
 
     @property
@@ -366,12 +365,12 @@ class TaskTypes(dict[str, TaskType]):
 
     @property
     def own(self) -> frozenset[str]:
-        """The names of the types whose tasks the service submits itself."""
+        """The types whose tasks the service submits itself."""
         return frozenset(name for name, task_type in self.items() if task_type.is_own)
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The beginnings of the names of properties that are of one type."""
+        """The prefixes of properties that belong to one type."""
         return tuple(task_type.properties for task_type in self.values() if task_type.properties is not None)
 
     @property
@@ -381,7 +380,7 @@ class TaskTypes(dict[str, TaskType]):
 
     @property
     def forms_by_operation(self) -> "Mapping[str, RequestForm]":
-        """The forms by the names by which requests ask for an operation, in the order of the types."""
+        """The forms by operation name, in the order of the types."""
         return {name: form for form in self.forms for name in form.operations}
 
     @property
@@ -394,4 +393,4 @@ class TaskTypes(dict[str, TaskType]):
 
 
 NO_TYPES: Final = TaskTypes()
-"""Nothing is known of any task, as in a process that only moves tasks."""
+"""For a process that only moves tasks: nothing is known of any."""

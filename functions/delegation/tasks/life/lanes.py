@@ -1,4 +1,5 @@
-"""Which waiting task starts next: the lanes of tasks, their caps `delegation.limits.*`, and the choice. Pure."""
+"""Which waiting task starts next: the lanes of tasks, their caps (`delegation.limits.*`) and the choice. Pure
+functions."""
 
 import hashlib
 import re
@@ -22,8 +23,8 @@ _TEXT: Final = re.compile(r"(\d)/([^/]*)/([^/]*)/([^/]*)/(b?)([sl])")
 
 
 class Stage(StrEnum):
-    """How far a task's admission is: it waits, was dispatched without a holder yet, or has one. A large task in
-    PREPARING has not begun: its job may wait for the job service for hours."""
+    """The stage of a task's admission: waiting, dispatched without a holder, or held. A large task in PREPARING has not
+    started its work: its job may wait for the job service for hours."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -33,8 +34,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of a task before it runs: tenant, bucket, whether it is short, its priority (0 to 9). A task that
-    `is_background` never delays one that is not, whatever its priority."""
+    """What is known of a task before it runs. `priority` is 0 to 9. A task that `is_background` never delays one that
+    is not, whatever their priorities."""
 
     tenant: str = ""
     bucket: str = ""
@@ -44,13 +45,13 @@ class Traits:
 
 
 TraitsOf = Callable[[str], Traits]
-"""The traits of a task, of its stored payload."""
+"""Returns the traits of a task from its stored payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Tasks that are alike for admission; `tenant`, `bucket` and `task_type` are encoded for keys (`part`). `priority`
-    is 0 to HIGHEST; the highest is admitted first, and one that `is_background` has the lowest."""
+    """Tasks that are equal for admission. `tenant`, `bucket` and `task_type` are encoded for keys (`part`). `priority`
+    is 0 to HIGHEST, the first to be admitted; a lane that `is_background` has the lowest."""
 
     tenant: str
     bucket: str
@@ -61,7 +62,7 @@ class Lane:
 
     @classmethod
     def of(cls, task_type: str, traits: Traits) -> Self:
-        """Return the lane of a task; ValueError names a priority outside of 0 to 9."""
+        """Return the lane of a task. Raises ValueError for a priority outside of 0 to 9."""
         if not 0 <= traits.priority <= HIGHEST:
             raise ValueError(f"priority: {traits.priority} is not between 0 and {HIGHEST}")
         priority = 0 if traits.is_background else traits.priority
@@ -70,7 +71,7 @@ class Lane:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the lane of its text; one that a newer release wrote otherwise is of an unknown task type."""
+        """Parse the text of a lane; a text of a newer release becomes an unknown task type."""
         match = _TEXT.fullmatch(text)
         if match is None:
             return cls("", "", part(text))
@@ -94,7 +95,7 @@ class Lane:
 
 
 def part(value: str) -> str:
-    """Return a name as part of a lane: without separators, at most 200 characters, another one for another name."""
+    """Return a name as part of a lane: without separators, at most 200 characters, distinct for distinct names."""
     encoded = quote(value, safe="")
     if len(encoded) <= _LONGEST:
         return encoded
@@ -103,7 +104,7 @@ def part(value: str) -> str:
 
 
 def stage_of(task: Task) -> Stage | None:
-    """Return the stage of a task that is subject to admission, None for one that is not or has ended."""
+    """Return the stage of a task, None if it has ended or is not subject to admission."""
     lane = task.admission.lane
     if lane is None:
         return None
@@ -117,7 +118,7 @@ def stage_of(task: Task) -> Stage | None:
 
 
 def _has_begun(task: Task) -> bool:
-    """Return whether an attempt is known to work: in this process, or in a job that has shown a sign of life."""
+    """Return whether an attempt is known to work: in this process, or in a job that has reported."""
     if task.engine == _INLINE:
         return True
     began = task.lease.acquired_ts
@@ -141,7 +142,8 @@ class Caps:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], refuse: Callable[[str, str], Exception]) -> Self | None:
-        """Return the caps of these properties, None without any; raises what `refuse` makes of a name and a reason."""
+        """Return the caps in these properties, None without any. Raises what `refuse` returns for a name and a
+        reason."""
         caps: dict[str, int] = {}
         task_types: dict[str, int] = {}
         for name, value in properties.items():
@@ -168,14 +170,14 @@ class Caps:
 
 
 STARTING_AT_LEAST: Final = 25
-"""How many dispatched tasks may be without a holder, more when more run: overload shows, and does not grow."""
+"""How many dispatched tasks may be without a holder; more only while more tasks run. So overload does not grow."""
 
 LANES: Final = 16
-"""The most lanes from which one admission chooses; the next one begins with the lane behind them."""
+"""The most lanes from which one admission chooses; the next admission continues after the last of them."""
 
 
 BACKGROUND_AT_ONCE: Final = 16
-"""Tasks in the background that run at a time, whatever the caps allow."""
+"""The most background tasks that run at a time, whatever the caps allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """An admitted task; it has a holder, or was dispatched and will have one soon. A large one that is not `is_begun`
+    """An admitted task, which has a holder or was dispatched and will have one soon. A large one that is not `is_begun`
     may still wait for its job to start."""
 
     task_id: str
@@ -199,14 +201,14 @@ class Running:
 
 
 def room(running: Sequence[Running], limits: Caps) -> int:
-    """Return how many more tasks may start now, in any lane; background tasks take no room of others. Dispatched tasks
-    without a holder are at most as many as held ones, or STARTING_AT_LEAST, so that executions without a free Lambda do
-    not accumulate."""
+    """Return how many more tasks may start now, in any lane. Background tasks take no room from others. Dispatched
+    tasks without a holder are at most as many as held ones, or STARTING_AT_LEAST, so that executions without a free
+    Lambda do not accumulate."""
     return _room(_foreground(running), limits)
 
 
 def _background_room(running: Sequence[Running], limits: Caps) -> int:
-    """Return how many tasks in the background may start: as many as find room beside everything."""
+    """Return how many background tasks may start in the room that all other tasks leave."""
     own = BACKGROUND_AT_ONCE - sum(attempt.lane.is_background for attempt in running)
     return max(min(own, room(running, limits), _room(running, limits)), 0)
 
@@ -222,11 +224,11 @@ def _room(running: Sequence[Running], limits: Caps) -> int:
 
 
 def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps) -> tuple[Queued, ...]:
-    """Return the tasks to start now, in order. First the highest priority; then the tenant with the fewest running
-    tasks, and its bucket with the fewest; a small task unless more small than large ones run there; the longest
-    waiting. A task at its cap is skipped and delays no other. Large tasks that have not begun take at most half of a
-    cap: small ones run while their jobs wait. Background tasks come last, take the remaining room, and count against no
-    cap of others."""
+    """Return the tasks to start now, in order: by highest priority; then the tenant with the fewest running tasks, and
+    its bucket with the fewest; a small task unless more small than large ones run there; the longest waiting. A task at
+    its cap is skipped and delays no other. Large tasks that have not started their work take at most half of a cap, so
+    small ones run while their jobs wait. Background tasks come last, take the remaining room, and count against no cap
+    of others."""
     lanes: dict[Lane, deque[Queued]] = defaultdict(deque)
     for queued in sorted(waiting, key=lambda queued: (queued.since, queued.task_id)):
         lanes[queued.lane].append(queued)
@@ -238,7 +240,7 @@ def admitted(waiting: Iterable[Queued], running: Sequence[Running], limits: Caps
 
 
 def _taken(lanes: Mapping[Lane, deque[Queued]], counts: "_Counts", free: int) -> tuple[Queued, ...]:
-    """Take tasks of lanes while there is room."""
+    """Take tasks from lanes while there is room."""
     chosen: list[Queued] = []
     for _ in range(free):
         open_lanes = [lane for lane, queue in lanes.items() if queue and counts.has_room(lane)]
@@ -251,7 +253,7 @@ def _taken(lanes: Mapping[Lane, deque[Queued]], counts: "_Counts", free: int) ->
 
 
 def suffices(queued: Iterable[Queued], running: Sequence[Running], limits: Caps) -> bool:
-    """Return whether enough is known of what waits: tasks for all of the room, and from LANES lanes at least."""
+    """Return whether enough waiting tasks are known: for all the room, and from at least LANES lanes."""
     queued = tuple(queued)
     counts = _counted(_foreground(running), limits)
     free = room(running, limits)
@@ -260,7 +262,7 @@ def suffices(queued: Iterable[Queued], running: Sequence[Running], limits: Caps)
 
 
 def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str, ...]:
-    """Return in words what keeps a task of a lane from starting, nothing if it may start."""
+    """Return in words what keeps a task of a lane from starting; empty if it may start."""
     counted = running if lane.is_background else _foreground(running)
     full = _counted(counted, limits).blocking(lane)
     free = _background_room(running, limits) if lane.is_background else room(running, limits)
@@ -279,13 +281,13 @@ def _counted(running: Iterable[Running], limits: Caps) -> "_Counts":
 
 
 class _Counts:
-    """How many tasks run, by everything that is capped or shared."""
+    """Counts of running tasks by everything that is capped or shared."""
 
     def __init__(self, limits: Caps) -> None:
         self._limits = limits
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._waiting: Counter[tuple[str, ...]] = Counter()
-        """The large tasks among them whose work has not begun."""
+        """The large tasks among them whose work has not started."""
 
     def add(self, lane: Lane, *, is_begun: bool) -> None:
         size = "small" if lane.is_small else "large"
@@ -320,7 +322,7 @@ class _Counts:
         return (*full, *waiting)
 
     def turn(self, lane: Lane) -> tuple[int, int, int, bool]:
-        """Return whose turn it is: the least comes first."""
+        """Return the sort key of a lane's turn; the lowest comes first."""
         share = ("share", lane.tenant, lane.bucket)
         small_first = self._counts[*share, "small"] <= self._counts[*share, "large"]
         return (

@@ -34,7 +34,7 @@ TERMINAL: Final = frozenset({Status.SUCCESS, Status.FAILURE})
 
 
 class Caller(BaseModel):
-    """Who asked for something: a client, and the subject for which it acted."""
+    """Who requested something: a client, and the subject for which it acted."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -44,20 +44,20 @@ class Caller(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What lists find a task by: its work's object (`target`, for a purge its table), and a correlation id. `realm` is
-    the realm that it works for; pauses use it, lists do not."""
+    """What lists find a task by: `target`, the object of its work (for a purge the table), and a correlation id.
+    `realm` is the realm that it works for; pauses use it, lists do not."""
 
     target: str | None = None
     correlation_id: str | None = None
     realm: str | None = None
 
     def keys(self) -> dict[str, str | None]:
-        """Return the fields of a task that hold their digests."""
+        """Return the fields of a task that hold the digests."""
         return {"target_key": label_key(self.target), "correlation_key": label_key(self.correlation_id)}
 
 
 LabelsOf = Callable[[str], Labels]
-"""The labels of a task type, found in a task's payload."""
+"""Returns the labels in a task's payload."""
 
 
 def label_key(text: str | None) -> str | None:
@@ -67,7 +67,7 @@ def label_key(text: str | None) -> str | None:
 
 
 class TaskPart(BaseModel):
-    """Fields of a task that change together; they are stored and shown beside its other fields (`PARTS`)."""
+    """Fields of a task that change together. They are stored and shown beside its other fields (`PARTS`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,11 +77,11 @@ class TaskPart(BaseModel):
 
 
 class AdoptedChildren(TaskPart):
-    """What a task knows of adopted children, beside their records in the store. `children` holds the task's own id once
-    an attempt adopted a child: an older release, which reads children from this list, then waits for the task itself
-    instead of ending it. Ids of other tasks are children that such a release adopted. `child_ordinal` counts what the
-    current attempt adopted without an identity. Children of the first `attempts_before` attempts belong to earlier
-    submissions; `runs_before` counts the runs of those."""
+    """What a task knows of its adopted children, besides their records in the store. `children` holds the task's own id
+    once an attempt adopted a child: an older release, which reads children from this list, then waits for the task
+    itself instead of ending it. Ids of other tasks are children that such a release adopted. `child_ordinal` counts the
+    current attempt's children without an identity. Children of the first `attempts_before` attempts belong to earlier
+    submissions; `runs_before` counts their runs."""
 
     children: tuple[str, ...] = ()
     child_ordinal: int | None = None
@@ -104,28 +104,27 @@ class Dispatches(TaskPart):
         return self.evolve(count=self.count + 1)
 
     def answered(self) -> Self:
-        """Return the dispatches of a task that is acquired or submitted now."""
+        """Return the counts of a task that is acquired or submitted now."""
         return self.evolve(base=self.count)
 
 
 class HandOvers(TaskPart):
-    """How many hand-overs in a row were without progress since the `state`, and that state as JSON text."""
+    """The number of hand-overs in a row without progress since `state`, which is JSON text."""
 
     count: int = Field(default=0, ge=0)
     state: str | None = None
 
 
 class KilledAttempts(TaskPart):
-    """How many attempts in a row were killed without progress of the task since the `state`, and that state as JSON
-    text."""
+    """The number of attempts killed in a row without progress since `state`, which is JSON text."""
 
     count: int = Field(default=0, ge=0)
     state: str | None = None
 
 
 class TaskLease(TaskPart):
-    """A task's holder, since when, when it is presumed lost, and until when others need not check. `acquired_ts` stays
-    that of the latest attempt after its end."""
+    """A task's holder, since when it holds the task, when it is presumed lost, and until when others need not check.
+    `acquired_ts` stays after the end of the latest attempt."""
 
     owner: str | None = None
     acquired_ts: Timestamp | None = None
@@ -138,7 +137,7 @@ class TaskLease(TaskPart):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended, so that only its start is known."""
+        """Whether it has ended; then only its start is known."""
         return self.owner is None and self.lost_not_before is None and self.recheck_not_before is None
 
     def ended(self) -> Self:
@@ -146,7 +145,7 @@ class TaskLease(TaskPart):
 
 
 class LanePlace(TaskPart):
-    """The lane in which a task waits for its admission, and when it was admitted; a task without a lane never waits."""
+    """The lane in which a task waits for its admission, and when it was admitted. A task without a lane never waits."""
 
     lane: str | None = None
     admitted_ts: Timestamp | None = None
@@ -156,16 +155,15 @@ class Task(BaseModel):
     """One version of one task.
 
     The fields up to `result_extended` are those of the Delegation Service proposal, Persistence; the others are in
-    docs/architecture/tasks.md. `attempt_count` only grows and is the fencing token. `revision` grows
-    with every write of the head, `version` only with a status change. `due_at` is when the task next needs attention;
-    only the head of a task that is not terminal has it. `effects_began_ts` is when the work first changed what it works
-    on. `progress` and `reported` are what a task function reported. A task with a lane starts only after its
-    `admission` (`lanes`). `repeats` counts how often requests ran a terminal task again, None if they
-    did not or a retry began anew. `reported_version` is the version whose half done work was reported, so that nothing
-    reports it again. `notify` are the channels that its end notifies (`notifications`). `requested_by` asked for the
-    present submission, `cancelled_by` for its cancellation.
+    docs/architecture/tasks.md. `attempt_count` only grows and is the fencing token. `revision` grows with every write
+    of the head, `version` only with a status change. `due_at` is when the task next needs attention; only the head of a
+    task that is not terminal has it. `effects_began_ts` is when the work first changed what it works on. `progress` and
+    `reported` come from a task function. A task with a lane starts only after its `admission` (`lanes`). `repeats`
+    counts how often requests ran a terminal task again; None before the first, and after a retry. `reported_version` is
+    the version already reported as partly done. `notify` are the channels that its end notifies (`notifications`).
+    `requested_by` made the present submission, `cancelled_by` cancelled it.
 
-    A result too large for the record is the object `result_location` of the record bucket, and no `result_extended`.
+    A result too large for the record is the object `result_location` of the record bucket, without `result_extended`.
 
     `lease`, `dispatches`, `family`, `hand_overs`, `killed` and `admission` are parts: the store and callers have their
     fields beside the others. `result_attempt` made `pending_result`.
@@ -173,10 +171,10 @@ class Task(BaseModel):
     `target_key` and `correlation_key` are digests (`Labels`) of what the task works on and of its request's correlation
     id; lists find the task by them.
 
-    `details` belong to the task's behavior or to a newer release: they are stored beside the fields and kept by every
-    rewrite. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
-    excused because no function could be started for them. At `deadline_ts` a task ends whose work has not begun to
-    change anything. `payload_version` is that of the behavior which wrote the payload.
+    `details` belong to the task's behavior or to a newer release. They are stored beside the fields, and every rewrite
+    keeps them. A detail that is None is not stored. `starts_refused` counts the attempts of this submission that were
+    excused because no function could be started for them. At `deadline_ts` a task ends if its work has not changed
+    anything. `payload_version` is that of the behavior that wrote the payload.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -265,7 +263,7 @@ class Task(BaseModel):
 
     @property
     def is_left_partly_done(self) -> bool:
-        """Whether the task ended as FAILURE after its work had begun to change what it works on."""
+        """Whether the task ended as FAILURE after its work had changed something."""
         return self.status is Status.FAILURE and self.effects_began_ts is not None
 
     @property
@@ -275,13 +273,13 @@ class Task(BaseModel):
 
     @property
     def is_queued(self) -> bool:
-        """Whether the task waits for its admission: nothing dispatches or acquires it before."""
+        """Whether the task waits for its admission; until then nothing dispatches or acquires it."""
         return self.admission.lane is not None and self.admission.admitted_ts is None and self.status in WAITING
 
     @property
     def row(self) -> Self:
-        """The version's row: without its due time, and with the errors of all attempts only at an end. The head has
-        them; in each row they would grow with the square of the history. Each row has its own error."""
+        """The version's row: no due time, and the errors of all attempts only at an end. The head has them; in each row
+        they would grow with the square of the history. Each row has its own error."""
         return self.evolve(due_at=None, **({} if self.is_terminal else {"result_extended": None}))
 
     @property
@@ -291,7 +289,6 @@ class Task(BaseModel):
 
     @property
     def listed_children(self) -> tuple[str, ...]:
-        """The children that an older release adopted."""
         return tuple(child for child in self.family.children if child != self.task_id)
 
     def evolve(self, **changes: Any) -> Self:
@@ -299,19 +296,20 @@ class Task(BaseModel):
         return type(self).model_validate({**vars(self), **changes})
 
     def with_details(self, details: Mapping[str, Any], **changes: Any) -> Self:
-        """Return a copy with these details set beside the others; a detail that is None is removed. Raises
-        DelegationError (BAD_REPORT) for a detail that JSON cannot hold, in any store."""
+        """Return a copy with these details added; a detail that is None is removed. Raises DelegationError (BAD_REPORT)
+        for a detail that JSON cannot hold, in any store."""
         kept = {name: value for name, value in self.details.items() if name not in details}
         fresh = storable({name: value for name, value in details.items() if value is not None})
         return self.evolve(details=kept | fresh, **changes)
 
     def flat(self) -> dict[str, Any]:
-        """Return the fields as they are stored and shown: those of parts beside the others, by their flat names."""
+        """Return the fields as they are stored and shown, those of parts under their flat names."""
         parts = {part: vars(getattr(self, part)) for part in PARTS} | {"": vars(self)}
         return {name: parts[part][field] for name, part, field in _FLAT}
 
     def public(self) -> dict[str, Any]:
-        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and what few tasks have."""
+        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL fields and rarely set
+        ones."""
         few = ("progress", "reported", "result_location", "recurrence_cron")
         hidden = {"details", *INTERNAL, *(name for name in few if not getattr(self, name))}
         shown = {**self.details, **{name: value for name, value in self.flat().items() if name not in hidden}}
@@ -341,7 +339,7 @@ _FLAT: Final = tuple(
         ((name, flat, field) for field, flat in PARTS[name].items()) if name in PARTS else (("", name, name),)
     )
 )
-"""The flat names in the order of the fields, each with its part, empty for a field of the task, and its name there."""
+"""The flat names in the order of the fields, each with its part (empty for a field of the task) and its name there."""
 _FAMILY: Final = frozenset({"child_ordinal", "attempts_before", "runs_before", "result_attempt"})
 _ADMISSION: Final = frozenset({"lane", "admitted_ts"})
 _HAND_OVERS: Final = frozenset({"handed_over_count", "handed_over_state", "killed_count", "killed_state"})
@@ -355,7 +353,7 @@ INTERNAL: Final = (
 )
 """Fields that are stored and not shown to callers."""
 STORED_NAMES: Final = {"effects_began_ts": "first_delete_ts", "reported": "details"}
-"""Fields whose name differs in format 1, in the store and in the public record."""
+"""Fields whose name in the store (format 1) and in the public record differs."""
 
 
 def jsonable(value: Any) -> Any:

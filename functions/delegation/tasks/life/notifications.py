@@ -1,4 +1,4 @@
-"""What a task's end announces, to whom, and when a receiver is set apart; pure functions. A task names its channels at
+"""What a task's end announces, to whom, and when a receiver is isolated. Pure functions. A task names its channels at
 submission, so every process that ends it announces the same. A circuit breaker with a bulkhead keeps a hanging receiver
 from delaying others: its notifications go one at a time, after growing pauses while it fails, until it has accepted
 several in a row quickly."""
@@ -28,7 +28,7 @@ _LONGEST_URL: Final = 2048
 _SWITCHES: Final = {"events": "events", "private-addresses": "private_addresses"}
 _DURATIONS: Final = {"initial-backoff-duration": "initial_backoff", "max-backoff-duration": "max_backoff"}
 _LEAST_WAIT: Final = timedelta(seconds=60)
-"""Longer than a delivery may take, so that the next one does not begin beside it."""
+"""Longer than a delivery may take, so that deliveries do not overlap."""
 Refuse = Callable[[str, str], Exception]
 
 
@@ -46,9 +46,10 @@ def callback_name(channel: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NotificationPolicy:
-    """What ends of tasks announce by default: nothing. `events`: an EventBridge event for each end; `callbacks`: URLs
+    """What ends of tasks announce; nothing by default. `events`: an EventBridge event for each end; `callbacks`: URLs
     that a request may pick, by name; `private_addresses`: whether their hosts may have private addresses. A failed
-    delivery is repeated after pauses that double from `initial_backoff` to `max_backoff`, `max_attempts` in all."""
+    delivery is repeated after pauses that double from `initial_backoff` to `max_backoff`; `max_attempts` counts all
+    deliveries."""
 
     events: bool = False
     callbacks: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -67,18 +68,18 @@ class NotificationPolicy:
         return (*((EVENT,) if self.events else ()), *map(callback_channel, sorted(self.callbacks)))
 
     def wait_after(self, attempt: int) -> timedelta:
-        """Return how long after the beginning of delivery `attempt` (from 1) the next one is due, if it failed."""
+        """Return how long after the start of delivery `attempt` (from 1) the next one is due if it failed."""
         first, longest = self.initial_backoff.total_seconds(), self.max_backoff.total_seconds()
         return max(timedelta(seconds=exponential(attempt, first, longest)), _LEAST_WAIT)
 
     @property
     def lasts(self) -> timedelta:
-        """How long a notification is tried when each delivery fails."""
+        """How long delivery of a notification is tried if every attempt fails."""
         return sum((self.wait_after(attempt) for attempt in range(1, self.max_attempts + 1)), timedelta(0))
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], refuse: Refuse) -> Self:
-        """Return the policy of these properties; raises what `refuse` makes of a name and a reason."""
+        """Return the policy of these properties. Raises what `refuse` returns for a name and a reason."""
         fields: dict[str, Any] = {}
         callbacks: dict[str, str] = {}
         for full, value in properties.items():
@@ -124,7 +125,7 @@ def _named(full: str, name: str, refuse: Refuse) -> str:
 
 
 def _url(name: str, value: str, refuse: Refuse) -> str:
-    """Return a URL that can be called; no message quotes it, because its path or query may hold a secret."""
+    """Return a URL that can be called. Messages do not quote it: its path or query may hold a secret."""
     try:
         parts = urlsplit(value)
         has_place = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
@@ -141,13 +142,13 @@ def _url(name: str, value: str, refuse: Refuse) -> str:
 
 TASK_ENDED: Final = "TASK_ENDED"
 SEND_AGAIN_AFTER: Final = timedelta(seconds=60)
-"""When the sweeper sends a notification whose first message is not known to have arrived."""
+"""When the sweeper sends a notification again whose first message may not have arrived."""
 _LONGEST_ERROR: Final = 300
 _NEVER_TRIED: Final = "its receiver failed whenever it was tried with other notifications"
 
 
 class NotificationState(StrEnum):
-    """Whether a notification is still to be delivered, or was tried as often as the policy allows (a dead letter)."""
+    """Whether a notification is still to be delivered or is a dead letter, tried as often as the policy allows."""
 
     OWED = "owed"
     DEAD = "dead"
@@ -155,10 +156,10 @@ class NotificationState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One notification of one end of a task on one channel; deleted once delivered. `notification_id` is the same in
-    every process, and the Idempotency-Key of every delivery. `body` is JSON text, the same bytes each time. `attempts`
-    counts deliveries begun, `due_at` is the next, `revision` grows with every change. `parked`: its receiver is set
-    apart, so it is found only among its channel's. `since_ts`: when it was sent again by command."""
+    """A notification of one end of a task on one channel; deleted once delivered. `notification_id` is the same in
+    every process, and is the Idempotency-Key of every delivery. `body` is JSON text, the same bytes each time.
+    `attempts` counts deliveries started, `due_at` is the next, `revision` grows with every change. `parked`: its
+    receiver is isolated, so only its channel's list has it. `since_ts`: when a command last sent it again."""
 
     notification_id: str
     task_id: str
@@ -176,28 +177,28 @@ class Notification:
 
     @property
     def owed_since(self) -> datetime:
-        """When it became owed, or was sent again by command last."""
+        """When it became due for delivery, or when a command last sent it again."""
         return self.since_ts or self.created_ts
 
     @property
     def is_dead(self) -> bool:
-        """Whether nothing delivers it until it is sent again by command."""
+        """Whether nothing delivers it until a command sends it again."""
         return self.state is NotificationState.DEAD
 
     @property
     def parked_with(self) -> str | None:
-        """The channel among whose notifications it is found, None for one that is not parked."""
+        """The channel in whose list it is found, None if it is not parked."""
         return self.channel if self.parked else None
 
 
 def owed_by(rows: Iterable[Task]) -> tuple[Notification, ...]:
-    """Return what new versions of a task announce: each SUCCESS and FAILURE one notification for each channel."""
+    """Return what new versions of a task announce: for each SUCCESS or FAILURE one notification per channel."""
     return tuple(_notification(row, channel) for row in rows if row.is_terminal for channel in row.notify)
 
 
 def joined(task: Task, channels: Iterable[str]) -> tuple[Task, tuple[Notification, ...]]:
-    """Return the task with the channels of a request that attached to it, and their notifications if it ended. The task
-    is unchanged if it has them. The event of an end was owed when it ended."""
+    """Return the task with the channels of a request that attached to it, and their notifications if it has ended. The
+    task is unchanged if it has them. The event of an end is never added later."""
     if task.is_terminal:
         return task, tuple(_notification(task, channel) for channel in channels if is_callback(channel))
     more = tuple(channel for channel in channels if channel not in task.notify)
@@ -205,8 +206,8 @@ def joined(task: Task, channels: Iterable[str]) -> tuple[Task, tuple[Notificatio
 
 
 def begun(owed: Notification, now: datetime, policy: NotificationPolicy) -> Notification:
-    """Count a delivery that is about to begin; it is repeated if it has no outcome by `due_at`. After the last one that
-    the policy allows it becomes a dead letter: its process ended without an outcome."""
+    """Count a delivery that is about to start; it is repeated if it has no outcome by `due_at`. After the last one that
+    the policy allows it is a dead letter: its process ended without an outcome."""
     if owed.attempts >= policy.max_attempts:
         return _dead(owed, now)
     return _changed(owed, attempts=owed.attempts + 1, due_at=now + policy.wait_after(owed.attempts + 1))
@@ -216,7 +217,7 @@ def failed(
     owed: Notification, error: str, now: datetime, policy: NotificationPolicy, *, apart: bool = False
 ) -> Notification:
     """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last. `apart`: its
-    receiver is now set apart."""
+    receiver is now isolated."""
     reason = error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…"
     if owed.attempts >= policy.max_attempts:
         return _dead(owed, now, last_error=reason)
@@ -224,15 +225,15 @@ def failed(
 
 
 def parked(owed: Notification, due_at: datetime, now: datetime, policy: NotificationPolicy) -> Notification:
-    """Put a notification with the others of its receiver, which is set apart, without a delivery. After the time of all
-    deliveries together it is a dead letter, because a failing receiver is tried with few of them."""
+    """Park a notification with the others of its isolated receiver, without a delivery. It is a dead letter after the
+    time of all deliveries together, because a failing receiver gets few of them."""
     if is_aged(owed, now, policy):
         return _dead(owed, now, last_error=owed.last_error or _NEVER_TRIED)
     return _changed(owed, parked=True, due_at=max(due_at, now))
 
 
 def is_aged(owed: Notification, now: datetime, policy: NotificationPolicy) -> bool:
-    """Return whether a notification has been owed for longer than all deliveries together would have taken."""
+    """Return whether a notification is older than all its deliveries together would take."""
     return now - owed.owed_since >= policy.lasts
 
 
@@ -247,7 +248,7 @@ def revived(owed: Notification, now: datetime) -> Notification:
 
 
 def notification_id(task: Task, channel: str) -> str:
-    """Return the id of a notification of this version: two lives of a removed task differ by their creation."""
+    """Return the id of a notification of this version. A task that is removed and created again has other ids."""
     name = f"{task.task_id}:{isoformat(task.created_ts)}:{task.version}:{channel}"
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:notification:{name}"))
 
@@ -294,8 +295,8 @@ def _document(task: Task, channel: str, key: str) -> dict[str, Any]:
 
 
 def _about(payload: str) -> dict[str, Any]:
-    """Return a payload's table and correlation id (Delegation Service proposal, Persistence), if any. A receiver
-    identifies its own work by them."""
+    """Return a payload's table and correlation id (Delegation Service proposal, Persistence), if any: receivers
+    identify their own work by them."""
     try:
         document = json.loads(payload)
     except ValueError:
@@ -311,26 +312,25 @@ def _about(payload: str) -> dict[str, Any]:
 SLOW: Final = timedelta(milliseconds=500)
 """A delivery that takes longer is a strike, accepted or not."""
 BLOCKING: Final = timedelta(seconds=2)
-"""A delivery that takes longer sets its receiver apart at once."""
+"""A delivery that takes longer isolates its receiver at once."""
 STRIKES: Final = 3
-"""Strikes in a row that set a receiver apart."""
+"""Strikes in a row that isolate a receiver."""
 PROOF: Final = 3
-"""Quick acceptances in a row that bring it back; twice as many after each relapse."""
+"""Quick acceptances in a row that end the isolation; twice as many after each relapse."""
 _MOST_DOUBLINGS: Final = 6
 PROBE: Final = timedelta(seconds=30)
-"""How long nobody else delivers to a failing receiver while one delivery tries it; longer than a delivery takes."""
+"""How long one delivery has a failing receiver to itself; longer than a delivery takes."""
 FIRST_PAUSE: Final = timedelta(seconds=30)
 LONGEST_PAUSE: Final = timedelta(minutes=15)
 FORGOTTEN_AFTER: Final = timedelta(hours=24)
-"""How long a receiver's record must not change before the receiver starts afresh."""
+"""A receiver whose record has not changed for this long starts afresh."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
     """The results of the last deliveries to a receiver; no record means no strikes. `strikes` counts failed or slow
-    deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row since it was set apart, for the last
-    time of `times_apart`. No delivery to one set apart begins before `not_before`. `revision` grows with every
-    change."""
+    deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row since it was isolated for the
+    `times_apart`th time. While isolated, no delivery starts before `not_before`. `revision` grows with every change."""
 
     channel: str
     changed_ts: datetime
@@ -344,7 +344,7 @@ class Receiver:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it is set apart and its last delivery failed: one delivery at a time tries it."""
+        """Whether it is isolated and its last delivery failed: one delivery at a time tries it."""
         return self.apart and self.failures > 0
 
 
@@ -375,15 +375,15 @@ def after_acceptance(before: Receiver | None, channel: str, took: timedelta, now
 
 
 def claimed(receiver: Receiver, now: datetime) -> Receiver | None:
-    """Return the record with which a delivery to a receiver set apart may begin, None while none may. The same record
-    allows any number of deliveries; another one must be stored first, by one process only."""
+    """Return the record with which a delivery to an isolated receiver may start, None while none may. The same record
+    allows any number of deliveries; a changed one must be stored first, by one process only."""
     if now < receiver.not_before:
         return None
     return _with_pace(replace(receiver, not_before=now + PROBE), now) if receiver.is_failing else receiver
 
 
 def proof(receiver: Receiver) -> int:
-    """Return how many quick acceptances in a row bring a receiver back that is set apart."""
+    """Return how many quick acceptances in a row end a receiver's isolation."""
     return PROOF << min(receiver.times_apart - 1, _MOST_DOUBLINGS)
 
 

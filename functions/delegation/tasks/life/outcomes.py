@@ -1,4 +1,4 @@
-"""What follows when an attempt ends without success; pure functions, no I/O."""
+"""What follows an attempt that ends without success. Pure functions."""
 
 import hashlib
 import json
@@ -17,19 +17,19 @@ _MOST: Final = 50
 """How many details are compared one by one, to bound the record."""
 
 MEASURED: Final = "measured"
-"""The detail in which an attempt states how large its work is, for the error of a task whose attempts are killed."""
+"""The detail with the measured size of the work, for the error of a task whose attempts are killed."""
 ABOVE_A_FUNCTION: Final = "above_a_function"
-"""The detail of a task whose measured size is more than a function was measured for."""
+"""The detail of a task that is larger than a function was measured for."""
 
 State = dict[str, int | float | str]
-"""What a task kept, by name: numbers, and digests of anything else."""
+"""A task's stored progress by name: numbers, and digests of anything else."""
 
 
 def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> tuple[bool, str | None]:
     """Return whether the task advanced since the state before, and the state to store now. Progress is what the next
-    attempt finds: details, reports, children, a result, the beginning of effects. A number counts only if it is higher,
-    because repeated work reports the same numbers. Without `by_texts` changed texts do not count, because each attempt
-    may note its own start time. A new `progress_ts` does not count."""
+    attempt finds: details, reports, children, a result, effects. A number counts only if it is higher, because repeated
+    work reports the same numbers. Without `by_texts` changed texts do not count, because each attempt may note its own
+    start time. A new `progress_ts` does not count."""
     before: State = json.loads(before_text or "{}")
     now = state_of(task)
     counted = {
@@ -45,7 +45,7 @@ def got_ahead(task: Task, before_text: str | None, *, by_texts: bool = True) -> 
 
 
 def state_of(task: Task) -> State:
-    """Return what the next attempt of a task finds."""
+    """Return the progress that a task's next attempt finds."""
     reported = {} if task.progress is None else {"progress.done": task.progress.done}
     details = {name: value for name, value in task.details.items() if name not in (MEASURED, ABOVE_A_FUNCTION)}
     fields = {**dict(sorted(_leaves(details, ""))), **dict(sorted(_leaves(task.reported, "reported."))), **reported}
@@ -106,15 +106,15 @@ JOB_NOT_STARTED: Final = "JOB_NOT_STARTED"
 LONGEST_REFUSAL: Final = timedelta(minutes=5)
 """The longest wait after a refused start: the functions of an account become available within minutes."""
 LONGEST_OUTAGE_WAIT: Final = timedelta(minutes=15)
-"""The same after a job that was not started: the job service may be unavailable for hours."""
+"""The same for a job that was not started: the job service may be unavailable for hours."""
 MOST_JOBS_REFUSED: Final = 200
-"""How many attempts of a submission without a job are excused, about two days of them; then each counts."""
+"""How many attempts without a job are excused per submission, about two days of them; further ones count."""
 _LONGEST_TEXT: Final = 20_000
-"""Characters of an error: more than is shown, and a result with it fits an item."""
+"""Characters of an error: more than is shown; with a result it still fits into an item."""
 _JOB: Final = "spark"
-"""The engine whose attempts have the memory and the time of a job (`work.hooks`)."""
+"""The engine whose attempts have a job's memory and time (`work.hooks`)."""
 _PARKED: Final = "error:"
-"""Begins a pending result that is an error; a JSON result never begins with it."""
+"""Prefix of a pending result that is an error; a JSON result never starts with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class AttemptError:
     summary: str
     kind: ErrorClass
     extended: str | None = None
-    after_children: bool = False  # no child of the task is left to wait for
-    killed: bool = False  # the attempt's memory or its time ran out, as far as is known
+    after_children: bool = False  # the task has no child left to wait for
+    killed: bool = False  # the attempt is known to have run out of memory or time
 
     def __post_init__(self) -> None:
         for name in ("code", "summary", "extended"):
@@ -167,8 +167,8 @@ def after_error(
 
 
 def _handed_over(task: Task, error: AttemptError) -> tuple[Task, AttemptError]:
-    """Count a hand-over, from zero if the task advanced since the last one. An attempt that waits for something else
-    for a stated time is not counted."""
+    """Count a hand-over, from zero if the task advanced since the last one. An attempt that waits for a stated time is
+    not counted."""
     ahead, state = got_ahead(task, task.hand_overs.state)
     number = 0 if ahead else task.hand_overs.count + 1
     if number > MAX_EXCUSED:
@@ -177,7 +177,7 @@ def _handed_over(task: Task, error: AttemptError) -> tuple[Task, AttemptError]:
 
 
 def past_deadline(task: Task, now: datetime) -> bool:
-    """Return whether a task must end because of its deadline: never once its work has begun to change something."""
+    """Return whether a task must end because of its deadline; never after its work has changed something."""
     return task.deadline_ts is not None and task.effects_began_ts is None and now >= task.deadline_ts
 
 
@@ -191,7 +191,7 @@ def _overdue(task: Task, error: AttemptError) -> AttemptError:
 
 
 def _is_final(task: Task, error: AttemptError, policies: Policies, *, excuse: bool) -> bool:
-    """Return whether no attempt follows: a synchronous task that fails before its work had effects is not retried."""
+    """Return whether no attempt follows. A synchronous task that fails before its work had effects is not retried."""
     no_failure = error.kind in _FREE or error.kind is ErrorClass.REFUSED
     untouched = task.synchronous and task.effects_began_ts is None and not no_failure
     exhausted = not excuse and policies.retry(task.task_type).exhausted(task)
@@ -199,7 +199,7 @@ def _is_final(task: Task, error: AttemptError, policies: Policies, *, excuse: bo
 
 
 def _may_not_run_again(task: Task, error: AttemptError, policies: Policies) -> bool:
-    """Return whether the work may have run without an outcome, and is of a type that never runs twice."""
+    """Return whether the work may have run without an outcome and its type never runs twice."""
     if task.task_type not in policies.fail_when_lost:
         return False
     unclear = error.kind in {ErrorClass.INTERRUPTED, ErrorClass.REFUSED}
@@ -207,7 +207,7 @@ def _may_not_run_again(task: Task, error: AttemptError, policies: Policies) -> b
 
 
 def has_begun(task: Task) -> bool:
-    """Return whether the work of the present attempt may have begun: the task is RUNNING, or has an engine."""
+    """Return whether the work of the present attempt may have started: the task is RUNNING or has an engine."""
     return task.status is Status.RUNNING or task.engine is not None
 
 
@@ -239,7 +239,7 @@ def _wait_after(task: Task, error: AttemptError, policies: Policies) -> timedelt
     if error.kind is ErrorClass.REFUSED:
         longest = LONGEST_OUTAGE_WAIT if error.code == JOB_NOT_STARTED else LONGEST_REFUSAL
         return min(policy.backoff(task.starts_refused + 1), longest)
-    # An excused attempt does not count against the limit, but the backoff still grows with it.
+    # An excused attempt does not count against the limit; the backoff still grows with it.
     throttled = task.throttled_count if error.kind is ErrorClass.THROTTLED else 0
     return policy.backoff(max(task.unexcused_attempts, 1) + throttled)
 
@@ -269,7 +269,7 @@ def is_lost(task: Task, now: datetime) -> bool:
 
 
 def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
-    """Return a held task after the loss of its attempt; the same task before `lost_not_before`."""
+    """Return a held task after the loss of its attempt; unchanged before `lost_not_before`."""
     if not is_lost(task, now):
         return task
     since = f"the lease of {task.lease.owner} ended at {task.lease.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
@@ -278,18 +278,19 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
 
 
 def _counts_as_killed(task: Task) -> bool:
-    """Return whether the size of a task explains the loss of its attempt; a small one's may be a deployment's doing."""
+    """Return whether a task's size explains the loss of its attempt. A deployment may have ended a small one's
+    process."""
     return ABOVE_A_FUNCTION in task.details
 
 
 def excused_loss(task: Task, attempt: int) -> Task:
-    """Excuse, once, the last attempt of a task that was found lost but had never started."""
+    """Excuse, once, the last attempt of a task that was found lost but never started."""
     if task.is_held or task.is_terminal or task.attempt_count != attempt:
         return task
     if task.error_code != t.LOST or task.engine is not None:
         return task
     if task.family.children and (task.cancel_requested or task.pending_result is not None):
-        return task  # it was excused when it was found lost: the task only waits for its children
+        return task  # excused when it was found lost: the task only waits for its children
     return task.evolve(
         attempts_excused=task.attempts_excused + 1,
         starts_refused=task.starts_refused + 1,

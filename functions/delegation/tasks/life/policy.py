@@ -1,4 +1,4 @@
-"""When a task is retried and how long a lease lasts, configured by the Delegation Service proposal's property names."""
+"""When a task is retried and how long a lease lasts, by the property names of the Delegation Service proposal."""
 
 import difflib
 import math
@@ -19,25 +19,25 @@ from polaris_common.backoff import exponential
 from polaris_common.errors import DelegationError
 
 STORE_MAINTENANCE: Final = "STORE_MAINTENANCE"
-"""The type of the recurring task that MaintenancePolicy is for."""
+"""The type of the recurring task that MaintenancePolicy configures."""
 _LOST_TIMEOUT: Final = "delegation.task.lease.lost-timeout-duration"
 _CLOCK_DRIFT: Final = "delegation.task.lease.clock-drift-duration"
 _GRACE: Final = "delegation.dispatch.grace-duration"
 _RETENTION: Final = "delegation.maintenance.task-retention-duration"
 _INTERVAL: Final = "delegation.maintenance.interval-duration"
 _LEAST_RETENTION: Final = timedelta(days=91)
-"""Longer than the name of an execution lives, and than an idempotency record outlives its task."""
+"""Longer than Step Functions keeps an execution's name and than an idempotency record outlives its task."""
 LONGEST_DRIFT: Final = timedelta(seconds=10)
-"""How long a lease inside a Lambda function outlasts the function's deadline, before which the attempt hands over."""
+"""By how much a lease inside a Lambda function outlasts the function's deadline, at which the attempt hands over."""
 _DEADLINE: Final = re.compile(r"delegation\.task\.([A-Za-z][\w.-]*)\.deadline-duration", re.ASCII)
 _DEFAULT: Final = "default"
 _RETRY: Final = re.compile(r"delegation\.retry\.([A-Za-z][\w.-]*)\.([a-z-]+)", re.ASCII)
 MAX_EXCUSED: Final = 20
-"""At most this many throttled attempts are excused, and this many hand-overs in a row without progress."""
+"""The most throttled attempts that are excused, and the most hand-overs in a row without progress."""
 
 
 class InvalidProperty(DelegationError):
-    """A configured property has an unknown name or a bad value; the service does not start with it."""
+    """A property has an unknown name or a bad value; the service does not start with it."""
 
     code = "INVALID_PROPERTY"
 
@@ -47,7 +47,7 @@ class InvalidProperty(DelegationError):
 
 
 def duration_property(name: str, value: str) -> timedelta:
-    """Return the duration that a property states; raise InvalidProperty."""
+    """Return the duration in a property's value. Raises InvalidProperty."""
     try:
         return parse_duration(value)
     except ValueError as error:
@@ -56,7 +56,8 @@ def duration_property(name: str, value: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how fast a task is retried; defaults of the Delegation Service proposal, Task Retry."""
+    """How often and how fast a task is retried. The defaults are those of the Delegation Service proposal, Task
+    Retry."""
 
     max_attempts: int = 5
     initial_backoff: timedelta = timedelta(seconds=30)
@@ -101,11 +102,11 @@ class DispatchPolicy:
         return now + min(self.grace * doublings, self.max_backoff)
 
     def counted(self, task: Task, now: datetime) -> Task:
-        """Count a dispatch that is about to be sent; the sweeper repeats it at the next check if it is lost."""
+        """Count a dispatch that is about to be sent. If it is lost, the sweeper repeats it at the next check."""
         return task.evolve(dispatches=task.dispatches.next(), due_at=self.next_check(task, now))
 
     def exhausted(self, task: Task) -> bool:
-        """Return whether too many dispatches in a row started no attempt, so that the task must fail."""
+        """Return whether the task must fail because too many dispatches in a row started no attempt."""
         return task.dispatches.unanswered >= self.max_dispatches
 
 
@@ -119,8 +120,8 @@ class MaintenancePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """All policies of one deployment; a lost attempt of a task type in `fail_when_lost` is not retried. Without
-    `limits` every task is dispatched at once. `deadlines` are the properties' by task type, "default" for other types;
+    """All policies of a deployment. A lost attempt of a task type in `fail_when_lost` is not retried. Without `limits`
+    every task is dispatched at once. `deadlines` are the properties' by task type, "default" for other types;
     `declared_deadlines` are those of behaviors."""
 
     default: RetryPolicy
@@ -134,10 +135,10 @@ class Policies:
     limits: Caps | None = None
     notifications: NotificationPolicy = field(default_factory=NotificationPolicy)
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The fields of retry policies that properties set for one task type each."""
+    """The fields of retry policies that properties set for single task types."""
 
     def declaring(self, declared: Mapping[str, Mapping[str, Any]]) -> "Policies":
-        """Return policies with fields that code declares by task type; those that properties set are stronger."""
+        """Return policies with fields that code declares by task type. Fields set by properties override them."""
         by_type = dict(self.by_type)
         for task_type, fields in declared.items():
             by_type[task_type] = replace(self.default, **{**fields, **self.configured.get(task_type, {})})
@@ -148,19 +149,19 @@ class Policies:
         return self.by_type.get(task_type, self.default)
 
     def deadline(self, task_type: str, start: datetime, *, own: timedelta | None = None) -> datetime | None:
-        """Return when a task that may run from `start` has to be done; `own` is its behavior's declaration if known."""
+        """Return the deadline of a task that may run from `start`; `own` is its behavior's declaration if known."""
         declared = own or self.declared_deadlines.get(task_type)
         duration = self.deadlines.get(task_type) or declared or self.deadlines.get(_DEFAULT)
         return None if duration is None else start + duration
 
     def channels(self, callback: str | None = None) -> tuple[str, ...]:
-        """Return the channels that the end of a task notifies, with that of the callback which its request picked."""
+        """Return the channels that a task's end notifies, with that of the callback which its request picked."""
         picked = () if callback is None else (notices.callback_channel(callback),)
         return (notices.EVENT, *picked) if self.notifications.events else picked
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "Policies":
-        """Return policies from property names and values; raises InvalidProperty for one that is unknown or wrong."""
+        """Return the policies of these properties. Raises InvalidProperty for an unknown name or a wrong value."""
         lease, dispatch, maintenance = LeasePolicy(), DispatchPolicy(), MaintenancePolicy()
         overrides: dict[str, dict[str, Any]] = {}
         deadlines: dict[str, timedelta] = {}
@@ -223,7 +224,7 @@ def _require_growing(task_type: str, policy: RetryPolicy) -> None:
 
 
 def unknown_types(properties: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return the retry properties of task types that are not known: the type by the property's name."""
+    """Return the unknown task types in retry properties, by property name."""
     named = {name: match[1] for name in properties if (match := _RETRY.fullmatch(name))}
     return {name: task_type for name, task_type in named.items() if task_type != "default" and task_type not in known}
 
@@ -278,7 +279,7 @@ def _retry_field(name: str, key: str, value: str) -> tuple[str, object]:
 
 
 def base_properties() -> dict[str, str]:
-    """Return the part of the proposal's example configuration that is of no task type (Task Retry)."""
+    """Return the part of the proposal's example configuration that belongs to no task type (Task Retry)."""
     return {
         _LOST_TIMEOUT: "1h",
         "delegation.retry.default.max-attempts": "5",
@@ -306,7 +307,7 @@ class Lease:
 
 
 def execution_of(owner: str | None, task_id: str) -> bool:
-    """Return whether a lease holder is an execution of the state machine, which is named after its task."""
+    """Return whether a lease holder is an execution of the state machine, whose name starts with its task's id."""
     return owner is not None and owner.startswith(f"{task_id}-")
 
 

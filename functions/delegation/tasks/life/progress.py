@@ -1,4 +1,4 @@
-"""What a task function reports while it works: typed progress, and a map of its own; pure functions, no I/O."""
+"""What a task function reports while it works: typed progress, and a map of its own. Pure functions."""
 
 import json
 import math
@@ -10,16 +10,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from polaris_common.errors import DelegationError
 
 MOST_BYTES: Final = 16_384
-"""Of the map as JSON text; a task's record has room for it beside payload and result."""
+"""Bytes of the map as JSON text; it must fit into the record beside payload and result."""
 
 
 def bad_report(reason: str) -> DelegationError:
-    """Return the error: work reported what a task's record cannot hold; the text names the field and the reason."""
+    """Return the error for a report that a task's record cannot hold; `reason` names the field."""
     return DelegationError(f"run.report cannot take {reason}", code="BAD_REPORT")
 
 
 class TaskProgress(BaseModel):
-    """How far the work is: `done` of `total` things of a `unit`, and a `message` for people."""
+    """The work's progress: `done` of `total` things of a `unit`, and a `message` for people."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -30,8 +30,8 @@ class TaskProgress(BaseModel):
 
 
 def advanced(before: TaskProgress | None, given: Mapping[str, Any]) -> TaskProgress | None:
-    """Return the progress with the given members replaced; None stays None without any. Raises DelegationError
-    (BAD_REPORT), which names the member."""
+    """Return the progress with the given members replaced; None without any. Raises DelegationError (BAD_REPORT), which
+    names the member."""
     changes = {name: value for name, value in given.items() if value is not None}
     if not changes:
         return before
@@ -43,8 +43,8 @@ def advanced(before: TaskProgress | None, given: Mapping[str, Any]) -> TaskProgr
 
 
 def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the map with the given details set; a detail that is None is removed. Raises DelegationError (BAD_REPORT),
-    which names the detail, for what JSON cannot hold, and beyond MOST_BYTES."""
+    """Return the map with the given details added; a detail that is None is removed. DelegationError (BAD_REPORT) names
+    the detail that JSON cannot hold or that exceeds MOST_BYTES."""
     if details is None:
         return dict(before)
     _require_json(details)
@@ -56,8 +56,8 @@ def merged(before: Mapping[str, Any], details: Mapping[str, Any] | None) -> dict
 
 
 def storable(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return details as every store returns them: plain text, numbers, lists and maps. Raises DelegationError
-    (BAD_REPORT), which names the detail, for what JSON cannot hold."""
+    """Return details as every store returns them: plain text, numbers, lists and maps. DelegationError (BAD_REPORT)
+    names the detail that JSON cannot hold."""
     _require_json(details)
     return json.loads(_json_text(details))  # type: ignore[no-any-return]
 
@@ -70,12 +70,12 @@ def _require_json(details: Mapping[str, Any]) -> None:
 def _json_text(details: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(details, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError):  # a lone surrogate, or lists within lists without end
+    except (ValueError, RecursionError):  # a lone surrogate, or lists nested without end
         raise bad_report("details: is not valid JSON text; report plain text, numbers, lists and maps") from None
 
 
 _DEEPEST: Final = 32
-"""Levels of lists and maps; reading deeper ones takes the stack of what reads the record."""
+"""The most levels of lists and maps; deeper ones would exhaust a reader's stack."""
 
 
 def _faults(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, str]]:

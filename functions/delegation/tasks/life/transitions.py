@@ -1,5 +1,5 @@
-"""Every change of a task, as a pure function of the task, an event and the time. The changes of status are those of the
-Delegation Service proposal, Persistence, and docs/architecture/tasks.md; they alone raise `version`. The writer sets
+"""Every change of a task, as a pure function of the task, an event and the time. The status changes are those of the
+Delegation Service proposal, Persistence, and docs/architecture/tasks.md; only they raise `version`. The writer sets
 `revision` and `nonce`."""
 
 import uuid
@@ -43,7 +43,7 @@ DEADLINE_EXCEEDED: Final = "DEADLINE_EXCEEDED"
 CHECK_QUEUED: Final = timedelta(days=7)
 """When the sweeper checks a queued task; admission does not depend on it."""
 REST: Final = timedelta(hours=1)
-"""How long after its end a task begins a new series of repeats."""
+"""A task that was at its end for this long starts a new series of repeats."""
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _RESULT_LIMIT: Final = 32_768
 _SUMMARY_LIMIT: Final = 1_024
@@ -57,7 +57,7 @@ def transition(task: Task, target: Status, now: datetime, **fields: Any) -> Task
 
 
 def held_by(task: Task, attempt: int) -> Task:
-    """Return the task if this attempt holds it, else raise LeaseLost: the check of the fencing token."""
+    """Return the task if this attempt holds it, else raise LeaseLost (the check of the fencing token)."""
     if task.status not in HELD or task.attempt_count != attempt:
         raise LeaseLost(task.task_id, attempt=attempt, current=task.attempt_count, status=task.status)
     return task
@@ -86,7 +86,7 @@ def acquire(task: Task, owner: str, now: datetime, lease: Lease) -> Task:
 
 
 def renew(task: Task, attempt: int, lease: Lease) -> Task:
-    """Move the lease's deadlines, never backwards; return the same task when none moves. Raises LeaseLost."""
+    """Move the lease's deadlines, never backwards; return the same task if none moves. Raises LeaseLost."""
     held_by(task, attempt)
     held = task.lease
     lost = max(lease.lost_not_before, held.lost_not_before or lease.lost_not_before)
@@ -97,7 +97,7 @@ def renew(task: Task, attempt: int, lease: Lease) -> Task:
 
 
 def start(task: Task, attempt: int, now: datetime, *, effects: bool = False) -> Task:
-    """Begin the attempt's main work, with `effects` that last; a repeat changes nothing. Raises LeaseLost."""
+    """Start the attempt's main work, with `effects` that last; a repeat changes nothing. Raises LeaseLost."""
     held_by(task, attempt)
     began = task.effects_began_ts or (now if effects else None)
     if task.status is Status.RUNNING:
@@ -153,8 +153,8 @@ def schedule_retry(
     refused: bool = False,
     noted: bool = True,
 ) -> Task:
-    """Let a held task wait until `at`; `excuse` keeps the attempt from counting, `noted` records the error. A task that
-    continues at once stays admitted; another one gives up its place."""
+    """Return a held task that waits until `at`; `excuse` keeps the attempt from counting, `noted` records the error. A
+    task that continues at once stays admitted; any other gives up its place."""
     admission = task.admission if at <= now else task.admission.evolve(admitted_ts=None)
     return transition(
         task,
@@ -189,9 +189,9 @@ def resubmit(
     repeats: int | None = None,
 ) -> Task:
     """Submit a terminal task again with a fresh retry budget: for a retry, a repeated request, or recurrence.
-    `restarted` are the details of a fresh start; None resumes with the current details. `at` is when it runs, now if
-    None. `payload_version` is None for an unchanged payload, `requested_by` if nobody asks again, `repeats` (the
-    number of this repeat) unless a request is repeated."""
+    `restarted` are the details of a fresh start; None continues with the current ones. `at` is when it runs, now if
+    None. `payload_version` is None for an unchanged payload. `requested_by` is None if no caller repeats it. `repeats`,
+    the number of this repeat, is None unless a request is repeated."""
     fresh: dict[str, Any] = {"effects_began_ts": None, "progress_ts": None, "progress": None, "reported": {}}
     begun = {} if restarted is None else {"details": restarted, **fresh}
     return transition(
@@ -228,7 +228,8 @@ def resubmit(
 
 
 def _without_children(task: Task) -> AdoptedChildren:
-    """Return the family of a task that is submitted again; a failed one finds the children that have no identity."""
+    """Return the family of a task that is submitted again. After a FAILURE it finds the children without identity
+    again."""
     family = task.family.evolve(children=(), child_ordinal=None)
     if not task.family.children:
         return family
@@ -239,7 +240,7 @@ def _without_children(task: Task) -> AdoptedChildren:
 
 def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Task, Task]:
     """Return the parent, unchanged if possible, and the child to adopt for this attempt. Raises LeaseLost. A `nameless`
-    child gets an id of its parent, run and ordinal, by which the next attempt finds it."""
+    child's id is derived from parent, run and ordinal, so the next attempt finds it."""
     held_by(task, attempt)
     family = task.family
     if task.task_id not in family.children:
@@ -254,7 +255,7 @@ def adopt(task: Task, attempt: int, child: Task, *, nameless: bool) -> tuple[Tas
 
 
 def queued(task: Task, lane: str, now: datetime) -> Task:
-    """Let a waiting task wait for its admission in a lane, from its next run on."""
+    """Put a waiting task into a lane for its admission, from its next run on."""
     return task.evolve(admission=LanePlace(lane=lane), due_at=(task.next_scheduled_run_ts or now) + CHECK_QUEUED)
 
 
@@ -276,11 +277,11 @@ def _bounded(task: Task, now: datetime, code: str, text: str) -> str:
 
 
 def repeats_so_far(task: Task, now: datetime) -> int:
-    """Return how often requests have run a terminal task again in the series that another repeat would continue."""
+    """Return the number of repeats in the series that another repeat of a terminal task would continue."""
     return 0 if now - task.last_status_change_ts >= REST else task.repeats or 0
 
 
 def is_repeat(task: Task, payload: str) -> bool:
     """Return whether running a terminal task again with this payload repeats it. A FAILURE is repeated with any
-    payload, a SUCCESS only with the same: for another table with its id, such as a registered clone, it is new work."""
+    payload, a SUCCESS only with the same: a different table with its id, such as a registered clone, is new work."""
     return task.status is Status.FAILURE or task.task_payload == payload

@@ -1,4 +1,4 @@
-"""What a store answers about admission: which tasks wait, which run, and what was admitted just now."""
+"""What a store knows about admission: which tasks wait, which run, and which were admitted just now."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class Recent:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Recent admissions; a process that admits tasks writes them here first, at the next revision. `after` is where the
-    next admission begins to read, if the last one did not read every lane."""
+    """Recent admissions. A process that admits tasks first writes them here, at the next revision. `after` is where the
+    next admission starts to read, None if the last one read every lane."""
 
     revision: int = 0
     recent: tuple[Recent, ...] = ()
@@ -41,7 +41,7 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class LaneRange:
-    """Lanes whose keys sort behind `after` and before `until`; by default all."""
+    """Lanes whose keys sort after `after` and before `until`; by default all."""
 
     after: str = " "
     until: str = "\x7f"
@@ -52,7 +52,7 @@ EVERY_LANE: Final = LaneRange()
 
 @dataclass(frozen=True, slots=True)
 class LanesPage:
-    """The waiting tasks of the lanes that were read; behind `after` there are more lanes, None if there are not."""
+    """The waiting tasks of the lanes that were read. `after` is where further lanes start, None if there are none."""
 
     queued: tuple[Queued, ...]
     after: str | None = None
@@ -63,9 +63,9 @@ class AdmissionStore(Protocol):
     raise StoreUnavailable, `write_register` OutcomeUnknown too."""
 
     def queued_in(self, now: datetime, *, each: int, lanes: int, span: LaneRange) -> LanesPage:
-        """Return the tasks that wait since `now` or longer, which may have been admitted since: of each lane at most
-        the `each` that wait longest, for the first lanes of a span, `lanes` or more if there are. The number of reads
-        is bounded, so there may be fewer lanes, at least one."""
+        """Return the tasks that wait since `now` or longer; some may have been admitted since. Of each lane it returns
+        at most the `each` that wait longest, for the first `lanes` lanes of a span or more. The number of reads is
+        bounded, so there may be fewer lanes, at least one."""
 
     def running(self) -> Sequence[Running]:
         """Return the admitted tasks; a change of the last seconds may be missing."""
@@ -78,7 +78,7 @@ class AdmissionStore(Protocol):
 
 
 def queued(store: AdmissionStore, now: datetime, *, each: int) -> Iterator[Queued]:
-    """Yield what `queued_in` does for all lanes, maybe thousands; raises StoreUnavailable."""
+    """Yield what `queued_in` returns, for all lanes, perhaps thousands. Raises StoreUnavailable."""
     after: str | None = EVERY_LANE.after
     while after is not None:
         page = store.queued_in(now, each=each, lanes=_PAGE, span=LaneRange(after, EVERY_LANE.until))
@@ -87,7 +87,7 @@ def queued(store: AdmissionStore, now: datetime, *, each: int) -> Iterator[Queue
 
 
 def place_of(task: Task) -> tuple[str, str] | None:
-    """Return the place of a head for admission: QUEUED or RUNNING, and its key there; None for nowhere."""
+    """Return the place of a head for admission: QUEUED or RUNNING, and its key there; None if it has none."""
     match stage_of(task):
         case None:
             return None
@@ -99,7 +99,7 @@ def place_of(task: Task) -> tuple[str, str] | None:
 
 
 def queued_entry(task_id: str, key: str) -> Queued:
-    """Return the entry of a key of QUEUED; one whose time cannot be read has waited longest."""
+    """Return the entry of a key of QUEUED. A key without a readable time counts as the longest waiting."""
     lane, _, since = key.rpartition("/")
     return Queued(task_id, Lane.parse(lane), stored_time_or(_EPOCH, since))
 
@@ -138,7 +138,7 @@ ReadPage = Callable[[LaneRange, int, Any], tuple[Sequence[Entry], Any]]
 
 
 class LaneReader:
-    """Reads the lanes of one shard: every lane of a page is used, and what a lane has beyond `each` is skipped."""
+    """Reads the lanes of one shard. It uses every lane of a page, and skips a lane's entries beyond `each`."""
 
     def __init__(self, read: ReadPage, *, each: int, lanes: int) -> None:
         self._read = read
@@ -147,10 +147,10 @@ class LaneReader:
         self._counts: dict[str, int] = {}
         self.entries: list[Entry] = []
         self.after: str | None = None
-        """Where the next lane begins that was not read, None if all were."""
+        """Where the next unread lane starts, None if all were read."""
 
     def run(self, span: LaneRange) -> "LaneReader":
-        """Read the first lanes of a span; raises what `read` raises."""
+        """Read the first lanes of a span. Raises what `read` raises."""
         limit, start, queries = min(4 * (self._each + 1), _PAGE), None, 0
         while True:
             entries, start = self._read(span, max(limit, self._each + 1), start)
@@ -177,7 +177,7 @@ class LaneReader:
             self.entries.append((key, task_id))
 
     def _ended(self, last: str, *, is_read: bool) -> "LaneReader":
-        """Leave a lane that was read in part to the next reader."""
+        """Leave a partly read lane to the next reader."""
         if is_read:
             self.after = behind(last)
         else:
@@ -191,7 +191,7 @@ def lane_of(key: str) -> str:
 
 
 def behind(lane: str) -> str:
-    """Return what sorts behind all keys of a lane: `0` is the character after the separator `/`."""
+    """Return a key that sorts after all keys of a lane: `0` is the character after the separator `/`."""
     return f"{lane}0"
 
 
@@ -203,7 +203,7 @@ def merged(shards: Sequence[LaneReader], now: datetime, *, each: int) -> LanesPa
 
 
 def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, most: int, span: LaneRange) -> LanesPage:
-    """Return the first lanes of a span, of lanes whose entries are sorted by their keys."""
+    """Return the first lanes of a span; the entries of each lane are sorted by key."""
     inside = sorted(f"{lane}/" for lane, entries in lanes.items() if entries and span.after < f"{lane}/" < span.until)
     read = [lane[:-1] for lane in inside[:most]]
     queued = (queued_entry(task_id, key) for lane in read for key, task_id in lanes[lane][:each])
@@ -211,14 +211,14 @@ def page_of(lanes: Mapping[str, Sequence[Entry]], now: datetime, *, each: int, m
 
 
 MOST_COUNTED: Final = 1_000
-"""Tasks of the lane that are counted before a task; behind more of them its place is not known."""
+"""The most tasks that are counted before a task of its lane; beyond that its place is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """A waiting task: its lane in words, and its place there, 1 for the next that starts. `place` is None before the
-    time of its next attempt, behind MOST_COUNTED others, and if nothing was read. `reasons` keep the next task of the
-    lane from starting."""
+    """A waiting task: its lane in words, and its place there, 1 for the next to start. `place` is None before the time
+    of its next attempt, behind MOST_COUNTED others, and if nothing was read. `reasons` keep the lane's next task from
+    starting."""
 
     lane: str
     place: int | None = None
@@ -226,8 +226,8 @@ class QueuePlace:
 
 
 def waiting_of(store: AdmissionStore, task: Task, limits: Caps | None, now: datetime) -> QueuePlace | None:
-    """Return what a task waits for, None if it needs no place; raises StoreUnavailable. Without `limits`, the caps of
-    its deployment, the reasons are what runs."""
+    """Return what a task waits for, None if it needs no place. Without `limits`, the caps of its deployment, the
+    reasons list what runs. Raises StoreUnavailable."""
     if not task.is_queued or task.admission.lane is None:
         return None
     lane = Lane.parse(task.admission.lane)

@@ -13,7 +13,7 @@ from delegation.tasks.life.notifications import Notification, owed_by
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Store version 1 of a task and its head, if there is no such task."""
+    """Store version 1 of a task and its head unless the task exists."""
 
     after: Task
 
@@ -22,7 +22,7 @@ class Create:
 class Advance:
     """Move the head from `before` to `after` (one version later) and add its row, in one transaction. `via` are
     versions passed through: RUNNING for an attempt that ended at once, RETRY_SCHEDULED for a lost task acquired at
-    once. Each gets its row too, so versions have no gaps."""
+    once. Each gets its row, so versions have no gaps."""
 
     before: Task
     after: Task
@@ -35,7 +35,7 @@ class Advance:
 
     @property
     def owed(self) -> tuple[Notification, ...]:
-        """What the new versions announce; it is stored in the same transaction."""
+        """What the new versions announce; stored in the same transaction."""
         return owed_by(self.rows)
 
 
@@ -49,7 +49,7 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Leave the task unchanged, but require that the head still has this version, whatever its revision. `owed` are
+    """Leave the task unchanged, but require that the head still has this version at any revision. `owed` are
     notifications of that version, stored on this condition."""
 
     after: Task
@@ -57,12 +57,13 @@ class Expect:
 
 
 MOST_AT_ONCE: Final = 40
-"""Tasks that one write adopts or creates, two items each, below DynamoDB's limit of 100 actions in a transaction."""
+"""The most tasks that one write adopts or creates: two items each, below DynamoDB's limit of 100 actions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child under its parent: the parent's attempt that adopted it last, and what it takes to create it again."""
+    """A child under its parent: the last attempt of the parent that adopted it, and what is needed to create it
+    again."""
 
     task_id: str
     attempt: int
@@ -72,9 +73,9 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Record children under their parent, and the parent under each, in one transaction with its head. The head is
-    rewritten from `before` to `after` like Revise; if they are equal it must have this version, like Expect. A child
-    adopted before gets the new attempt. At most MOST_AT_ONCE with those in `more`."""
+    """Record children under their parent, and the parent under each, in one transaction with the parent's head. The
+    head is rewritten from `before` to `after` like Revise; if they are equal it must have this version, like Expect. A
+    child adopted before gets the new attempt. At most MOST_AT_ONCE with those in `more`."""
 
     before: Task
     after: Task
@@ -95,7 +96,7 @@ TaskChange = Create | Advance | Revise | Expect | Adopt
 
 
 def before_of(change: TaskChange) -> Task:
-    """Return the task that a change was decided on; of a Create the one that it stores."""
+    """Return the task that a change was decided on; for a Create the one that it stores."""
     return change.after if isinstance(change, Create | Expect) else change.before
 
 
@@ -117,7 +118,7 @@ def require_unmoved(before: Task, head: Task | None) -> None:
 
 
 def require_version(task: Task, head: Task | None) -> Task:
-    """Return the head for an Expect; raise StaleTask when it has another version."""
+    """Return the head for an Expect; raise StaleTask if it has another version."""
     if head is None or head.version != task.version:
         raise StaleTask(task.task_id, head)
     return head
@@ -157,7 +158,8 @@ class TaskHeads:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The tasks that a list has: received from `since` to `until`, with this target and this correlation id."""
+    """Selects the tasks of a list: received from `since` to `until`, with this target and this correlation id if
+    given."""
 
     until: datetime
     since: datetime | None = None
@@ -165,7 +167,7 @@ class Received:
     correlation_id: str | None = None
 
     def has_labels_of(self, task: Task) -> bool:
-        """Return whether a task has this target and this correlation id, where the list is of one."""
+        """Return whether a task has the target and the correlation id that are given."""
         target, correlation = label_key(self.target), label_key(self.correlation_id)
         return target in {None, task.target_key} and correlation in {None, task.correlation_key}
 
@@ -174,7 +176,7 @@ _POSITION: Final = re.compile(r"(\d{4}-\d\d-\d\d)(~|T\d\d:\d\d:\d\d\.\d{6}Z/[^/]
 
 
 def is_position(text: str) -> bool:
-    """Return whether a text can be a position or a cursor of a ReceivedPage, in whichever store."""
+    """Return whether a text can be a position or a cursor of a ReceivedPage, in any store."""
     match = _POSITION.fullmatch(text)
     try:
         return match is not None and bool(date.fromisoformat(match[1]))
@@ -194,7 +196,7 @@ class ReceivedPage:
 class TaskStore(Protocol):
     """Heads, rows and the indexes of all tasks. Every write is atomic, conditional on version and revision, and carries
     a nonce (`after.nonce`): a repeat after an unclear answer is recognized and returns like the first time. All methods
-    raise StoreUnavailable if nothing was written, OutcomeUnknown if that is unknown; those for one task raise
+    raise StoreUnavailable if nothing was written, OutcomeUnknown if that is unknown. Those for one task raise
     MalformedRecord if this release cannot read it."""
 
     def apply(self, change: TaskChange) -> Task:
@@ -205,18 +207,18 @@ class TaskStore(Protocol):
         """Return the children that a task's attempts adopted, in the order of their ids, read consistently."""
 
     def parents(self, task_id: str) -> Mapping[str, int]:
-        """Return the tasks that adopted this one, by id, and the attempt of each that did so last."""
+        """Return the ids of the tasks that adopted this one, each with the last attempt that did so."""
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
-        """Delete the records of children that no later attempt of the task adopted, and return how many."""
+        """Delete the records of children that no attempt after `up_to_attempt` adopted, and return how many."""
 
     def create_all(self, tasks: Sequence[Task]) -> bool:
         """Store at most MOST_AT_ONCE first versions, all or none; return whether they are stored. False means that one
-        exists, that nothing was written, or that this is unknown: a Create of each then decides, and returns a task
-        that this call stored."""
+        exists, that nothing was written, or that this is unknown. A Create of each then decides; it returns a task that
+        this call stored."""
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        """Return the heads of those that exist, by their ids, each read consistently."""
+        """Return the heads of existing tasks by id, each read consistently."""
 
     def get(self, task_id: str) -> Task | None:
         """Return the head, read consistently."""
@@ -228,21 +230,21 @@ class TaskStore(Protocol):
         """Return at most `limit` rows of versions greater than `after`, ascending; readable while the task runs."""
 
     def due(self, now: datetime, *, limit: int = 100, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """Return entries of the due index at or before `now`, about the oldest first; of all shards or of these."""
+        """Return entries of the due index at or before `now`, roughly oldest first, of all shards or of these."""
 
     def remove(self, task: Task) -> bool:
-        """Delete a terminal task: children's records, rows oldest first, then the head, while it is still `task`.
-        Returns True if this call deleted the head, False if there was none. A repeat finishes an interrupted removal; a
-        task that changes meanwhile keeps its head and newest rows. Raises StaleTask or RevisionConflict if the head is
-        no longer `task`, ValueError if `task` is not terminal."""
+        """Delete a terminal task: children's records, rows oldest first, then the head, on condition that it is still
+        `task`. Return whether this call deleted the head; False if there was none. A repeat finishes an interrupted
+        removal; a task that changes meanwhile keeps its head and newest rows. Raises StaleTask or RevisionConflict if
+        the head is no longer `task`, ValueError if `task` is not terminal."""
 
     def forget(self, task_id: str, below: int) -> int:
         """Delete the rows of versions below `below`, oldest first, and return how many: a recurring task's history. The
-        head and its row always stay, remaining rows have no gaps even after an interruption, and a repeat deletes the
+        head and its row always stay. The remaining rows have no gaps even after an interruption; a repeat deletes the
         rest."""
 
     def heads(self, *, cursor: str | None = None, limit: int = 100) -> TaskHeads:
-        """Return a page of all heads in no particular order; one that cannot be read is Unreadable in its place."""
+        """Return a page of all heads in no particular order; an unreadable one is Unreadable in its place."""
 
     def received(self, which: Received, *, before: str | None = None, limit: int = 100) -> ReceivedPage:
         """Return at most `limit` tasks, newest received first, after the position or cursor `before`. Tasks received at

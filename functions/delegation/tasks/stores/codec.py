@@ -15,10 +15,10 @@ from delegation.tasks.stores.base import Unreadable
 from delegation.timestamps import isoformat
 
 SHARDS: Final = 16
-"""Shards of the due index; a global secondary index keyed by status would throttle the whole table."""
+"""Shards of the due index. A global secondary index keyed by status would throttle the whole table."""
 
 QUEUED_SHARDS: Final = 4
-"""Shards of the queued tasks in the admission index; those that run are in one, because one process admits them."""
+"""Shards of queued tasks in the admission index. Running ones are in one shard, because one process admits them."""
 
 _PART_OF: Final = {flat: (part, field) for part, fields in PARTS.items() for field, flat in fields.items()}
 _FIELDS: Final = (frozenset(Task.model_fields) - PARTS.keys() - {"details"}) | _PART_OF.keys()
@@ -28,13 +28,13 @@ _DEFAULT_DETAILS: Final = {"bytes_deleted": 0, "files_deleted": 0, "files_failed
 """Details that format 1 writes for every task type; a detail with this value counts as absent."""
 _REPORTED: Final = _ATTRIBUTE_OF["reported"]
 _JSON: Final = "$json"
-"""The only name of a map that holds a detail as JSON text; a release before 0.1.0 shows it as it is stored."""
+"""The only name in a map that holds a detail as JSON text; a release before 0.1.0 shows the map."""
 _DIGITS: Final = 38
-"""Of a number that DynamoDB holds exactly."""
+"""Digits of a number that DynamoDB holds exactly."""
 _DEEPEST: Final = 28
-"""Levels of lists and maps within a detail; DynamoDB has 32 for the whole item."""
+"""The most levels of lists and maps within a detail; DynamoDB allows 32 for the whole item."""
 _UNSTORED: Final = {"starts_refused": 0, "handed_over_count": 0, "killed_count": 0, "payload_version": 1, "notify": []}
-"""Fields that are stored only if they have another value than this: a later release added them to format 1."""
+"""Fields that are stored only with a value other than this: a later release added them to format 1."""
 _STORAGE_ONLY: Final = frozenset({
     "format",
     "due_bucket",
@@ -46,7 +46,6 @@ _STORAGE_ONLY: Final = frozenset({
 
 
 def due_bucket(task_id: str) -> str:
-    """Return a task's shard of the due index: `due-00` … `due-15`."""
     return f"due-{zlib.crc32(task_id.encode()) % SHARDS:02d}"
 
 
@@ -59,17 +58,17 @@ def queued_buckets() -> tuple[str, ...]:
 
 
 def received_key(task: Task) -> str:
-    """Return a task's place among all tasks in the order in which they were received; it begins with the day."""
+    """Return a task's sort key by time received; it starts with the day."""
     return f"{isoformat(task.received_timestamp)}/{task.task_id}"
 
 
 def day_of(key: str) -> str:
-    """Return the day of a received key, the partition of the index of received tasks."""
+    """Return the day of a received key: the partition of the index of received tasks."""
     return key[:10]
 
 
 def head_item(task: Task) -> dict[str, Any]:
-    """Return the head: its sort key is version 0; its real version and its places in the indexes are beside it."""
+    """Return the head: its sort key is version 0; its real version and its places in the indexes are attributes."""
     item = {**_attributes(task), "version": HEAD, "current_version": task.version}
     item |= {"received_bucket": day_of(received_key(task)), "received_key": received_key(task)}
     if task.due_at is not None:
@@ -94,7 +93,7 @@ def _attributes(task: Task) -> dict[str, Any]:
 def _values(task: Task) -> dict[str, Any]:
     flat = task.flat()
     values = {_ATTRIBUTE_OF[name]: jsonable(flat[name]) for name in _FIELDS - {"due_at", "version"}}
-    # As JSON text: it may hold any number, and no name in it can hide a field of the task.
+    # As JSON text: it may hold any number, and a name in it must not hide a field of the task.
     values[_REPORTED] = json.dumps(task.reported, ensure_ascii=False, sort_keys=True) if task.reported else None
     own = {name: value for name, value in values.items() if value is not None and _UNSTORED.get(name) != value}
     return {**_DEFAULT_DETAILS, **task.details, **own, "format": FORMAT}
@@ -123,7 +122,7 @@ def task_of(item: Mapping[str, Any]) -> Task:
 
 
 def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a task by their flat names with those of each part together."""
+    """Group a task's flat fields by part."""
     parts: dict[str, Any] = {}
     for name, value in flat.items():
         if name in _PART_OF:
@@ -135,7 +134,7 @@ def _in_parts(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat_place(place: Sequence[int | str]) -> list[str]:
-    """Return where a validation found an error, by the flat name of a field of a part."""
+    """Return where a validation found an error, by the flat name if the field belongs to a part."""
     match place:
         case [str(part), str(field), *inside] if part in PARTS:
             return [PARTS[part][field], *map(str, inside)]
@@ -144,7 +143,7 @@ def _flat_place(place: Sequence[int | str]) -> list[str]:
 
 
 def _from_json(stored: Any) -> Any:
-    """Return the value of a JSON text; the validation of the record refuses any other text."""
+    """Parse a JSON text; the record's validation refuses any other."""
     try:
         return json.loads(stored)
     except (TypeError, ValueError):
@@ -165,7 +164,7 @@ def _encode(detail: Any) -> Any:
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether DynamoDB holds a value as it is (Amazon DynamoDB Developer Guide, "Quotas": numbers, depth)."""
+    """Return whether DynamoDB holds a value unchanged (Amazon DynamoDB Developer Guide, "Quotas": numbers, depth)."""
     match value:
         case float():
             return False
@@ -182,7 +181,7 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
 
 
 def _decode(value: Any) -> Any:
-    """Return a stored value as it was written: DynamoDB returns every number, at whatever depth, as a Decimal."""
+    """Return a stored value as it was written. DynamoDB returns every number, at any depth, as a Decimal."""
     match value:
         case Decimal():
             return int(value) if value == value.to_integral_value() else float(value)

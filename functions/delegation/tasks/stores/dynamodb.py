@@ -47,7 +47,7 @@ _UNMOVED: Final = "current_version = :version AND revision = :revision"
 
 
 class CompanionRefused(TaskError):
-    """The condition of an action that another store joined to a transaction failed; `item` is the stored item."""
+    """The condition of another store's action in the transaction failed; `item` is the stored item."""
 
     code = "COMPANION_REFUSED"
 
@@ -63,8 +63,6 @@ class ConditionalTable(DynamoDbCalls):
 
 
 class DynamoDbTaskStore(DynamoDbTaskReads):
-    """TaskStore over the task table, reached through a ConditionalTable."""
-
     dynamodb: ConditionalTable
 
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
@@ -76,7 +74,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             return self._settle(change, lambda: self.dynamodb.client.put_item(**put))
         if isinstance(change, Expect) and not change.owed:
             return require_version(change.after, self.get(change.after.task_id))
-        # The nonce of a head that stays as it is belongs to another write.
+        # The nonce of an unchanged head belongs to another write.
         return self.transact(change, token=str(uuid.uuid4()) if only_expects(change) else None)
 
     def transact(self, change: TaskChange, also: Sequence[Action] = (), *, token: str | None = None) -> Task:
@@ -213,7 +211,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             return False
 
     def disown(self, task_id: str, up_to_attempt: int) -> int:
-        """Delete these records: a transaction for every 40 children, and one for each adopted meanwhile."""
+        """Delete these records: a transaction for every 40 children, and one for each child adopted meanwhile."""
         old = iter([child for child in self.children(task_id) if child.attempt <= up_to_attempt])
         disowned = 0
         while some := list(islice(old, PAIRS_A_CALL)):
@@ -224,7 +222,7 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
         return disowned
 
     def _disown(self, task_id: str, children: Sequence[Child], up_to_attempt: int) -> Sequence[Mapping[str, Any]]:
-        """Delete both items of some children; return the reasons if one of them was adopted by a later attempt."""
+        """Delete both items of some children; return the reasons if a later attempt adopted one of them."""
         older = {
             "ConditionExpression": "attribute_not_exists(attempt) OR attempt <= :attempt",
             "ExpressionAttributeValues": to_item({":attempt": up_to_attempt}),
@@ -284,7 +282,7 @@ PAUSES_KEY: Final = {"task_id": "pauses", "version": -1}
 
 
 class DynamoDbPauseStore:
-    """PauseStore on the task table: one item beside the tasks, which is no head and no row and in no index."""
+    """PauseStore on the task table: one item that is no head, no row, and in no index."""
 
     def __init__(self, dynamodb: ConditionalTable, table: str) -> None:
         self._items = Items(dynamodb, table, TASK_KEY, lambda record: {**pauses_item(record), **PAUSES_KEY}, pauses_of)
@@ -301,7 +299,7 @@ def _is_past(change: TaskChange, head: Task) -> bool:
         case Create():
             return True
         case _ if only_expects(change):
-            return False  # it leaves no trace in the head: the actions joined to it may have been applied
+            return False  # the head shows no trace: the actions joined to it may have been applied
         case _:
             return head.revision != before_of(change).revision
 

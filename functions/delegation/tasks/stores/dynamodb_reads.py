@@ -49,7 +49,7 @@ CORRELATION_INDEX: Final = "correlation"
 FIRST_DAY: Final = date(2026, 1, 1)
 """The day on which a list ends at the latest: no release stored a task before."""
 MOST_DAYS: Final = 32
-"""Days that are queried at once; 63 of a call, because it begins with one and doubles while they are empty."""
+"""Days that are queried at once. A call queries at most 63: it starts with one and doubles while they are empty."""
 _LAST: Final = "~"
 """Sorts after every character of a received key."""
 _KEYS_A_CALL: Final = 100
@@ -72,7 +72,7 @@ class DynamoDbTaskReads:
         return self._tasks.get({"task_id": task_id, "version": HEAD})
 
     def get_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        """Return heads: a BatchGetItem for every 100 tasks; what it leaves out is requested again."""
+        """Return heads: a BatchGetItem for every 100 tasks; unprocessed keys are requested again."""
         heads = map(codec.task_of, self._heads(task_ids, consistent=True))
         return {task.task_id: task for task in heads}
 
@@ -106,7 +106,7 @@ class DynamoDbTaskReads:
             return merged(list(pool.map(read, codec.queued_buckets())), now, each=each)
 
     def _waiting(self, bucket: str, span: LaneRange, limit: int, start: Any) -> tuple[Sequence[Entry], Any]:
-        """Read one page; neither bound is a key."""
+        """Read one page; neither bound is itself a key."""
         if span.after > span.until:
             return (), None
         values = {":bucket": bucket, ":after": span.after, ":until": span.until}
@@ -181,7 +181,7 @@ class DynamoDbTaskReads:
         return keys, keys[-1] if len(keys) == limit else None
 
     def _of_days(self, which: Received, before: str, limit: int) -> tuple[list[str], str | None]:
-        """Return the keys of a page, and where the next begins: the last key, or a day that was not read."""
+        """Return the keys of a page, and where the next starts: the last key, or a day not yet read."""
         first = _first_key(which)
         day, last = date.fromisoformat(codec.day_of(before)), date.fromisoformat(codec.day_of(first))
         keys: list[str] = []
@@ -218,7 +218,7 @@ class DynamoDbTaskReads:
         return list(islice((key for item in items if (key := item["received_key"]) != before), limit))
 
     def _heads(self, task_ids: Iterable[str], *, consistent: bool) -> Iterator[dict[str, Any]]:
-        """Yield the heads that exist; DynamoDB leaves some to another call if they are large or it is throttled."""
+        """Yield the existing heads. DynamoDB leaves some unprocessed if they are large or it is throttled."""
         keys = [to_item({"task_id": task_id, "version": HEAD}) for task_id in dict.fromkeys(task_ids)]
         failures = 0
         while keys:
@@ -235,7 +235,7 @@ class DynamoDbTaskReads:
 
 
 def _first_key(which: Received) -> str:
-    """Return what sorts before the keys of all tasks of a list."""
+    """Return what sorts before all keys of a list."""
     first = datetime.combine(FIRST_DAY, datetime.min.time(), UTC)
     return isoformat(max(which.since or first, first))
 

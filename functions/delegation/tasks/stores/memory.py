@@ -41,7 +41,7 @@ from delegation.tasks.stores.base import (
 )
 
 Fault = Callable[[str], None]
-"""Called with `before NAME` and `after NAME` around every call; what it raises reaches the caller."""
+"""Called with `before NAME` and `after NAME` around every call; its error reaches the caller."""
 _OTHER_FORMAT: Final = "format: this release cannot read it"
 
 
@@ -66,13 +66,13 @@ class MemoryTaskStore:
         self.receivers: dict[str, Receiver] = {}
 
     def make_unreadable(self, task_id: str) -> None:
-        """From now on treat this task as written by a newer release: it stays, and cannot be read."""
+        """Treat this task from now on as written by a newer release: it stays and cannot be read."""
         with self.lock:
             self._unreadable.add(task_id)
 
     @contextmanager
     def call(self, name: str) -> Iterator[None]:
-        """Hold the lock for a call, after its first fault; a write makes the fault after it itself."""
+        """Hold the lock for a call, after its first fault; a write raises the fault after it itself."""
         self.fault(f"before {name}")
         with self.lock:
             yield
@@ -84,7 +84,7 @@ class MemoryTaskStore:
         return task
 
     def apply_locked(self, change: TaskChange) -> Task:
-        """Apply a change under `lock`, so that another store can join a write to the same transaction."""
+        """Apply a change under `lock`, so that another store can join the same transaction."""
         self._require_readable(change.after.task_id)
         match change:
             case Create(task):
@@ -161,7 +161,7 @@ class MemoryTaskStore:
     def _create(self, task: Task) -> Task:
         stored = self._heads.get(task.task_id)
         if stored is not None:
-            first = self._rows[task.task_id].get(1)  # maintenance forgets rows; none can be this call's then
+            first = self._rows[task.task_id].get(1)  # None if maintenance removed it
             if first is not None and first.nonce == task.nonce:
                 return stored
             raise TaskExists(task.task_id, stored)
@@ -170,10 +170,10 @@ class MemoryTaskStore:
         return task
 
     def _put_head(self, task: Task) -> None:
-        """Store a head, and move the task from its former place for admission to the present one."""
+        """Store a head, and move the task to its present place for admission."""
         former, self._heads[task.task_id] = self._heads.get(task.task_id), task
         if task.admission.lane is None and (former is None or former.admission.lane is None):
-            return  # neither was in a lane
+            return  # in no lane before or after
         before, place = place_of(former) if former is not None else None, place_of(task)
         if before == place:
             return

@@ -1,6 +1,6 @@
-"""Notifications that ends of tasks announce, as a store keeps them: written with the end, deleted when delivered. On
-the task table each is an item, found by its own partitions in the due index. Writes need no condition: the task head's
-condition in the same transaction admits each once."""
+"""How a store keeps notifications: written with the end that they announce, deleted when delivered. On the task table
+each is an item, found by partitions of its own in the due index. Writes need no condition: the task head's condition in
+the same transaction admits each once."""
 
 import hashlib
 import logging
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 PARTITION: Final = "/notifications"
-"""Ends the partition of a task's notifications; no version has such a partition, so reads of tasks do not see them."""
+"""Suffix of the partition of a task's notifications. No version has such a partition, so reads of tasks skip them."""
 RECEIVERS: Final = "receivers"
-"""Before PARTITION, the partition of the receivers' records; no task has this id, which is no UUID."""
+"""The partition of the receivers' records is this name and PARTITION. It is no UUID, so no task has this id."""
 SHARDS: Final = 4
 
 
@@ -35,7 +35,7 @@ class NotificationStore(Protocol):
     methods raise StoreUnavailable, writes OutcomeUnknown too, and MalformedRecord for a newer release's."""
 
     def notification(self, task_id: str, notification_id: str) -> Notification | None:
-        """Return a notification, read consistently; None when it was delivered."""
+        """Return a notification, read consistently; None after its delivery."""
 
     def notifications_of(self, task_id: str) -> Sequence[Notification]:
         """Return the notifications of a task that are not yet delivered, in the order of ids, read consistently."""
@@ -43,23 +43,25 @@ class NotificationStore(Protocol):
     def notifications(
         self, state: NotificationState, until: datetime, *, limit: int = 100, parked: str | None = None
     ) -> Sequence[Notification]:
-        """Return at most `limit` notifications of a state that are due by a time, about oldest first. Parked ones are
-        found only by their channel in `parked`, and nothing else is. A change of the last seconds may be missing."""
+        """Return at most `limit` notifications of a state that are due by a time, roughly oldest first. With `parked`
+        it returns only those parked for that channel, without it no parked ones. A change of the last seconds may be
+        missing."""
 
     def revise_notification(self, before: Notification, after: Notification) -> bool:
         """Replace a notification if it still has the revision of `before`; return whether it had."""
 
     def remove_notification(self, delivered: Notification) -> None:
-        """Delete a notification, whatever its revision; nothing if it is absent."""
+        """Delete a notification at any revision; nothing if it is absent."""
 
     def receivers(self) -> Sequence["Receiver"]:
-        """Return all receivers with a record, in the order of their channels, read consistently."""
+        """Return all receivers with a record, in the order of channels, read consistently."""
 
     def receiver(self, channel: str) -> "Receiver | None":
         """Return the record of a receiver, read consistently; None without one."""
 
     def revise_receiver(self, before: "Receiver | None", after: "Receiver") -> bool:
-        """Store a record if it still has the revision of `before` (None: there is none); return whether it had."""
+        """Store a record if the stored one has the revision of `before` (None: there is none); return whether it
+        had."""
 
 
 def key_of(task_id: str, notification_id: str) -> dict[str, Any]:
@@ -69,14 +71,14 @@ def key_of(task_id: str, notification_id: str) -> dict[str, Any]:
 
 
 def buckets(state: NotificationState, parked: str | None = None) -> tuple[str, ...]:
-    """Return the partitions of the due index with notifications of a state, or of a channel; none is a task's."""
+    """Return the partitions of the due index for a state or a channel's parked notifications; none is a task's."""
     if parked is not None:
         return (_parking(state, parked),)
     return tuple(f"{state}-{shard}" for shard in range(SHARDS))
 
 
 def _parking(state: NotificationState, channel: str) -> str:
-    # A number, like the others: the former release reads the state before it.
+    # A number, like the others: a former release parses the state before it.
     return f"{state}-{SHARDS + zlib.crc32(channel.encode())}"
 
 
@@ -101,7 +103,6 @@ def _key_of(item: Mapping[str, Any]) -> str:
 
 
 def receiver_key(channel: str) -> dict[str, Any]:
-    """Return the key of a receiver's record in the task table."""
     return key_of(RECEIVERS, channel)
 
 
@@ -122,7 +123,7 @@ def receiver_item(receiver: "Receiver") -> dict[str, Any]:
 
 
 def receiver_of(item: Mapping[str, Any]) -> "Receiver":
-    """Return a stored record of a receiver; raises MalformedRecord for one of another format."""
+    """Return a stored record of a receiver. Raises MalformedRecord for another format."""
     from delegation.tasks.life.notifications import Receiver  # noqa: PLC0415 - few processes read one
 
     if item.get("format") != FORMAT:
@@ -165,7 +166,7 @@ def notification_item(owed: Notification) -> dict[str, Any]:
 
 
 def notification_of(item: Mapping[str, Any]) -> Notification:
-    """Return a stored notification; raises MalformedRecord for one of another format."""
+    """Return a stored notification. Raises MalformedRecord for another format."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"notification: format: {item.get('format')!r} is not {FORMAT}")
     state, _, shard = str(item.get("due_bucket")).rpartition("-")
@@ -240,7 +241,7 @@ class DynamoDbNotificationStore:
         return self._owed.query("task_id = :id", {":id": task_id + PARTITION}, ConsistentRead=True)
 
     def _readable(self, key: dict[str, Any]) -> Notification | None:
-        """Return a notification, None for one of a newer release too, so that it does not hide the others."""
+        """Return a notification; None also for one of a newer release, so that it does not hide the others."""
         try:
             return self._owed.get(key)
         except MalformedRecord as error:

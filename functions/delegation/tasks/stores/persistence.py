@@ -91,13 +91,13 @@ from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import installed
 
 REALM: Final = "delegation-service"
-"""The realm of tasks in keys, where no catalog is: the keys of a realm with catalogs are numbers, or older names."""
+"""The realm of tasks in keys. It belongs to no catalog: a catalog's realm in keys is a number or an older name."""
 CATALOG: Final = "tasks"
 REFERENCE: Final = "tasks"
 
 
 def task_process(backend: Backend, **settings: Any) -> PersistenceProcess:
-    """Return persistence with the object types of stored tasks, which sweeping these objects needs too."""
+    """Return persistence with the object types of stored tasks; sweeping these objects needs them too."""
     return PersistenceProcess(
         backend,
         types=installed((*OWN_TYPES, STORED_TASK, STORED_CHILD, STORED_NOTIFICATION, STORED_PAUSES)),
@@ -120,7 +120,7 @@ def create_tasks(store: CatalogStore) -> bool:
 
 
 class PersistenceTaskStore:
-    """TaskStore on one reference of a catalog's store. With `create` the first call creates it if needed; without it
+    """TaskStore on one reference of a catalog's store. With `create` the first call creates it if needed; otherwise
     call `create_tasks` first."""
 
     def __init__(
@@ -268,7 +268,7 @@ class PersistenceTaskStore:
     def _page(
         self, start: IndexKey | None, end: IndexKey | None, prefix: IndexKey, limit: int
     ) -> tuple[list[IndexKey], list[Task | Unreadable], bool]:
-        """Return at most `limit` keys behind `start`, which end with task ids; their tasks; and whether more follow."""
+        """Return at most `limit` keys after `start`, which end with task ids; their tasks; and whether more follow."""
         with translated():
             items = self.index().items(start=start, end=end, prefix=prefix)
             named = list(islice(((key, ref) for key, ref in items if key != start), limit + 1))
@@ -278,7 +278,7 @@ class PersistenceTaskStore:
         return keys, heads, len(named) > limit
 
     def index(self) -> Index:
-        """Return the index of everything, as the newest commit left it."""
+        """Return the index of everything as of the newest commit."""
         head = self.committer.head()
         return Index.load(head.value.index, self.catalog_store.fetch_many) if head else Index.empty()
 
@@ -286,7 +286,7 @@ class PersistenceTaskStore:
         return next(iter(self._tasks([key])), None)
 
     def _tasks(self, keys: Collection[IndexKey], index: Index | None = None) -> list[Task]:
-        """Return the tasks under the keys that the index has; raises MalformedRecord, also for one without object."""
+        """Return the tasks under those keys that the index has. Raises MalformedRecord, also for one without object."""
         with translated():
             index = index or self.index()
             named = [(key, ref) for key in keys if (ref := index.get(key)) is not None]
@@ -303,7 +303,7 @@ class PersistenceTaskStore:
 
 
 def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[EntityHead, Task]:
-    """Apply one change to the present state; raise a refusal, write nothing when the change is already applied."""
+    """Apply one change to the present state; raise a refusal, write nothing if the change is already applied."""
     entities = EntityChanges(attempt)
     after = change.after
     head = head_of(entities, after.task_id)

@@ -36,11 +36,11 @@ _TARGET: Final = "target"
 _CORRELATION: Final = "correlation"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR: Final = 10**18
-"""Microseconds from 1970 to beyond the year 9999: times are subtracted from it, so that the newest sorts first."""
+"""Microseconds from 1970 to beyond the year 9999. Times are subtracted from it, so that the newest sorts first."""
 
 
 def range_of(which: Received, before: str | None) -> tuple[IndexKey, IndexKey | None, IndexKey]:
-    """Return where a list starts, after the position `before` if given, where it ends, and what its keys begin with."""
+    """Return where a list starts (after the position `before` if given), where it ends, and the prefix of its keys."""
     if which.correlation_id is not None:
         prefix: tuple[str, ...] = _CORRELATION, label_key(which.correlation_id) or ""
     elif which.target is not None:
@@ -75,7 +75,7 @@ REGISTER: Final = IndexKey.of("admissions")
 
 
 class StoredItem(PersistedModel):
-    """A value in its stored format, as an item of the task table has it."""
+    """A value in its stored format, like an item of the task table."""
 
     item: dict[str, Any]
 
@@ -99,7 +99,7 @@ STORED_TASK: Final = ObjectType("delegation-task", StoredTask)
 
 
 def write_task(entities: EntityChanges, head: Task | None, after: Task, rows: Sequence[Task]) -> None:
-    """Put new rows and the head after them, and move the head to the places where it is found now."""
+    """Put new rows and the head after them, and move the head to its present places."""
     places = place_keys(after)
     for key in () if head is None else place_keys(head):
         if key not in places:
@@ -161,12 +161,12 @@ def stored_of(key: IndexKey, ref: ObjectRef, stored: Loaded[PersistedModel] | No
 
 
 def head_of(entities: EntityChanges, task_id: str) -> Task | None:
-    """Return the head of a task as the commit finds it, None without one."""
+    """Return the head of a task as the commit reads it, None without one."""
     return stored_task(entities, IndexKey.of(HEADS, task_id))
 
 
 def stored_task(entities: EntityChanges, key: IndexKey) -> Task | None:
-    """Return the head or row of a key, None without one; raises MalformedRecord."""
+    """Return the head or row of a key, None without one. Raises MalformedRecord."""
     stored = entities.fetch(key, StoredTask)
     return codec.task_of(stored.value.item) if stored else None
 

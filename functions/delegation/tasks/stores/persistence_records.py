@@ -1,4 +1,4 @@
-"""Notifications and pauses on the NoSQL persistence: entities of the tasks' reference, in its commits; and
+"""Notifications and pauses on the NoSQL persistence, as entities of the tasks' reference and in its commits; and
 `persistence-maintenance`, the recurring task that marks and sweeps the objects of the persistence."""
 
 import logging
@@ -71,7 +71,7 @@ def translated() -> Iterator[None]:
 
 
 def committed(committer: Committer[EntityHead], change: Callable[[EntityChanges], R], operation: str) -> R:
-    """Commit what `change` does to the entities, and return its result; one that is false changed nothing."""
+    """Commit what `change` does to the entities and return its result. A false result means no change."""
 
     def attempted(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, R]:
         entities = EntityChanges(attempt)
@@ -83,7 +83,8 @@ def committed(committer: Committer[EntityHead], change: Callable[[EntityChanges]
 
 
 class StoredItems(Generic[T]):
-    """Values of one type among the tasks' entities, as `Items` has those of a DynamoDB table; `model` is their own."""
+    """Values of one type among the tasks' entities, as `Items` has those of a DynamoDB table; `model` is their object
+    type."""
 
     def __init__(
         self,
@@ -104,7 +105,8 @@ class StoredItems(Generic[T]):
         return self._decode(stored.value.item) if stored else None
 
     def replace(self, key: IndexKey, value: T, before: int | None) -> bool:
-        """Put a value if the stored one has the revision `before`, or for None if none is stored; return whether."""
+        """Put a value if the stored one has the revision `before`, or if none is stored for None; return whether it was
+        put."""
 
         def change(entities: EntityChanges) -> bool:
             stored = entities.fetch(key, self._model)
@@ -245,7 +247,7 @@ EVERY: Final = timedelta(hours=6)
 
 
 class Sweep(BaseModel):
-    """No parameters: the policy is configured in the process that runs the task."""
+    """No parameters: the process that runs the task configures the policy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -270,9 +272,9 @@ class SweepReport(BaseModel):
 def persistence_maintenance(
     maintenance: Callable[[], RealmMaintenance], *, every: timedelta = EVERY
 ) -> Behavior[Sweep, SweepReport]:
-    """Return the behavior; `maintenance` is called when it runs, so a process that only submits needs no store. A run
-    that ends early leaves its progress in the store, and the next attempt continues. A catalog left as it is does not
-    fail the task; the report has it, and a warning is logged."""
+    """Return the behavior. `maintenance` is called when it runs, so a process that only submits needs no store. A run
+    that ends early leaves its progress in the store, and the next attempt continues. A catalog that could not be swept
+    does not fail the task; the report names it and a warning is logged."""
 
     def work(_parameters: Sweep, run: AttemptContext) -> SweepReport:
         ended: list[LeaseLost | RunCancelled | RunHandedOver] = []

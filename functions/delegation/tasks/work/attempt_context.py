@@ -1,6 +1,6 @@
-"""An attempt as its work sees it: checkpoints, progress reports, the lease that is kept meanwhile, and how an error
+"""An attempt as its work sees it: checkpoints, progress reports, the lease that is renewed meanwhile, and how an error
 ends it. Contexts of authors' functions (`tasks.authoring`) and of work with a plan (`removal.task_attempt`) are such
-attempts. Of errors of the work the type, message and place are recorded, without secrets."""
+attempts. Of an error of the work, type, message and place are recorded, without secrets."""
 
 import logging
 import threading
@@ -36,7 +36,7 @@ from polaris_common.errors import DelegationError, ErrorScope
 CHECK_EVERY: Final = timedelta(seconds=1)
 REPORT_EVERY: Final = timedelta(seconds=2)
 ALIVE_EVERY: Final = timedelta(seconds=30)
-"""How often work that progresses without a report writes `progress_ts`, without which its lease is not renewed."""
+"""How often progressing work without a report writes `progress_ts`, without which its lease is not renewed."""
 
 
 def fence_of(
@@ -64,7 +64,7 @@ class AttemptContext:
         monotonic: Callable[[], float],
         timeout: timedelta | None = None,
     ) -> None:
-        """`timeout` is how long the attempt may work, None for any time."""
+        """`timeout` is how long the attempt may work, None without a limit."""
         self.tasks = tasks.holding(task)
         self.task = self._leased = task
         self.task_id = task.task_id
@@ -80,19 +80,19 @@ class AttemptContext:
         self.settled: set[str] = set()
         """The children whose outcomes the work has read."""
         self.forgiven: set[str] = set()
-        """Those of them that failed without failing the work."""
+        """Those of them whose failure does not fail the work."""
         self._fenced_at = float("-inf")
         self._update(task)
 
     def seconds(self) -> float:
-        """Return the monotonic clock by which this attempt measures times."""
+        """Return the time of the attempt's monotonic clock."""
         return self._monotonic()
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Check before each piece of work that it may begin. Raises LeaseLost, RunCancelled, DeadlineExceeded,
-        RunHandedOver, RunPaused or RunTimedOut if not. Pauses are read at most every 20 seconds (`pauses.lookout`).
-        Work that waits passes whether what it waits for has `moved` since the last call: a hanging attempt must not
-        write `progress_ts`."""
+        """Check, before each piece of work, that it may start. Raises LeaseLost, RunCancelled, DeadlineExceeded,
+        RunHandedOver, RunPaused or RunTimedOut if not. Pauses are read at most every 20 seconds (`ReadPauses`). Waiting
+        work passes whether what it waits for has `moved` since the last call: a hanging attempt must not write
+        `progress_ts`."""
         with self._lock:
             now = self._monotonic()
             # The lease may have been renewed since the last read.
@@ -130,9 +130,9 @@ class AttemptContext:
         details: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        """Report progress and the work's own `details`; what is not given stays, a detail that is None is removed.
-        Written at most every two seconds; a sooner one with the next or the outcome. Raises LeaseLost, and
-        DelegationError (BAD_REPORT) at every call with what cannot be stored."""
+        """Report progress and the work's own `details`. Omitted values stay; a detail that is None is removed. Writes
+        at most every two seconds; an earlier report goes with the next one or the outcome. Raises LeaseLost, and at
+        every call DelegationError (BAD_REPORT) for what cannot be stored."""
         for name in unknown:
             raise bad_report(f"{name}: a report has no such member. Put the value into the map `details`")
         with self._lock:
@@ -147,14 +147,14 @@ class AttemptContext:
                 self._note()
 
     def note_progress(self, details: Mapping[str, Any], *, eta: datetime | None) -> None:
-        """Write details that the behavior's own record names, as `report` writes its own. Raises LeaseLost."""
+        """Write details of the behavior's own record, as `report` writes its own. Raises LeaseLost."""
         with self._lock:
             if self._monotonic() - self._reported >= REPORT_EVERY.total_seconds():
                 self._note(details, eta_ts=eta)
 
     @property
     def unwritten(self) -> dict[str, Any]:
-        """What was reported and has not been written, as fields of the task, for the write of the outcome."""
+        """Reports not yet written, as fields of the task, for the write of the outcome."""
         return {name: value for name, value in self._unwritten.items() if name != "eta_ts"}
 
     def write(self, change: Callable[[], Task]) -> Task:
@@ -181,7 +181,7 @@ _LEAST_PAUSE: Final = timedelta(milliseconds=20)
 
 
 class WorkOutlivedLease(TaskError):
-    """The lease of an attempt ended and its work did not stop; the process has to end to stop it in time."""
+    """An attempt's lease ended and its work did not stop; the process has to end to stop it in time."""
 
     code = "WORK_OUTLIVED_LEASE"
     scope = ErrorScope.SERVICE
@@ -200,7 +200,7 @@ def done_within(work: "Future[Any]", seconds: float) -> bool:
 
 
 def renew_every(lease: LeasePolicy) -> timedelta:
-    """Return a pause with which one renewal may fail before `recheck_not_before` (half a lease) less the drift."""
+    """Return a pause with which one renewal may fail before `recheck_not_before` (half a lease), less the drift."""
     return max((lease.lost_timeout / 2 - lease.clock_drift) / 2, _LEAST_PAUSE)
 
 
@@ -222,7 +222,7 @@ class LeaseKeeper:
         self._move_fence(task)
 
     def watch(self, work: "Future[Any]") -> None:
-        """Return when the work has ended; WorkOutlivedLease when it continues without a lease."""
+        """Return when the work has ended. Raises WorkOutlivedLease if it continues without a lease."""
         renewing = threading.Thread(target=self._run, args=(work,), name=f"lease-{self._task.task_id}", daemon=True)
         renewing.start()
         while not self._waits(work, max(self._fence - self._monotonic(), 0)):
@@ -238,14 +238,14 @@ class LeaseKeeper:
                 self._move_fence(self._renew())
                 pause = every
             except (LeaseLost, TaskNotFound):
-                return  # the next checkpoint of the work stops it, and its writes are refused
+                return  # the work's next checkpoint stops it, and its writes are refused
             except TaskError as error:
                 pause = max(every / 4, _LEAST_PAUSE)
                 fields = {"action": "renew", "task_id": self._task.task_id, "error_code": error.code}
                 logger.warning("a lease was not renewed", extra=fields)
 
     def _renew(self) -> Task:
-        """Renew the lease for its full time after the last progress, which an attempt records at its checkpoints."""
+        """Renew the lease for its full time after the last progress, which checkpoints record."""
         seen = self._tasks.reads.get(self._task.task_id)
         sign = max(filter(None, (self._task.lease.acquired_ts, seen.progress_ts)))
 
@@ -268,14 +268,14 @@ _LONGEST: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class AttemptEnding:
-    """The error with which an attempt ends, and the wait until the next one if policies do not decide it."""
+    """The error with which an attempt ends, and the wait until the next one, None if policies decide."""
 
     error: AttemptError
     wait: timedelta | None = None
 
     @property
     def is_the_drivers(self) -> bool:
-        """Whether neither the work nor an operator ended the attempt, but what its driver did for it failed."""
+        """Whether the attempt's driver failed, and not the work or an operator."""
         return self.error.kind is ErrorClass.INTERRUPTED
 
 
@@ -289,7 +289,7 @@ class AttemptRunner:
     ending: Callable[[Task, Exception | RunStopped], AttemptEnding]
 
     def prepare(self, task: Task, choose: Callable[[], str]) -> str | None:
-        """Return the engine that `choose` returns; None if it raised what ended the attempt, which is recorded."""
+        """Return the engine that `choose` returns. None if it raised what ended the attempt, which is recorded."""
         try:
             return choose()
         except (LeaseLost, TaskNotFound):
@@ -301,7 +301,7 @@ class AttemptRunner:
             return None
 
     def begin_job(self, task_id: str, attempt: int) -> Task:
-        """Return the task of a job that begins; raise LeaseLost if the attempt no longer holds it."""
+        """Return the task of a job that starts. Raises LeaseLost if the attempt no longer holds it."""
         task = held_by(self.tasks.reads.get(task_id), attempt)
         joined = self.tasks.types.labels(task).correlation_id
         fields = {"action": "job", "task_id": task_id, "attempt": attempt, "correlation_id": joined}
@@ -314,7 +314,7 @@ class AttemptRunner:
             return work()
         except LeaseLost:
             return self.tasks.reads.get(task.task_id)
-        except (Exception, RunStopped) as error:  # the work is foreign code; what it raises is recorded on its task
+        except (Exception, RunStopped) as error:  # the work is foreign code; its error is recorded on the task
             ending = self.ending(task, error)
             if ending.is_the_drivers:
                 raise
@@ -323,7 +323,7 @@ class AttemptRunner:
     def succeed(
         self, task: Task, summary: str, details: Mapping[str, Any] = NOTHING, fields: Mapping[str, Any] = NOTHING
     ) -> Task:
-        """Record the success of an attempt, with details of the work's own and fields of the record."""
+        """Record the success of an attempt, with the work's own details and fields of the record."""
         leases = self.tasks.holding(task).leases
         return leases.succeed(task.task_id, task.attempt_count, summary, details=details, **fields)
 
@@ -338,8 +338,8 @@ def end_attempt(tasks: TaskService, task: Task, ending: AttemptEnding) -> Task:
 def ending_of(
     error: Exception | RunStopped, classify: Callable[[Exception], ErrorClass], *, traced: bool = True
 ) -> AttemptEnding:
-    """Return how an attempt ends that `error` ended; `classify` is asked about errors of the work itself. If `traced`,
-    the place of an error of the work is recorded. A lost lease has no ending: its process records nothing."""
+    """Return how `error` ends an attempt; `classify` decides the class of the work's own errors. With `traced`, the
+    place of an error of the work is recorded. A lost lease has no ending: its process records nothing."""
 
     def failed(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
         return failed_work(error, kind) if traced else AttemptError(_code_of(error), str(error), kind)
@@ -364,7 +364,7 @@ def ending_of(
 
 
 def failed_work(error: Exception | RunStopped, kind: ErrorClass) -> AttemptError:
-    """Return the error of an attempt whose work raised `error`; the code of a DelegationError is kept."""
+    """Return the attempt's error for work that raised `error`; the code of a DelegationError is kept."""
     is_known = isinstance(error, DelegationError | RunStopped)
     summary = redacted(str(error) if is_known else described(error))
     return AttemptError(_code_of(error), summary, kind, f"{summary}\n{where(error)}")
@@ -375,13 +375,13 @@ def _code_of(error: Exception | RunStopped) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Return the type of an error and its message, as the last line of a Python traceback has them."""
+    """Return the type and message of an error, like the last line of a Python traceback."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def where(error: BaseException) -> str:
-    """Return the calls that led to an error and to its causes, innermost last: file, line, function; no values."""
+    """Return the calls that led to an error and its causes, innermost last: file, line, function; no values."""
     return redacted("\n".join(_lines(error)))[:_LONGEST]
 
 

@@ -21,15 +21,15 @@ _LONGEST_CURSOR: Final = 4_096
 
 
 class ChildFailed(DelegationError):
-    """A child whose result the work needs ended in FAILURE; so does the parent, unless the work catches this."""
+    """A child whose result the work needs ended in FAILURE. The parent fails too, unless the work catches this."""
 
     code = "CHILD_FAILED"
 
 
 class Context(AttemptContext):
-    """One attempt as its author's function sees it: with a cursor and children. Methods end the attempt by RunStopped,
-    which is no Exception. A run is everything from a submission to its outcome: retries, hand-overs, the attempts after
-    a loss."""
+    """One attempt as its author's function sees it, with a cursor and children. Methods end the attempt by RunStopped,
+    which is no Exception. A run is everything from a submission to its outcome: retries, hand-overs, attempts after a
+    loss."""
 
     def __init__(self, tasks: TaskService, task: Task, **settings: Any) -> None:
         super().__init__(tasks, task, **settings)
@@ -40,15 +40,14 @@ class Context(AttemptContext):
 
     @property
     def cursor(self) -> Any:
-        """The last value given to `checkpoint` in this run, also by a former attempt; None at its beginning. After a
-        crash it may be two seconds old, so the work just after it may be done twice."""
+        """The last value given to `checkpoint` in this run, also by a former attempt; None at its start. After a crash
+        it may be two seconds old, so the work just after it may be done twice."""
         return None if self._moved is None else json.loads(self._moved)
 
     def checkpoint(self, *, cursor: Any = SAME, moved: bool = True) -> None:
         """Check that work may continue; call it before each piece of work. `cursor` is any JSON value from which
-        another attempt can continue: all work before it is done. `moved` is False where the work only waits, which
-        counts as no progress. Raises LeaseLost, RunCancelled, RunHandedOver, RunTimedOut, DelegationError
-        (BAD_CURSOR)."""
+        another attempt can continue: all work before it is done. `moved` is False if the work only waits, which counts
+        as no progress. Raises LeaseLost, RunCancelled, RunHandedOver, RunTimedOut, DelegationError (BAD_CURSOR)."""
         self._move(cursor)
         super().checkpoint(moved=moved)
         if moved and self.seconds() - self._saved_at >= REPORT_EVERY.total_seconds():
@@ -59,7 +58,7 @@ class Context(AttemptContext):
             self._moved = _cursor_text(cursor)
 
     def save(self) -> None:
-        """Write the cursor now, if it was moved; the end of an attempt does that too. Raises LeaseLost."""
+        """Write the cursor now if it has moved; the end of an attempt does so too. Raises LeaseLost."""
         if self._moved == self._saved:
             return
         moved = self._moved
@@ -68,12 +67,12 @@ class Context(AttemptContext):
 
     def submit(self, call: Call[V], **options: Unpack[Options]) -> Handle[V]:
         """Submit a child: its parent ends after it, and fails with it unless `gather` reads its outcome. A child
-        without a key or computed id is the n-th child of this run: repeated work attaches to it, so it must submit the
-        same children in the same order. Otherwise raises DelegationError (CHILD_CHANGED)."""
+        without a key or computed id is identified as the n-th child of this run. Repeated work attaches to it and must
+        submit the same children in the same order; otherwise raises DelegationError (CHILD_CHANGED)."""
         return self.submit_all([call], **options)[0]
 
     def submit_all(self, calls: Sequence[Call[V]], **options: Unpack[Options]) -> list[Handle[V]]:
-        """Submit many children as `submit` does each, with two writes for every 40; `options` are those of all."""
+        """Submit many children as `submit` does, with two writes for every 40; all have the same `options`."""
         if self._known is None:
             # Adopted by former attempts of this run, and read once: there may be many.
             self._known = (
@@ -99,9 +98,9 @@ class Context(AttemptContext):
     def gather(self, children: Sequence[Handle[V]], *, return_errors: Literal[True]) -> list[V | AwaitedTaskFailed]: ...
 
     def gather(self, children: Sequence[Handle[V]], *, return_errors: bool = False) -> list[Any]:
-        """Return the children's results, in their order, when all have ended. Until then this ends the attempt, which
-        counts against no limit, and the work runs again from its beginning with the same children. Raises ChildFailed,
-        unless `return_errors` puts the errors into the list."""
+        """Return the children's results, in order, when all have ended. Until then this ends the attempt, which counts
+        against no limit, and the work runs again from its start with the same children. Raises ChildFailed, unless
+        `return_errors` puts the errors into the list."""
         heads = self.tasks.reads.find_many([child.task_id for child in children])
         outcomes = [child.peek(head=heads.get(child.task_id)) for child in children]
         missing = sum(outcome is None for outcome in outcomes)
@@ -116,7 +115,7 @@ class Context(AttemptContext):
 
 
 class AsyncContext:
-    """A Context for coroutines: its methods that may call the store are awaited, one at a time."""
+    """A Context for coroutines. Its methods that may call the store are awaited, one at a time."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

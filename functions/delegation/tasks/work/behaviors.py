@@ -37,7 +37,7 @@ _LONGEST_WAIT: Final = timedelta(minutes=5)
 
 
 class TaskBehavior(Protocol):
-    """The work of one or more task types. Both methods are called by the lease holder and may be called again."""
+    """The work of one or more task types. The lease holder calls both methods, perhaps repeatedly."""
 
     @property
     def task_types(self) -> frozenset[str]:
@@ -49,12 +49,12 @@ class TaskBehavior(Protocol):
         Errors of the work are recorded on the task; only TaskError is raised."""
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """Do the work in this process and record its outcome; at `hand_over_at` begin nothing more, and hand over."""
+        """Do the work in this process and record its outcome. At `hand_over_at` start nothing more, and hand over."""
 
 
 @dataclass(frozen=True)
 class BehaviorWhenNeeded:
-    """A TaskBehavior that `make` makes for the first task: its modules cost no start of a process that has none."""
+    """A TaskBehavior that `make` creates for the first task, so that starting a process does not load its modules."""
 
     task_types: frozenset[str]
     make: Callable[[], TaskBehavior]
@@ -72,43 +72,40 @@ class BehaviorWhenNeeded:
 
 
 class Behaviors(dict[str, TaskBehavior]):
-    """Behaviors by task type. A task of a type that is missing here belongs to a newer deployment and is left alone."""
+    """Behaviors by task type. A task of a missing type belongs to a newer deployment and is left alone."""
 
     def __init__(self, behaviors: Iterable[TaskBehavior]) -> None:
         super().__init__((task_type, behavior) for behavior in behaviors for task_type in behavior.task_types)
 
     @property
     def task_types(self) -> KnownTypes:
-        """The task types, with the newest version of their payloads (`payload_version` of a behavior, otherwise 1)."""
+        """The task types, with the newest version of their payloads (a behavior's `payload_version`, otherwise 1)."""
         return KnownTypes((task_type, getattr(behavior, "payload_version", 1)) for task_type, behavior in self.items())
 
 
 class OnLost(StrEnum):
-    """What becomes of a task whose attempt was lost."""
+    """What happens to a task whose attempt was lost."""
 
     RETRY = "retry"
     FAIL = "fail"
 
 
 TaskFunction = Callable[[P, Any], R | Awaitable[R | None] | None]
-"""The work: takes parameters and the context of its attempt (`Behavior.context`); returns a result or a coroutine,
-which is run in an event loop of the attempt.
-
-The code of a DelegationError that it raises is recorded.
-"""
+"""The work. It takes parameters and the context of its attempt (`Behavior.context`), and returns a result or a
+coroutine, which runs in an event loop of the attempt. The code of a DelegationError that it raises is recorded."""
 
 
 @dataclass(frozen=True)
 class Behavior(Generic[P, R]):
-    """A task type: its parameters and result (pydantic), what identifies a task of it, how it is repeated.
+    """A task type: its parameters and result (pydantic), the identity of its tasks, and its repeats.
 
     With `identify` the id is computed from the parameters, so a second submission attaches to the task; otherwise every
     submission is another task. `every` makes a task recur that long after each end, `cron` at a cron expression's
     times. Retries follow the task type's properties, then `retry`. An attempt may work for `timeout`; at most
     `concurrency` tasks of the type run at once. With a `result` type a run must return one. A task not done `deadline`
     after its submission fails. `version` is stored with the payload: raise it with a change of `parameters` that former
-    releases cannot read; they leave such tasks alone, and this one must read the former payloads too. `context` is the
-    class of the attempt that the work gets.
+    releases cannot read. They leave such tasks alone, and this release must read the former payloads too. `context` is
+    the class of the attempt that the work gets.
     """
 
     task_type: str
@@ -135,7 +132,7 @@ class Behavior(Generic[P, R]):
                 )
 
     def task_id(self, parameters: P, key: str | None = None) -> str:
-        """Return the id of a task with these parameters or this key; another one at each call without either."""
+        """Return the id of a task with these parameters or this key; without either, a new id at each call."""
         if key is not None:
             return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task-key:{self.task_type}:{key}"))
         if self.identify is None:
@@ -143,7 +140,7 @@ class Behavior(Generic[P, R]):
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{self.task_type}:{self.identify(parameters)}"))
 
     def read_parameters(self, task: Task) -> P:
-        """Return the parameters of a stored task; raises MalformedPayload."""
+        """Return the parameters of a stored task. Raises MalformedPayload."""
         try:
             return self.parameters.model_validate_json(task.task_payload)
         except ValidationError as error:
@@ -152,7 +149,7 @@ class Behavior(Generic[P, R]):
             raise MalformedPayload(task.task_id, f"{where}: {first['msg']}") from None
 
     def read_result(self, task: Task) -> R | None:
-        """Return the recorded result of a SUCCESS (`TaskService.with_result`); None for behaviors without one."""
+        """Return the recorded result of a SUCCESS (`TaskService.with_result`), None for behaviors without one."""
         if self.result is None or task.result_extended is None:
             return None
         return self.result.model_validate_json(task.result_extended)
@@ -212,7 +209,7 @@ class FunctionBehavior(Generic[P, R]):
         if task.pending_result is not None:
             return self._after_children(task) if task.family.children else self._succeed(task)
         if task.error_code == CHILDREN_PENDING:
-            # The work waits for results: it runs again only when there are some.
+            # The work waits for results: it runs again only when there are new ones.
             family = self._family(task)
             if family.open or family.own_ancestors:
                 return self._await_results(task, family)
@@ -220,12 +217,12 @@ class FunctionBehavior(Generic[P, R]):
             task = self._work(task, run)
         except ChildrenPending:
             return self._await_results(task, self._family(self._tasks.reads.get(task.task_id)))
-        # Recorded by this attempt, the result awaits children whose outcomes the work has not read.
+        # If this attempt recorded the result, the task awaits children whose outcomes the work has not read.
         awaits = task.result_attempt == task.attempt_count
         return self._after_children(task) if awaits else self._succeed(task, run.unwritten)
 
     def _work(self, task: Task, run: AttemptContext) -> Task:
-        """Run the function; the result of a task with children is recorded until they have ended."""
+        """Run the function. With children, the result is recorded as pending until they have ended."""
         run.write(lambda: self._tasks.leases.start(task.task_id, task.attempt_count))
         parameters = self._behavior.read_parameters(task)
         result = outcome_of(self._behavior.task_type, lambda: self._behavior.work(parameters, run), run)
@@ -247,7 +244,7 @@ class FunctionBehavior(Generic[P, R]):
         return run.write(lambda: self._tasks.leases.note(task.task_id, task.attempt_count, details=forgiven, **fields))
 
     def _cancelled(self, task: Task, error: RunCancelled) -> Task:
-        """End a cancelled attempt, that of a parent after its children; leave a task that another attempt holds."""
+        """End a cancelled attempt, a parent's after its children; leave a task that another attempt holds."""
         head = self._tasks.reads.get(task.task_id)
         if not head.is_held or head.attempt_count != task.attempt_count:
             return head
@@ -263,7 +260,7 @@ class FunctionBehavior(Generic[P, R]):
         return self._tasks.leases.succeed(task.task_id, task.attempt_count, "done", details=cleared, **fields)
 
     def _await_results(self, task: Task, family: Family) -> Task:
-        """End an attempt whose work needs the results of children; the wait grows with the age of the open ones."""
+        """End an attempt whose work needs results of children; the wait grows with the age of the open ones."""
         for ancestor in family.own_ancestors:
             circle = waits_for_itself(task.task_id, ancestor.task_id)
             return self._end(task, AttemptError(circle.code, str(circle), ErrorClass.PERMANENT))
@@ -312,7 +309,7 @@ class FunctionBehavior(Generic[P, R]):
         )
 
     def _wait_for(self, children: Sequence[Task]) -> timedelta:
-        """Return the wait until the next check of the children if none wakes the parent; each check is an attempt."""
+        """Return the wait until the next check if no child wakes the parent; each check is an attempt."""
         age = self._tasks.clock() - min(child.received_timestamp for child in children)
         return max(min(age, _LONGEST_WAIT), self._children_wait)
 

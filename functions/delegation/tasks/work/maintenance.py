@@ -1,4 +1,4 @@
-"""`store-maintenance`: the recurring task, one in a store, that keeps the stores small and consistent."""
+"""`store-maintenance`: the recurring task, one per store, that keeps the stores small and consistent."""
 
 import logging
 from collections import Counter
@@ -24,29 +24,29 @@ from delegation.tasks.work.service import TaskService
 logger = logging.getLogger(__name__)
 _BATCH: Final = 25
 _PAGE: Final = 500
-"""Heads in a page: a store may read more than a page, and reads the rest again for the next (TaskStore.heads)."""
+"""Heads in a page. A store may read more than a page, and reads the rest again for the next (TaskStore.heads)."""
 _NAMED_IDS: Final = 20
-"""How many ids of unreadable tasks the report names; the log names them too."""
+"""How many ids of unreadable tasks the report names; the log also names them."""
 
 
 class ExpiringRecords(Protocol):
-    """Records beside tasks that expire on their own, idempotency records for example."""
+    """Records beside tasks that expire on their own, such as idempotency records."""
 
     def start_expiry(self, now: datetime) -> Iterator[bool | None]:
-        """Yield for each record without an expiry whether it got one, because its task ended; None if unreadable."""
+        """Yield for each record without an expiry whether it got one because its task ended; None if unreadable."""
 
     def remove_expired(self, now: datetime, limit: int) -> int:
         """Delete at most `limit` expired records and return how many."""
 
 
 class TaskMaintenance(BaseModel):
-    """No parameters: retention follows the properties of the process that runs the task."""
+    """No parameters: the properties of the process that runs the task set the retention."""
 
     model_config = ConfigDict(frozen=True)
 
 
 class MaintenanceReport(BaseModel):
-    """What one run did, and what it left because it failed, or this release cannot read it (only the first ids)."""
+    """What one run did, and what it left because it failed or this release cannot read it (only the first ids)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,8 +64,8 @@ class MaintenanceReport(BaseModel):
 def store_maintenance(
     tasks: TaskService, records: Callable[[], ExpiringRecords | None], task_types: Callable[[], Collection[str]]
 ) -> Behavior[TaskMaintenance, MaintenanceReport]:
-    """Return the behavior; both functions are called when it runs, so a process that only submits needs no records.
-    Tasks of types not in `task_types` belong to a newer deployment and are kept whatever their age."""
+    """Return the behavior. Both functions are called when it runs, so a process that only submits needs no records.
+    Tasks of types not in `task_types` belong to a newer deployment and are kept at any age."""
 
     def work(_parameters: TaskMaintenance, run: AttemptContext) -> MaintenanceReport:
         # Records first: their replays may need the tasks that are deleted after them.
@@ -92,7 +92,7 @@ def store_maintenance(
 
 
 def maintenance_head(tasks: TaskService, behavior: Behavior[TaskMaintenance, MaintenanceReport]) -> Task | None:
-    """Return the maintenance task, None before it was submitted."""
+    """Return the maintenance task, None if it was never submitted."""
     return tasks.reads.find(behavior.task_id(TaskMaintenance()))
 
 
@@ -112,7 +112,7 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[TaskMaintenance, Mai
 
 
 def _with_interval(tasks: TaskService, task: Task, every: timedelta, now: datetime) -> Task:
-    """Return the task with another interval; a run that is scheduled further ahead than that is brought forward."""
+    """Return the task with another interval; a run scheduled further ahead than that is brought forward."""
     seconds = int(every.total_seconds())
     if task.is_terminal or task.recurrence_seconds == seconds:
         return task
@@ -133,7 +133,7 @@ def _expire_records(records: ExpiringRecords | None, tasks: TaskService, run: At
     removed, batch = 0, _BATCH
     while batch == _BATCH:
         run.checkpoint()
-        # By the slowest clock of all processes: one with that clock may still replay what expired here.
+        # By the slowest clock of all processes, which may still replay what has expired here.
         batch = records.remove_expired(tasks.clock() - tasks.policies.lease.clock_drift, _BATCH)
         removed += batch
     return {"expiries_started": kept[True], "records_removed": removed, "records_unreadable": kept[None]}
@@ -187,7 +187,7 @@ def _maintain(tasks: TaskService, head: Task, *, own: str) -> dict[str, int]:
 
 
 def _is_removable(tasks: TaskService, head: Task) -> bool:
-    """Return whether a task is past retention and no parent, or unreadable parent, may wait for its outcome."""
+    """Return whether a task is past retention and no parent, readable or not, may wait for its outcome."""
     if not head.is_terminal or head.last_status_change_ts + tasks.policies.maintenance.retention > tasks.clock():
         return False
     try:
@@ -202,8 +202,8 @@ def _is_orphaned(head: Task) -> bool:
 
 
 def _cap_history(tasks: TaskService, head: Task) -> int:
-    """Delete the rows past retention of a recurring task, which itself stays; the newest row stays. Clocks differ, so a
-    row may be younger than the next; then both stay."""
+    """Delete a recurring task's rows past retention, except the newest. Clocks differ, so a row may be younger than the
+    next; then both stay."""
     before = tasks.clock() - tasks.policies.maintenance.retention
     below = 0
     while rows := tasks.reads.versions(head.task_id, after=below, limit=_BATCH):

@@ -1,9 +1,9 @@
 """Behaviors that a deployment adds.
 
-`DELEGATION_BEHAVIORS` names functions, called once in a process, that add behaviors to a deployment. `acme.tasks` is a
-module, whose Behaviors are added. `acme.tasks:behaviors` is a function of the TaskService that returns Behaviors or
-TaskBehaviors. Every process that runs tasks or decides on them must name the same ones; to others their tasks belong to
-a newer deployment.
+`DELEGATION_BEHAVIORS` names modules and functions. `acme.tasks` is a module, whose Behaviors are added.
+`acme.tasks:behaviors` is a function of the TaskService that returns Behaviors or TaskBehaviors, called once per
+process. Every process that runs tasks or decides on them must have the same names; otherwise it takes their tasks for a
+newer deployment's.
 """
 
 import importlib
@@ -44,7 +44,7 @@ class Plugins:
         return frozenset(function.task_type for function in functions if function.on_lost is OnLost.FAIL)
 
     def policies(self, policies: Policies) -> Policies:
-        """Return policies with what the behaviors declare; the properties of a task type are stronger."""
+        """Return policies with what the behaviors declare; properties of a task type override it."""
         functions = [behavior for behavior in self.declared if isinstance(behavior, Behavior)]
         declared = {function.task_type: function.retry.fields() for function in functions if function.retry.fields()}
         lost = policies.fail_when_lost | self.fail_when_lost
@@ -58,7 +58,7 @@ class Plugins:
 
     @property
     def versions(self) -> dict[str, int]:
-        """The newest versions of payloads, by task type."""
+        """The newest payload versions by task type."""
         newest = (
             (behavior, getattr(behavior, "version", getattr(behavior, "payload_version", 1)))
             for behavior in self.declared
@@ -67,7 +67,6 @@ class Plugins:
 
     @property
     def deadlines(self) -> dict[str, timedelta]:
-        """The deadlines that behaviors declare, by task type."""
         functions = (behavior for behavior in self.declared if isinstance(behavior, Behavior))
         return {function.task_type: function.deadline for function in functions if function.deadline is not None}
 
@@ -79,7 +78,7 @@ class Plugins:
 
 
 def load(names: Sequence[str], tasks: TaskService, *, existing: frozenset[str]) -> Plugins:
-    """Import and call the named functions; BadPlugin names one that is wrong or repeats a task type of `existing`."""
+    """Import and call the named functions. BadPlugin names one that is wrong or repeats a task type of `existing`."""
     loaded: list[Behavior[Any, Any] | TaskBehavior] = []
     added: frozenset[str] = frozenset()
     for name in names:
@@ -99,7 +98,7 @@ def _task_types(declared: Behavior[Any, Any] | TaskBehavior) -> frozenset[str]:
 
 
 def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | TaskBehavior]:
-    """Return the behaviors of a module, or those that a function of a module returns."""
+    """Return the behaviors of a module, or those that its function returns."""
     module_name, _, attribute = name.partition(":")
     if not module_name or name.endswith(":"):
         raise BadPlugin(name, "is neither a module nor module:function")
@@ -111,7 +110,7 @@ def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | Ta
     except AttributeError:
         raise BadPlugin(name, f"{module_name} has no {attribute}") from None
     if not attribute:
-        # By identity: a module may have two names for one behavior, or import those of another module.
+        # By identity: a module may have two names for one behavior, or import another module's.
         declared = {id(behavior): behavior for behavior in vars(module).values() if isinstance(behavior, Behavior)}
         if not declared:
             raise BadPlugin(name, "declares no behavior")

@@ -1,4 +1,4 @@
-"""`TaskReads`: everything that is read of tasks, of their results, of parents and children, and pages of lists."""
+"""`TaskReads`: reads tasks, results, parents, children, and pages of lists."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,26 +13,24 @@ from delegation.tasks.stores.base import Child, DueEntry, Received, ReceivedPage
 from polaris_common.errors import DelegationError
 
 MOST_RESULT: Final = 65_536
-"""Bytes of a result in the record, twice for a parent: while it awaits its children, and as its outcome.
-
-DynamoDB stores at most 400 KB as one item (its Developer Guide, "Quotas").
-"""
+"""Bytes of a result in the record; a parent has it twice, while it awaits its children and as its outcome. DynamoDB
+stores at most 400 KB as one item (its Developer Guide, "Quotas")."""
 _KEPT: Final = "object:"
-"""Begins a pending result that is the key of an object; a JSON result never begins with it."""
+"""Prefix of a pending result that is the key of an object; a JSON result never starts with it."""
 
 
 class ResultStore(Protocol):
-    """The record bucket, as the plan stores of `storage` are; its errors are DelegationErrors."""
+    """The record bucket, like the plan stores of `storage`; its errors are DelegationErrors."""
 
     def put(self, key: str, data: bytes) -> None: ...
 
     def get(self, key: str) -> bytes:
-        """Return an object; raises an error when there is none."""
+        """Return an object; raises an error if there is none."""
 
 
 def kept_result(results: ResultStore | None, task: Task, result: str) -> str:
     """Return what a record holds of a result until the end: the JSON text, or the key of its object. The object is
-    stored first; its name is made of attempt and content, so a repeat stores the same. Raises DelegationError
+    stored first, under a name made of attempt and content, so a repeat stores the same. Raises DelegationError
     (RESULT_TOO_LARGE) without a bucket."""
     data = result.encode()
     if len(data) <= MOST_RESULT:
@@ -56,7 +54,7 @@ def result_fields(pending_result: str | None) -> dict[str, str | None]:
 
 
 def read_result(results: ResultStore | None, task: Task) -> str | None:
-    """Return the JSON text of a task's result, None without one; raises MalformedRecord when it cannot be the one."""
+    """Return the JSON text of a task's result, None without one. Raises MalformedRecord if it cannot be the task's."""
     if task.result_location is None:
         return task.result_extended
     if results is None:
@@ -71,9 +69,8 @@ def read_result(results: ResultStore | None, task: Task) -> str | None:
 
 
 def first_outcome(store: TaskStore, task_id: str, since_version: int, *, head: Task | None = None) -> Task | None:
-    """Return the first terminal version of a task from `since_version` on, None while there is none. A task can run
-    again after a submission's outcome, so the head alone does not suffice. An unchanged task costs one read, of the
-    head."""
+    """Return the first terminal version of a task from `since_version` on, None if there is none. A task can run again
+    after a submission's outcome, so the head alone does not suffice. An unchanged task costs one read, of the head."""
     head = head or store.get(task_id)
     if head is None or not (head.is_terminal or head.version > since_version):
         return None
@@ -94,7 +91,6 @@ class TaskReads:
     results: ResultStore | None = None
 
     def get(self, task_id: str) -> Task:
-        """Return the task as it is now; raises TaskNotFound."""
         task = self.store.get(task_id)
         if task is None:
             raise TaskNotFound(task_id)
@@ -104,7 +100,7 @@ class TaskReads:
         return self.store.get(task_id)
 
     def find_many(self, task_ids: Collection[str]) -> Mapping[str, Task]:
-        """Return those of these tasks that exist, by their ids, as they are now; read in batches."""
+        """Return the heads of existing tasks by id, read in batches."""
         return self.store.get_many(task_ids) if task_ids else {}
 
     def versions(self, task_id: str, *, after: int = 0, limit: int = 100) -> tuple[Task, ...]:
@@ -116,11 +112,11 @@ class TaskReads:
         return first_outcome(self.store, task_id, since_version, head=head)
 
     def with_result(self, outcome: Task) -> Task:
-        """Return an outcome with its result in `result_extended`, from wherever it is kept; raises MalformedRecord."""
+        """Return an outcome with its result in `result_extended`, from wherever it is kept. Raises MalformedRecord."""
         return outcome.evolve(result_extended=read_result(self.results, outcome))
 
     def due(self, now: datetime, *, limit: int, shards: Collection[str] | None = None) -> Sequence[DueEntry]:
-        """Return due tasks, the oldest first, of these shards of the index or of all."""
+        """Return due tasks, oldest first, of these shards of the index or of all."""
         return self.store.due(now, limit=limit, shards=shards)
 
     def children_of(self, parent: Task) -> tuple[Child, ...]:
@@ -132,15 +128,15 @@ class TaskReads:
         return (*listed, *(child for child in self.store.children(parent.task_id) if child.attempt > since))
 
     def children(self, task_id: str) -> tuple[str, ...]:
-        """Return the ids of a task's children; a task that is submitted again begins without any."""
+        """Return the ids of a task's children; a task that is submitted again starts without any."""
         task = self.find(task_id)
         return () if task is None else tuple(child.task_id for child in self.children_of(task))
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The children that a parent awaits: their number, failures, and those that have not ended. `own_ancestors` never
-    end, for they await the parent."""
+    """The children that a parent awaits: their number, their failures, and the open ones. `own_ancestors` never end,
+    because they await the parent."""
 
     total: int
     failed: int
@@ -177,7 +173,7 @@ def awaited(
 
 
 def refuse_circles(tasks: TaskReads, parent: Task, child_ids: Sequence[str]) -> None:
-    """Raise DelegationError (WAITS_FOR_ITSELF) if a child is the parent, or awaits it by any number of others."""
+    """Raise DelegationError (WAITS_FOR_ITSELF) if a child is the parent, or awaits it directly or through others."""
     if parent.task_id in child_ids:
         raise waits_for_itself(parent.task_id, parent.task_id)
     children = list(tasks.find_many(child_ids).values())
@@ -215,21 +211,21 @@ def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tu
 
 
 MOST_READS: Final = 10
-"""Reads of the store for one page at most; it may then have fewer tasks than wanted, although others follow."""
+"""The most reads of the store for one page; a page may then have too few tasks although others follow."""
 AT_ONCE: Final = 100
-"""Tasks of one read at most."""
+"""The most tasks of one read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list is to have: tasks of the store's list, of one of these statuses if any, and of this type if given."""
+    """What a list selects: tasks of the store's list, of these statuses and of this type, if given."""
 
     which: Received
     statuses: frozenset[Status] = frozenset()
     task_type: str | None = None
 
     def has(self, entry: Task | Unreadable) -> bool:
-        """Return whether the list has an entry; one that cannot be read is in every list: it may belong there."""
+        """Return whether the list has an entry. An unreadable one is in every list, because it may belong there."""
         if isinstance(entry, Unreadable):
             return True
         has_status = not self.statuses or entry.status in self.statuses
@@ -237,7 +233,7 @@ class Selection:
 
 
 def page_of(tasks: TaskReads, selection: Selection, *, before: str | None, size: int) -> ReceivedPage:
-    """Return at most `size` entries after the position `before`; fewer, or none, when MOST_READS find no more."""
+    """Return at most `size` entries after the position `before`; fewer, or none, if MOST_READS find no more."""
     selected: list[tuple[str, Task | Unreadable]] = []
     is_filtered = bool(selection.statuses) or selection.task_type is not None
     for _ in range(MOST_READS):

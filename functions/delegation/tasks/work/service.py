@@ -1,6 +1,5 @@
-"""`TaskService`: what handlers, engines and commands do with a store's tasks, over one write loop. Every change reads
-the head, lets a function of `life` decide, and writes conditionally; after a lost race it repeats that, so it returns
-what is stored."""
+"""`TaskService`: what handlers, engines and commands do with a store's tasks. Every change reads the head, lets a
+function of `life` decide, and writes conditionally. It repeats that after a lost race, so it returns what is stored."""
 
 import copy
 import threading
@@ -25,7 +24,7 @@ from delegation.tasks.work.writes import Leases, WriteLoop, Written
 class TaskService:
     """The parts that read and change the tasks of one store. `reads` reads them, `writes` is the loop of every change,
     `submission` makes and stores them, `messages` sends their dispatches, `dispatching` serves the sweeper and
-    admission, `leases` the holder of a task, and `operators` callers and operators."""
+    admission, `leases` the holder of a task, `operators` callers and operators."""
 
     def __init__(
         self,
@@ -62,12 +61,12 @@ class TaskService:
         return self._over(replace(self.writes, policies=policies or self.policies, hooks=hooks, messages=messages))
 
     def holding(self, held: Task) -> Self:
-        """Return the same service for the holder of a task as `held` was read: LeaseLost under another lease. So an
-        attempt writes nothing to a task that was removed and submitted again with equal attempt numbers."""
+        """Return the same service for the holder of a task as `held` was read; under another lease it raises LeaseLost.
+        An attempt thus writes nothing to a task that was removed and submitted again with equal attempt numbers."""
         return self._over(replace(self.writes, held=held))
 
     def holding_as(self, owner: str) -> Self:
-        """Return the same service for the lease holder of this name: LeaseLost for tasks that another one holds."""
+        """Return the same service for a lease holder; for tasks that another one holds it raises LeaseLost."""
         return self._over(replace(self.writes, owner=owner))
 
     def _over(self, writes: WriteLoop) -> Self:
@@ -76,7 +75,7 @@ class TaskService:
         return bound
 
     def drain(self) -> None:
-        """Let runs in this process, which is about to end, be handed over at their next checkpoint."""
+        """Make runs in this process, which is about to end, hand over at their next checkpoint."""
         self._draining.set()
 
     @property
@@ -85,7 +84,7 @@ class TaskService:
 
 
 class Dispatching:
-    """Lets tasks start, and records lost attempts; raises TaskNotFound and the store's errors."""
+    """Lets tasks start, and records lost attempts. Raises TaskNotFound and the store's errors."""
 
     def __init__(self, writes: WriteLoop) -> None:
         self._writes = writes
@@ -103,8 +102,8 @@ class Dispatching:
         return writes.messages.send(after) if after.is_queued else after
 
     def admit(self, task_id: str) -> Task | None:
-        """Start a queued task and count its dispatch, which the caller sends; None if it no longer waits. A paused one
-        goes behind the others of its lane, and is not started."""
+        """Start a queued task and count its dispatch, which the caller sends. None if it no longer waits. A paused one
+        moves behind the others of its lane and is not started."""
         writes = self._writes
         task = writes.reads.get(task_id)
         paused = writes.hooks.pauses.start(task) is not None
@@ -116,7 +115,7 @@ class Dispatching:
         return None if paused or written.after is written.before else written.after
 
     def reconcile(self, task_id: str) -> Task:
-        """Presume a due task lost, fail it, or dispatch it again, as the sweeper. Of a paused task only a loss is
+        """Presume a due task lost, fail it, or dispatch it again, for the sweeper. Of a paused task only a loss is
         recorded; it stays due, so a sweep after the pause dispatches it."""
         writes = self._writes
         task = writes.reads.get(task_id)
@@ -133,15 +132,15 @@ class Dispatching:
         return self._writes.change(task_id, lambda task, now: outcomes.after_loss(task, now, self._writes.policies))
 
     def excuse_refused_start(self, task_id: str, attempt: int) -> Task:
-        """Excuse an attempt that was found lost and was never started; of any other attempt change nothing."""
+        """Excuse an attempt that was found lost and never started; ignore any other attempt."""
         return self._writes.change(task_id, lambda task, _now: outcomes.excused_loss(task, attempt))
 
     def end_external_jobs(self, task: Task) -> bool:
-        """End what the task's attempt runs elsewhere; False when that may still run."""
+        """End what the task's attempt runs elsewhere; False if that may still run."""
         return self._writes.hooks.external_jobs.end(task)
 
     def _sent(self, written: Written) -> Task:
-        """Send the dispatch that a write counted; raises StoreUnavailable when the queue did not accept it."""
+        """Send the dispatch that a write counted. Raises StoreUnavailable if the queue did not accept it."""
         after = written.after
         if after.dispatches.count > written.before.dispatches.count and not after.is_terminal:
             self._writes.messages.send_again(after)
@@ -159,7 +158,8 @@ class OperatorChanges:
         return self._writes.change(task_id, lambda task, now: decisions.cancel(task, now, by))
 
     def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
-        """Retry a failed task for `by` with a fresh attempt budget, due at once, as the rules of its type resume it."""
+        """Retry a failed task for `by` with a fresh attempt budget, due at once. Its type's rules decide whether it
+        resumes."""
         writes = self._writes
 
         def decide(task: Task, now: datetime) -> Task:

@@ -1,4 +1,4 @@
-"""`TaskSubmission`: makes, stores and sends tasks, the task of a request among them."""
+"""`TaskSubmission`: makes, stores and sends tasks, including those of requests."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 MOST_PAYLOAD: Final = 131_072
-"""Bytes of a task's payload, which every version of the task holds (tasks.work.reads: what fits into an item)."""
+"""Bytes of a task's payload, which every version of the task holds (see `tasks.work.reads` on item sizes)."""
 
 
 class TaskSubmission:
-    """Makes, stores and sends tasks; raises DelegationError (TASK_PAYLOAD_TOO_LARGE) and the store's errors."""
+    """Makes, stores and sends tasks. Raises DelegationError (TASK_PAYLOAD_TOO_LARGE) and the store's errors."""
 
     def __init__(self, writes: WriteLoop) -> None:
         self._writes = writes
@@ -43,10 +43,10 @@ class TaskSubmission:
         callback: str | None = None,
         **fields: Any,
     ) -> Task:
-        """Return version 1 of a task due `at` or now, not stored; an immediate dispatch by this process is counted.
+        """Return version 1 of a task due `at` or now, not stored; if this process dispatches it now, that is counted.
         With limits it waits for admission instead; a synchronous one, which its caller runs, is admitted. `traits`
-        replace those of its payload. `deadline` is its behavior's; a property of the task type precedes it.
-        `callback` names the callback for its end. Raises DelegationError (TASK_PAYLOAD_TOO_LARGE)."""
+        replace those of its payload. `deadline` is its behavior's; a property of the task type overrides it. `callback`
+        names the callback for its end. Raises DelegationError (TASK_PAYLOAD_TOO_LARGE)."""
         now = self._writes.clock()
         task = Task(
             task_id=task_id,
@@ -81,7 +81,7 @@ class TaskSubmission:
         callback: str | None = None,
     ) -> Task:
         """Return the next version of a terminal task submitted again for `at` or now, not stored. `resumes` is whether
-        it resumes where it stopped, `deadline_ts` when it must be done; None leaves both to its type's rules and
+        it continues where it stopped, `deadline_ts` when it must be done; None leaves both to its type's rules and
         policies. `payload_version` is that of `payload`. The end announces `callback`, not those of earlier
         submissions."""
         again = t.resubmit(
@@ -127,7 +127,7 @@ class TaskSubmission:
     def create_all(
         self, firsts: Sequence[Task], *, rerun: bool = False, moved: bool = False
     ) -> list[tuple[Task, bool]]:
-        """Store and dispatch tasks as `create` does each, with a write for every MOST_AT_ONCE where none exists."""
+        """Store and dispatch tasks as `create` does, with a write for every MOST_AT_ONCE where none exists."""
         created: list[tuple[Task, bool]] = []
         for start in range(0, len(firsts), MOST_AT_ONCE):
             some = firsts[start : start + MOST_AT_ONCE]
@@ -138,15 +138,15 @@ class TaskSubmission:
         return created
 
     def create_child(self, parent: Task, child: Child) -> Task:
-        """Create a child that was adopted and is absent, or return the existing one."""
+        """Create an adopted child that is absent, or return the existing one."""
         first = self.first(
             task_id=child.task_id, task_type=child.task_type, payload=child.task_payload, parent_id=parent.task_id
         )
         return self.create(first)[0]
 
     def requested(self, read: "Callable[[], AskedTask]", *, synchronous: bool, requested_by: Caller) -> Task:
-        """Return version 1 of the task that a request asks for, not stored. `read` may load a table, so it remembers
-        its result; it is called only for a request that its key's record does not answer."""
+        """Return version 1 of a request's task, not stored. `read` may load a table, so it must cache its result; it is
+        called only for a request that its key's record does not answer."""
         asked = read()
         return self.first(
             task_id=asked.task_id,
@@ -163,7 +163,7 @@ class TaskSubmission:
     def requested_again(
         self, read: "Callable[[], AskedTask]", stored: Task, now: datetime, *, synchronous: bool, requested_by: Caller
     ) -> Task | None:
-        """Return the next version of a stored task that ended, not stored; None if its outcome answers the request."""
+        """Return the next version of a stored task that ended, not stored. None if its outcome answers the request."""
         asked = read()
         if not stored.is_terminal or asked.replays(stored):
             return None
@@ -184,7 +184,7 @@ class TaskSubmission:
         return read().obstacle(stored)
 
     def _again(self, stored: Task, first: Task, *, resumes: bool, rerun: bool, moved: bool) -> Task:
-        """Return an existing task as its repeated submission wants it, the same task if nothing changes."""
+        """Return an existing task as its repeated submission wants it; the same task if nothing changes."""
         now = self._writes.clock()
         if stored.status is not Status.FAILURE and not (rerun and stored.status is Status.SUCCESS):
             return declared.rescheduled(stored, first, now, moved=moved)
@@ -202,8 +202,8 @@ class TaskSubmission:
         return declared.with_schedule_of(first, again, same_work=first.task_payload == stored.task_payload)
 
     def _to_be_dispatched(self, task: Task, now: datetime, traits: Traits | None) -> Task:
-        """Let a background task wait for its admission, or count its dispatch if there are no limits for it. A caller
-        runs a synchronous one, a poller one of a process without queue; neither waits."""
+        """Queue a task for its admission, or count its dispatch if no limits apply to it. A synchronous task (its
+        caller runs it) and one of a process without queue (a poller runs it) need no dispatch."""
         dispatch = self._policies.dispatch
         if self._policies.limits is None or self._types.of(task).is_housekeeping:
             if task.admission.lane is not None:

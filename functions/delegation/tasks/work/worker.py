@@ -48,28 +48,28 @@ logger = logging.getLogger(__name__)
 FENCED: Final = 3
 """The exit status of a process that ended itself because its work did not stop when its lease ended."""
 _WIDER: Final = 8
-"""By how much the limit of a query grows when all tasks that it returned are of unknown types."""
+"""By how much a query's limit grows if all tasks that it returned are of unknown types."""
 _MISSES: Final = 2
-"""Remembered tasks in a row that other workers leased, after which a new query is cheaper than trying the rest."""
+"""Remembered tasks in a row leased by other workers, after which a new query is cheaper than trying the rest."""
 _FEW: Final = 2
-"""Shards in the first query; each further query takes twice as many, until one has a task to lease."""
+"""Shards in the first query. Each further query takes twice as many, until one has a task to lease."""
 _WINDOW: Final = 8
-"""How many of the oldest tasks each worker tries in an order of its own: enough to avoid races."""
+"""How many of the oldest tasks each worker tries in its own order: enough to avoid races."""
 _FRESH: Final = timedelta(seconds=5)
-"""How long the result of a query is used before the index is queried again."""
+"""How long a query's result is used before the index is queried again."""
 
 
 def end_process(error: WorkOutlivedLease) -> NoReturn:
-    """End this process at once: nothing else stops the work, and another process may start the same task now."""
+    """End this process at once. Nothing else stops the work, and another process may start the same task now."""
     logger.critical("ending this process", extra={"action": "fence", "task_id": error.task_id})
     logging.shutdown()
     os._exit(FENCED)
 
 
 class LeftAlone:
-    """Due tasks that a process leaves alone, because it does not run their type or cannot read them. Each is remembered
-    while its index entry does not move, so that it is read once; only the newest are kept. `unread` and `failed` are
-    tried again after a pause."""
+    """Due tasks that a process leaves alone because it does not run their type or cannot read them. Each is remembered,
+    and not read again, while its index entry does not move; only the newest are kept. `unread` and `failed` are tried
+    again after a pause."""
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
@@ -93,9 +93,9 @@ class LeftAlone:
 
 
 class DueHints:
-    """What a worker remembers of due tasks from one lease to the next. A query costs one call a shard, so each queries
-    a few shards, the next ones each time, and serves several leases. Each worker has another order of shards. `foreign`
-    are tasks that this deployment does not run or read."""
+    """The due tasks that a worker remembers between leases. A query costs one call per shard, so each query takes a few
+    shards, in turn, and serves several leases. Each worker has another order of shards. `foreign` are tasks that this
+    deployment does not run or read."""
 
     def __init__(self, candidates: int = 50) -> None:
         self.candidates = candidates
@@ -112,7 +112,7 @@ class DueHints:
         return self._hints
 
     def groups(self, owner: str) -> Iterator[tuple[str, ...]]:
-        """Yield all shards once, in growing groups; the next call begins after the last shard that was yielded."""
+        """Yield all shards once, in growing groups; the next call starts after the last shard that was yielded."""
         if not self._round:
             self._round.extend(sorted(codec.due_buckets(), key=lambda shard: zlib.crc32(f"{owner}/{shard}".encode())))
         left, few = len(self._round), _FEW
@@ -142,10 +142,10 @@ def lease_next_available_task(
     *,
     lookout: DueHints | None = None,
 ) -> Task | None:
-    """Acquire one of the oldest due tasks of a known type; None if the index, queried now, has none. Due are:
-    SUBMITTED, RETRY_SCHEDULED whose time has come, and held tasks presumed lost. The conditional write gives each task
-    to one worker. Unknown and unreadable tasks are skipped, and hide no other however many they are. While everything
-    is paused nothing is queried."""
+    """Acquire one of the oldest due tasks of a known type; None if the index, queried now, has none. Due are SUBMITTED
+    tasks, RETRY_SCHEDULED ones whose time has come, and held ones presumed lost. The conditional write gives each task
+    to one worker. Unknown and unreadable tasks are skipped; any number of them hides no other. Nothing is queried while
+    everything is paused."""
     if tasks.pauses.everything() is not None:
         return None
     lookout = lookout or DueHints()
@@ -178,7 +178,7 @@ class _Search:
     seen: set[str] = field(default_factory=set)
 
     def lease_first(self, hints: deque[DueEntry], tries: int) -> Task | None:
-        """Lease the first available of these tasks, after at most `tries` tries; removes from `hints` what it tried."""
+        """Lease the first available of these tasks, after at most `tries` tries; removes tried tasks from `hints`."""
 
         def left() -> Iterator[DueEntry]:
             while hints:
@@ -202,7 +202,7 @@ class _Search:
         return None
 
     def _leased(self, entry: DueEntry) -> Task | None:
-        """Return the task as a new attempt of the worker, None when it is not available."""
+        """Return the task as a new attempt of the worker, None if it is not available."""
         try:
             head = self.reads.find(entry.task_id)
             if head is None:
@@ -219,8 +219,8 @@ class _Search:
 
 
 def in_own_order(entries: Sequence[DueEntry], lot: str) -> list[DueEntry]:
-    """Return due entries, the oldest few first, those few in an order drawn by `lot`. So workers do not all try the
-    same task, and with a new lot for each query no task waits for ever."""
+    """Return due entries, the oldest few first, those few in an order that depends on `seed`. So workers do not all try
+    the same task; with a new seed for each query no task waits for ever."""
 
     def drawn(entry: DueEntry) -> int:
         return zlib.crc32(f"{lot}/{entry.task_id}".encode())
@@ -244,7 +244,7 @@ class ExternalEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The name of a worker as lease holder, its pause without work, and how many due tasks a query returns."""
+    """The worker's name as lease holder, its pause without work, and how many due tasks a query returns."""
 
     owner: str
     poll: timedelta = timedelta(seconds=5)
@@ -269,7 +269,7 @@ class Worker:
         idle: Callable[[Exception], None] = unreported,
         admission: "WorkersAdmission | None" = None,
     ) -> None:
-        """`engines` by the names that behaviors choose; work of a missing engine runs inline. `idle` is called with
+        """`engines` by the names that behaviors choose; without the chosen one work runs inline. `idle` is called with
         each error after which the worker waits. With `admission` it also takes waiting tasks while places are free,
         beside a dispatcher or without one."""
         self._tasks = tasks
@@ -285,11 +285,10 @@ class Worker:
 
     @property
     def owner(self) -> str:
-        """The name under which it holds tasks."""
         return self._settings.owner
 
     def run(self) -> None:
-        """Work until `stop` is called; wait after an error, whatever it is. Raises WorkOutlivedLease."""
+        """Work until `stop` is called; wait after any error. Raises WorkOutlivedLease."""
         turns = iter(lambda: self._stop.is_set() or "its next task", True)
         for turn in each_item(turns, self._turn, name="worker.turns", clock=self._tasks.clock, in_a_row=None):
             if turn.error is not None:
@@ -302,7 +301,7 @@ class Worker:
     def _turn(self, _turn: object) -> Task | None:
         try:
             return self.run_once()
-        except LeaseLost as error:  # another process holds the attempt by now; this one takes another task
+        except LeaseLost as error:  # another process holds the attempt; this worker takes another task
             logger.warning("the lease is lost", extra={"action": "lease", "error_code": error.code})
             return None
 
@@ -312,7 +311,7 @@ class Worker:
         self._stop.set()
 
     def run_once(self) -> Task | None:
-        """Lease and run one task and return it after its attempt; None when no task was due."""
+        """Lease and run one task and return it after its attempt; None if no task was due."""
         task = lease_next_available_task(
             self._tasks, self._settings.owner, self._behaviors.task_types, self._lasting, lookout=self._lookout
         )
@@ -332,7 +331,7 @@ class Worker:
                 "action": "begin",
                 **attempt,
                 "correlation_id": self._tasks.types.labels(task).correlation_id,
-                # Of the attempt before, if there was one: why it ended, and for a lost one whose lease ended.
+                # Of the attempt before, if any: why it ended and, if it was lost, whose lease ended.
                 "error_code": task.error_code,
                 "reason": task.result_summary,
             },
@@ -351,13 +350,13 @@ class Worker:
         return after
 
     def _admitted(self, admission: "WorkersAdmission") -> Task | None:
-        """Let the next of the tasks that wait for a place start, and acquire it; None without one."""
+        """Admit and acquire the next of the tasks that wait for a place; None without one."""
         admitted = admission.admit_one()
         if admitted is None:
             return None
         head = self._tasks.reads.get(admitted)
         if not runs(self._behaviors.task_types, head):
-            return None  # its payload is of a newer release, whose workers find it due
+            return None  # a newer release's payload; its workers find the task due
         task = self._tasks.leases.acquire(admitted, self._settings.owner, self._lasting, task=head)
         return task if task.is_held and task.lease.owner == self._settings.owner else None
 
@@ -398,11 +397,11 @@ class Worker:
 
 
 def _unexpected(task: Task, error: Exception) -> ErrorClass:
-    """Return the class of what a TaskBehavior raised and did not record, which is logged."""
+    """Return the class of an error that a TaskBehavior raised and did not record; log it."""
     logger.error("the work failed unexpectedly", exc_info=error, extra={"action": "run", "task_id": task.task_id})
     return ErrorClass.TRANSIENT
 
 
 def owner_name(host: str, pid: int, started: float | None = None) -> str:
-    """Return a name for a lease holder that no other process has, nor this one after a restart."""
+    """Return a lease holder's name that no other process has, nor this one after a restart."""
     return f"worker:{host}:{pid}:{int((started or time.time()) * 1000)}"

@@ -45,7 +45,7 @@ def other_lease(task: Task, owner: str | None) -> LeaseLost:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The head that was decided on, and the head after it; the same if nothing was changed."""
+    """The head that was decided on, and the head after it; equal if nothing changed."""
 
     before: Task
     after: Task
@@ -54,8 +54,8 @@ class Written:
 @dataclass(frozen=True, slots=True)
 class WriteLoop:
     """Changes tasks in one loop, and calls the hooks with what was written. Raises what the store raises. `held` is a
-    task as its lease holder read it, `owner` a lease holder's name: with either, changes of a task that is held
-    otherwise raise LeaseLost."""
+    task as its lease holder read it, `owner` a lease holder's name: with either, changes of a task under another lease
+    raise LeaseLost."""
 
     reads: TaskReads
     policies: Policies
@@ -66,11 +66,11 @@ class WriteLoop:
     owner: str | None = None
 
     def change(self, task_id: str, decide: Decide, *, task: Task | None = None) -> Task:
-        """Read, decide and write; repeat when another writer was first. A fresh `task` saves the first read."""
+        """Read, decide and write; repeat if another writer was first. A fresh `task` saves the first read."""
         return self.written(task_id, decide, task).after
 
     def written(self, task_id: str, decide: Decide, task: Task | None) -> Written:
-        """Do as `change` does, and return what was decided on too."""
+        """Do as `change` does, and also return the head that was decided on."""
         current = task or self.reads.get(task_id)
         for _ in range(RACES):
             self.require_lease(current)
@@ -109,15 +109,15 @@ class WriteLoop:
 
     def hasten(self, task_id: str, code: str) -> Task:
         """Run a task now that waits for its next attempt after the error `code`, because its cause is gone. The sweeper
-        or a worker finds it within a minute, admission at once. Another task is returned unchanged."""
+        or a worker finds it within a minute, admission at once. Any other task is returned unchanged."""
         task = self.change(task_id, lambda task, now: decisions.hasten(task, code, now))
         if task.is_queued:
             self.messages.wake()
         return task
 
     def report_partly_done(self, task: Task) -> None:
-        """Report a FAILURE whose work had effects, unless done; the call whose write notes it reports it. For a FAILURE
-        that was recorded by a process which cannot report. Other tasks are not reported."""
+        """Report a FAILURE whose work had effects, once: the call whose write notes it reports it. For failures
+        recorded by a process that cannot report. Other tasks are not reported."""
 
         def noted(current: Task, _now: datetime) -> Task:
             due = current.version == task.version and self._reports(None, current)
@@ -136,7 +136,7 @@ class WriteLoop:
             return False
 
     def require_lease(self, task: Task) -> None:
-        """Raise LeaseLost if a task is held otherwise than this loop requires. The change itself refuses another
+        """Raise LeaseLost if a task has another lease than this loop requires. The change itself refuses another
         attempt number (`transitions.held_by`)."""
         held, owner = self.held, self.owner
         if held is not None and (task.task_id, task.attempt_count) == (held.task_id, held.attempt_count):
@@ -152,32 +152,32 @@ class WriteLoop:
         return Revise(before, after) if after.version == before.version else Advance(before, after, tuple(via))
 
     def notifying(self, task: Task) -> Task:
-        """Return a task that is submitted again, with the channels that it had and those of this deployment's tasks."""
+        """Return a resubmitted task with its own channels and those of this deployment's tasks."""
         channels = tuple(dict.fromkeys((*task.notify, *self.policies.channels())))
         return task if channels == task.notify else task.evolve(notify=channels)
 
     def ended_attempt(self, task: Task) -> int | None:
-        """Return the attempt's number if it is lost and its work has stopped; used before its loss is written. An
+        """Return the attempt's number if it is lost and its work has stopped; called before its loss is written. An
         attempt that renews its lease just now finds its job ended, and ends like any failed attempt."""
         lost = outcomes.is_lost(task, self.clock()) and self.hooks.external_jobs.end(task)
         return task.attempt_count if lost else None
 
     def _wake_parent(self, child: Task) -> None:
-        """Let the parent that waits for this child run now; one that is not woken runs by itself later."""
+        """Run the parent that waits for this child now; if that fails, it runs by itself later."""
         with suppress(TaskError):
             parent = self.reads.find(child.parent_id or "")
             if parent is not None and parent.details.get(AWAITS) == child.task_id:
                 self.hasten(parent.task_id, ChildrenPending.code)
 
     def _reports(self, before: Task | None, after: Task) -> bool:
-        """Return whether this process has to report that `after` leaves half done what `before` did not, or ever."""
+        """Return whether this process has to report `after` as newly left partly done."""
         if self.hooks.left_partly_done is ignored or not after.is_left_partly_done:
             return False
         return after.reported_version != after.version and not (before and before.is_left_partly_done)
 
     def _next_run(self, ended: Task, now: datetime) -> tuple[Task, ...]:
         """Return what follows a run of a recurring task; a late cancellation cancels the next run. If this process
-        cannot compute its time, it fails: otherwise no run could end, and all would be repeated."""
+        cannot compute its time, the task fails: otherwise no run could end, and all would be repeated."""
         task_type = self.hooks.types.of(ended)
         restarted = declared.next_details(task_type.details.restarted(ended.details))
         at, grace, unknown = now, self.policies.dispatch.grace, None
@@ -207,7 +207,7 @@ class WriteLoop:
 
 
 class Leases:
-    """Acquires, renews and ends attempts; raises TaskNotFound, LeaseLost and the store's errors."""
+    """Acquires, renews and ends attempts. Raises TaskNotFound, LeaseLost and the store's errors."""
 
     def __init__(self, writes: WriteLoop) -> None:
         self._writes = writes
@@ -216,8 +216,8 @@ class Leases:
     def acquire(
         self, task_id: str, owner: str, lease: Callable[[datetime], Lease], *, task: Task | None = None
     ) -> Task:
-        """Try to make `owner` the holder, and return the task: `owner` holds it if it is the `lease_owner`. A task that
-        is not due, terminal, paused, or held by another process is returned unchanged (`decisions.claim`)."""
+        """Try to make `owner` the holder and return the task, which `owner` holds if it is the `lease_owner`. A task
+        that is not due, terminal, paused, or held by another process is returned unchanged (`decisions.claim`)."""
         task = task or self._reads.get(task_id)
         if task.lease.owner != owner and self._writes.hooks.pauses.start(task) is not None:
             return task
@@ -229,7 +229,7 @@ class Leases:
         )
 
     def heartbeat(self, task_id: str, attempt: int, lease: Callable[[datetime], Lease], **fields: Any) -> Task:
-        """Renew the lease and set other fields of the head; writes nothing if the lease already lasts that long."""
+        """Renew the lease and set other fields of the head; write nothing if the lease already lasts that long."""
 
         def decide(task: Task, now: datetime) -> Task:
             renewed = t.renew(task, attempt, lease(now))
@@ -238,11 +238,11 @@ class Leases:
         return self._writes.change(task_id, decide)
 
     def note(self, task_id: str, attempt: int, *, details: Mapping[str, Any] = t.NOTHING, **fields: Any) -> Task:
-        """Set details and fields of the head as the holder of the task; the lease stays."""
+        """Set details and fields of the head as the task's holder, without renewing the lease."""
         return self._writes.change(task_id, lambda task, _now: t.held_by(task, attempt).with_details(details, **fields))
 
     def start(self, task_id: str, attempt: int, *, effects: bool = False) -> Task:
-        """Begin the attempt's main work (RUNNING), with `effects` that cannot be undone or without."""
+        """Start the attempt's main work (RUNNING), with or without `effects` that cannot be undone."""
         return self._writes.change(task_id, lambda task, now: t.start(task, attempt, now, effects=effects))
 
     def succeed(
@@ -272,7 +272,7 @@ class Leases:
 
     def await_child(self, task_id: str, attempt: int, error: AttemptError, child_id: str, *, wait: timedelta) -> Task:
         """End the attempt of a parent that waits for its children until this one has ended, or for `wait`. The child's
-        end wakes it, or this call if that came before the parent's waiting was stored."""
+        end wakes it. If the child ended before the parent's wait was stored, this call wakes it."""
         after = self.end_attempt(task_id, attempt, error, wait=wait, details={AWAITS: child_id})
         if after.status is Status.RETRY_SCHEDULED:
             child = self._reads.find(child_id)
@@ -298,7 +298,7 @@ class Leases:
         return self.adopt_all(task_id, attempt, ((child, nameless),))[0]
 
     def adopt_all(self, task_id: str, attempt: int, children: Sequence[tuple[Task, bool]]) -> list[Task]:
-        """Record children, each nameless or not, as `adopt` does one: a write for every MOST_AT_ONCE."""
+        """Record children, each nameless or not, as `adopt` does: a write for every MOST_AT_ONCE."""
         current = self._reads.get(task_id)
         refuse_circles(self._reads, current, [child.task_id for child, nameless in children if not nameless])
         adopted: list[Task] = []
@@ -310,7 +310,7 @@ class Leases:
     def _adopt_some(
         self, current: Task, attempt: int, children: Sequence[tuple[Task, bool]]
     ) -> tuple[Task, list[Task]]:
-        """Return the parent as it is then, and the first versions of the children."""
+        """Return the changed parent and the first versions of the children."""
         for _ in range(RACES):
             self._writes.require_lease(current)
             after, firsts = current, []
