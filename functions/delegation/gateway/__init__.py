@@ -1,1 +1,1 @@
-"""In front of an unmodified Iceberg REST catalog: drop with purge, and mutations performed at most once for a key."""
+"""In front of an unmodified Iceberg REST catalog: drop with purge, and mutations performed at most once per key."""

@@ -1,4 +1,4 @@
-"""The gateway: answers requests to the catalog, each by its route, and events of a REST API's Lambda proxy integration.
+"""The gateway: answers requests to the catalog by their routes, as events of a REST API's Lambda proxy integration.
 Source: API Gateway Developer Guide, "Lambda proxy integrations in API Gateway". `requestContext.path` is still encoded;
 query parameters come decoded."""
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 LARGEST_BODY: Final = 4_400_000
-"""Bytes: an event of a Lambda has at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas"), and Base64 lengthens."""
+"""Bytes. A Lambda's event has at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas"), and Base64 adds a third."""
 
 
 class PurgingDrops(Protocol):
@@ -64,7 +64,7 @@ class PurgingDrops(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GatewayRules:
-    """What the gateway accepts: bodies up to `largest_body` bytes; `refuses_purges` decides when it has no drops."""
+    """What the gateway accepts: bodies up to `largest_body` bytes. `refuses_purges` decides if there are no drops."""
 
     largest_body: int = LARGEST_BODY
     refuses_purges: bool = False
@@ -73,8 +73,9 @@ class GatewayRules:
 
 class Gateway:
     """Answers requests to the catalog; each part may be None. Without `keys` no Idempotency-Key is honored (it needs
-    verified callers), without `drops` nothing is purged, without `catalogs` no catalog's existence is checked, without
-    `tombstones` callers cannot restore. `drops` and `tombstones` are called by the requests that need them."""
+    verified callers), without `drops` nothing is purged, without `catalogs` the catalog's existence is not checked,
+    without `tombstones` callers cannot restore. `drops` and `tombstones` are called only for requests that need
+    them."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Gateway:
             refuse_loop(request)
             check_target(request.path, request.query)
             if request.header(KEY_HEADER) is not None:
-                key_of(request)  # one that is malformed is refused, whatever the request is
+                key_of(request)  # a malformed key is refused, whatever the request is
             if len(request.body) > self._rules.largest_body:
                 raise body_too_large(len(request.body), self._rules.largest_body)
             return self._answer(request)
@@ -131,7 +132,7 @@ class Gateway:
     def _purge(self, request: CatalogRequest, drop: DropWithPurge) -> CatalogAnswer:
         if self._drops is not None:
             caller = self._callers.caller(request)
-            # What makes records and files of its own begins only for a catalog that exists.
+            # Records and files are written only for an existing catalog.
             refused = None if self._catalogs is None else self._catalogs.refusal(request, drop.target, caller.realm)
             if refused is None:
                 return self._drops().drop(request, caller, drop.identifier)
@@ -144,7 +145,7 @@ class Gateway:
 
 
 LARGEST_ANSWER: Final = 6_000_000
-"""Bytes of an answer as JSON; a Lambda returns at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas")."""
+"""Bytes of an answer as JSON. A Lambda returns at most 6 MB (AWS Lambda Developer Guide, "Lambda quotas")."""
 _ENCODING: Final = "Content-Encoding"
 _REPLACED: Final = encoded("\N{REPLACEMENT CHARACTER}")
 
@@ -152,7 +153,6 @@ Serve = Callable[[CatalogRequest], CatalogAnswer]
 
 
 def answer_event(event: Mapping[str, Any], serve: Serve, base_path: str) -> dict[str, Any]:
-    """Serve an event whose catalog is at `base_path`, such as `/api/catalog`."""
     try:
         request = request_of(event, base_path)
     except (NotTheCatalog, UnsafePath) as error:
@@ -165,7 +165,7 @@ def answer_event(event: Mapping[str, Any], serve: Serve, base_path: str) -> dict
 
 
 def request_of(event: Mapping[str, Any], base_path: str) -> CatalogRequest:
-    """Return the event's request; raises NotTheCatalog and UnsafePath."""
+    """Return the event's request. Raises NotTheCatalog and UnsafePath."""
     body = event.get("body") or ""
     return CatalogRequest(
         str(event["httpMethod"]).upper(),
@@ -177,8 +177,8 @@ def request_of(event: Mapping[str, Any], base_path: str) -> CatalogRequest:
 
 
 def _query(parameters: Mapping[str, Any]) -> str:
-    """Return the query encoded again: a blank as %20, which every server decodes, and `=` after each name. Raises
-    UnsafePath for bytes that are not UTF-8: the event has replaced them."""
+    """Encode the query again: a blank as %20, which every server decodes, and `=` after each name. Raises UnsafePath
+    for bytes that are not UTF-8: the event has replaced them."""
     query = encoded_query((name, str(value)) for name, values in parameters.items() for value in values)
     if _REPLACED in query:
         raise UnsafePath("bytes that are not UTF-8")
@@ -186,7 +186,7 @@ def _query(parameters: Mapping[str, Any]) -> str:
 
 
 def _path(event: Mapping[str, Any], base: str) -> str:
-    """Return the path below the base; the stage, or a base path mapping, may come before it."""
+    """Return the path below the base; the stage or a base path mapping may precede it."""
     path = str((event.get("requestContext") or {}).get("path") or event["path"])
     shorter = "/" + path.lstrip("/").partition("/")[2]
     for each in (path, shorter):
@@ -199,7 +199,7 @@ def _path(event: Mapping[str, Any], base: str) -> str:
 
 
 def event_of(answer: CatalogAnswer, asked: Headers) -> dict[str, Any]:
-    """Return the answer as an event, compressed if it is too large otherwise; `asked` are the request's headers. Raises
+    """Return the answer as an event, compressed if it is otherwise too large; `asked` are the request's headers. Raises
     CatalogAnswerTooLarge."""
     made = _event_of(answer)
     if _size(made) > LARGEST_ANSWER and answer.header(_ENCODING) is None and _accepts_gzip(asked):
@@ -222,7 +222,7 @@ def _event_of(answer: CatalogAnswer) -> dict[str, Any]:
 
 
 def _size(event: Mapping[str, Any]) -> int:
-    """Return the bytes of an event; only a body that may be too large is measured exactly."""
+    """Return the bytes of an event; measures only a body that may be too large."""
     body = event["body"]
     return len(body) if len(body) < LARGEST_ANSWER // 6 else len(json.dumps(event).encode())
 

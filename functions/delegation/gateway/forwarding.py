@@ -1,4 +1,4 @@
-"""Forwarding requests to the catalog, who sends them, and which catalogs exist and keep keys."""
+"""Forwards requests to the catalog; finds who sends them, which catalogs exist, and which keep keys."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ from delegation.gateway.routing import KEY_HEADER, Target, check_target
 from delegation.identifiers import encoded_query
 
 FORWARDED_BY: Final = "X-Delegation-Gateway"
-"""The header that the gateway adds to what it forwards; a request that arrives with it has come back."""
+"""The header that the gateway adds to what it forwards. A request that arrives with it is in a loop."""
 _HOP_BY_HOP: Final = frozenset({
     "connection",
     "keep-alive",
@@ -41,7 +41,7 @@ _HOP_BY_HOP: Final = frozenset({
 })  # fmt: skip
 """RFC 9110, Section 7.6.1."""
 _OF_ONE_CONNECTION: Final = _HOP_BY_HOP | {"host", "content-length", "expect"}
-"""What the next connection sets anew. `X-Forwarded-*` stay as the load balancer wrote them."""
+"""Headers that the next connection sets. `X-Forwarded-*` stay as the load balancer wrote them."""
 
 
 class Forwarder:
@@ -54,7 +54,7 @@ class Forwarder:
     def forward(self, request: CatalogRequest, *, timeout: float | None = None) -> CatalogAnswer:
         """Send a request once. Raises UnsafePath, CatalogUnavailable and CatalogOutcomeUnknown."""
         refuse_loop(request)
-        check_target(request.path, request.query)  # also of what the gateway makes of names
+        check_target(request.path, request.query)  # also what the gateway makes of names
         sent = CatalogRequest(
             request.method,
             request.path,
@@ -93,10 +93,9 @@ _ALL: Final = "ALL"
 
 @dataclass(frozen=True, slots=True)
 class GatewayCaller:
-    """The caller of a request; the service acts for it with its own `authorization` header. `principal` and `roles`
-    (principal roles) come from a verified token; `principal` is None if the gateway has no key to verify tokens with.
-    `realm` is the realm header's value. `claimed` is the name in an unverified token: never act on it or show data for
-    it."""
+    """The caller of a request, for whom the service uses its `authorization` header. `principal` and `roles` (principal
+    roles) come from a verified token; `principal` is None if the gateway has no key to verify tokens with. `realm` is
+    the realm header's value. `claimed` is the name in an unverified token: never act on it or show data for it."""
 
     principal: str | None
     authorization: str | None = field(default=None, repr=False)
@@ -106,7 +105,7 @@ class GatewayCaller:
 
 
 class TokenCallers:
-    """Callers by their tokens: `sub` (Polaris' principal name), else `client_id`; without `tokens` none is verified."""
+    """Callers by their tokens: `sub` (Polaris' principal name), else `client_id`. Without `tokens` none is verified."""
 
     def __init__(self, tokens: TokenVerifier | None, *, realm_header: str = REALM_HEADER) -> None:
         self._tokens = tokens
@@ -135,7 +134,7 @@ class TokenCallers:
 
 
 def _claimed(authorization: str | None) -> str | None:
-    """Return whom a JSON Web Token names, without any check; None for a token of another form."""
+    """Return the name in a JSON Web Token, unverified; None for a token of another form."""
     parts = (authorization or "").rpartition(" ")[2].split(".")
     if len(parts) != 3:
         return None
@@ -148,7 +147,7 @@ def _claimed(authorization: str | None) -> str | None:
 
 
 def _is_text(name: str) -> bool:
-    """Return whether a name has no lone surrogate: JSON can escape one, and nothing can store or send it."""
+    """Return whether a name has no lone surrogate: JSON can escape one, but it cannot be stored or sent."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -175,7 +174,7 @@ _OF_THE_REQUEST: Final = ("content-type", "content-encoding", "accept-encoding",
 
 
 class KnownCatalogs:
-    """Asks `GET /v1/config` for a catalog, as the caller, and remembers those that exist for `seconds`."""
+    """Sends `GET /v1/config` for a catalog as the caller, and remembers existing catalogs for `seconds`."""
 
     def __init__(
         self, forwarder: Forwarder, *, seconds: float = 300.0, monotonic: Callable[[], float] = time.monotonic
@@ -187,8 +186,8 @@ class KnownCatalogs:
 
     def refusal(self, request: CatalogRequest, target: Target, realm: str | None) -> CatalogAnswer | None:
         """Return the answer of `GET /v1/config` if it does not know the request's catalog, else None. A server without
-        prefixes has one catalog. Raises CatalogOutcomeUnknown if the catalog could not be asked: an earlier call may
-        have had an effect."""
+        prefixes has one catalog. Raises CatalogOutcomeUnknown if the catalog did not answer: an earlier call may have
+        had an effect."""
         if not target.prefix:
             return None
         known, now = (realm or "", target.prefix), self._monotonic()
@@ -215,7 +214,7 @@ class KnownCatalogs:
         )
 
     def keeps_keys(self, target: Target, realm: str | None) -> bool:
-        """Return whether the last configuration read states how long the catalog itself remembers keys."""
+        """Return whether the last configuration states how long the catalog itself remembers keys."""
         return self._known.get((realm or "", target.prefix), (0.0, False))[1]
 
     def _configuration(self, request: CatalogRequest, catalog: str) -> CatalogAnswer:
@@ -225,13 +224,13 @@ class KnownCatalogs:
 
 
 def _has_prefix(answer: CatalogAnswer, catalog: str) -> bool:
-    """Whether a configuration leads to the catalog: it names its prefix, or none."""
+    """Return whether a configuration leads to the catalog: it names the catalog's prefix, or none."""
     overrides = (answer.document or {}).get("overrides")
     return isinstance(overrides, dict) and overrides.get("prefix", catalog) == catalog
 
 
 def _keeps_keys(answer: CatalogAnswer) -> bool:
-    """Whether a configuration that was read has Iceberg's `idempotency-key-lifetime`."""
+    """Return whether a configuration has Iceberg's `idempotency-key-lifetime`."""
     return isinstance((answer.document or {}).get(LIFETIME), str)
 
 
@@ -240,7 +239,7 @@ LIFETIME: Final = "idempotency-key-lifetime"
 
 
 def readable(request: CatalogRequest) -> CatalogRequest:
-    """Return the request so that its answer can be read: without compression, and whole whatever the client has."""
+    """Return the request with headers for a readable answer: uncompressed, and in full despite the client's cache."""
     headers = without(request.headers, "accept-encoding", "if-none-match", "if-modified-since", "range")
     return CatalogRequest(
         request.method, request.path, request.query, (*headers, ("Accept-Encoding", "identity")), request.body
@@ -249,7 +248,7 @@ def readable(request: CatalogRequest) -> CatalogRequest:
 
 def advertised(answer: CatalogAnswer, lifetime: timedelta | None) -> CatalogAnswer:
     """Return the catalog's configuration with both forms of the key lifetime; without `lifetime` keys are not honored.
-    The catalog's own settings stay, and so does an answer that is no CatalogConfig."""
+    The catalog's own settings stay. An answer that is no CatalogConfig stays too."""
     is_readable = answer.status == 200 and answer.header("Content-Encoding") in {None, "", "identity"}
     document = answer.document if is_readable else None
     if document is None:
@@ -265,7 +264,7 @@ def advertised(answer: CatalogAnswer, lifetime: timedelta | None) -> CatalogAnsw
 
 
 def duration_text(duration: timedelta) -> str:
-    """Return whole seconds in ISO 8601, such as `PT30M`, which Java's Duration reads."""
+    """Return whole seconds in ISO 8601, such as `PT30M`, which Java's Duration parses."""
     seconds = int(duration.total_seconds())
     hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
     parts = [f"{number}{unit}" for number, unit in ((hours, "H"), (minutes, "M"), (rest, "S")) if number]

@@ -1,4 +1,4 @@
-"""The catalog over HTTP: bytes in, bytes out, on connections on which a whole exchange has one deadline."""
+"""The catalog over HTTP: bytes in, bytes out. One deadline covers a whole exchange on a connection."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ class DeadlineTransport(httpx.BaseTransport):
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Limit what this thread sends and receives in the block to `seconds` in all."""
+        """Limit all that this thread sends and receives in the block to `seconds`."""
         self._deadline.begin(seconds)
         try:
             yield
@@ -57,7 +57,7 @@ class DeadlineTransport(httpx.BaseTransport):
 
 @contextmanager
 def _as_httpx() -> Iterator[None]:
-    """Raise httpx's exceptions: by name before anything was sent, otherwise a transport's error."""
+    """Translate into httpx's exceptions: a specific one before anything was sent, otherwise a transport error."""
     try:
         yield
     except httpcore.ConnectTimeout as error:
@@ -149,7 +149,7 @@ class _TimedBody(httpx.SyncByteStream):
 _CONNECT_SECONDS: Final = 3.0
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _ADDED: Final = ("accept", "accept-encoding", "connection", "user-agent")
-"""What httpx sends for a request that does not set them; without them the catalog sees what the client sent."""
+"""Headers that httpx adds if a request lacks them; removed, so that the catalog sees what the client sent."""
 
 
 class HttpUpstream:
@@ -160,7 +160,7 @@ class HttpUpstream:
         self._base = httpx.URL(base_url.rstrip("/"))
         self._within: Callable[[float], AbstractContextManager[None]] = lambda _seconds: nullcontext()
         if http is None:
-            # Loaded when the first upstream is made: a cold start pays for it only where a request is answered.
+            # Loaded when the first upstream is created: only cold starts that answer a request pay for it.
 
             transport = DeadlineTransport()
             http = httpx.Client(transport=transport, follow_redirects=False, trust_env=False)
@@ -178,7 +178,7 @@ class HttpUpstream:
             ),
             content=request.body,
             timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
-            # The request line itself: a URL would be normalized, and lead out of the base.
+            # The request line itself: a URL would be normalized, and could lead out of the base.
             extensions={"target": self._target(request)},
         )
         try:

@@ -1,5 +1,5 @@
-"""Requests and answers of the Iceberg REST API as bytes, the errors of the gateway, and its own answers as Iceberg's
-clients read them (Iceberg REST Catalog API, ErrorModel)."""
+"""Requests and answers of the Iceberg REST API as bytes, the gateway's errors, and its own answers in the form that
+Iceberg's clients read (Iceberg REST Catalog API, ErrorModel)."""
 
 import json
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class CatalogUnavailable(GatewayError):
 
 
 class CatalogOutcomeUnknown(GatewayError):
-    """The catalog behind the gateway gave no answer to a request that it may have performed."""
+    """The catalog behind the gateway did not answer a request that it may have performed."""
 
     code = "CATALOG_OUTCOME_UNKNOWN"
     status = 504
@@ -61,7 +61,7 @@ class CatalogOutcomeUnknown(GatewayError):
 
 
 class UnsafePath(GatewayError):
-    """Servers read the request's path or query differently, or it leads out of the base."""
+    """Servers read the request's path or query differently, or the path leads out of the base."""
 
     code = "UNSAFE_PATH"
     status = 400
@@ -74,7 +74,7 @@ class UnsafePath(GatewayError):
 
 
 class UnsafeName(GatewayError):
-    """A name in the request's body cannot be one segment of a path."""
+    """A name in the request's body cannot be a single segment of a path."""
 
     code = "UNSAFE_NAME"
     status = 400
@@ -154,8 +154,8 @@ def purge_not_offered() -> GatewayError:
 
 
 class CatalogNotReached(GatewayError, NothingDone):
-    """The mutation did not reach the catalog, and no call with its key can have had an effect. Clients repeat after
-    429, and none takes the commit as lost; after 503 Iceberg Java up to 1.10 does."""
+    """The mutation did not reach the catalog, and no call with its key can have had an effect. After 429 clients
+    repeat, and none takes the commit as lost; after 503 Iceberg Java up to 1.10 does."""
 
     code = "CATALOG_NOT_REACHED"
     status = 429
@@ -221,7 +221,6 @@ class CatalogRequest:
     body: bytes = field(default=b"", repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return the header's first value, None without one."""
         return _first(self.headers, name)
 
 
@@ -232,7 +231,6 @@ class CatalogAnswer:
     body: bytes = field(default=b"", repr=False)
 
     def header(self, name: str) -> str | None:
-        """Return the header's first value, None without one."""
         return _first(self.headers, name)
 
     @property
@@ -241,7 +239,6 @@ class CatalogAnswer:
 
     @property
     def document(self) -> dict[str, Any] | None:
-        """The body's JSON object, None for any other body."""
         try:
             document = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -270,7 +267,7 @@ _RETRY: Final = ("Retry-After", "2")
 _UNKNOWN: Final = "CommitStateUnknownException"
 _BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     "INVALID_JSON": (400, "BadRequestException"),
-    # The proposal's 409 would be a refusal to clients, of what the call that holds the key may have applied.
+    # The proposal's 409 would tell clients that nothing was applied, but the call that holds the key may apply it.
     "request_in_progress": (504, _UNKNOWN),
     # Idempotency-Key proposal, "Server Behavior": the problem type
     "idempotency_key_conflict": (422, "idempotency_key_conflict"),
@@ -278,7 +275,7 @@ _BY_CODE: Final[Mapping[str, tuple[int, str]]] = {
     "STORE_UNAVAILABLE": (503, "ServiceUnavailableException"),
     "OUTCOME_UNKNOWN": (504, _UNKNOWN),
 }
-"""Status and `type` of other packages' errors by their codes; any other is a 500 without details."""
+"""Status and `type` of other packages' errors by code; any other is a 500 without details."""
 
 
 def error_answer(status: int, kind: str, message: str, *headers: tuple[str, str]) -> CatalogAnswer:

@@ -1,11 +1,11 @@
-"""Which requests concern the gateway, decided from a request alone, and how paths are spelled.
+"""Which requests the gateway handles, decided from a request alone, and how paths are spelled.
 
-How paths are spelled: paths that could leave the catalog's base are refused, equal ones get one form. Servers and
-proxies disagree about dot segments, empty segments, backslashes, parameters of segments, and repeated decoding (RFC
-3986, 3.3, 5.2.4, 6.2.2); the catalog's API needs none of them.
+Paths that could leave the catalog's base are refused; equal paths get one form. Servers and proxies disagree about dot
+segments, empty segments, backslashes, parameters of segments, and repeated decoding (RFC 3986, 3.3, 5.2.4, 6.2.2); the
+catalog's API needs none of them.
 
-Which requests concern the gateway, by the request alone (Iceberg REST Catalog API, "paths"). Path names are
-percent-encoded, and a separator (0x1F by default) joins a namespace's levels.
+Routes follow the Iceberg REST Catalog API, "paths". Path names are percent-encoded, and a separator (0x1F by default)
+joins a namespace's levels.
 """
 
 import re
@@ -22,12 +22,12 @@ from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded
 _RAW: Final = re.compile(r"[!-~]*")
 """Visible ASCII."""
 _QUERY: Final = re.compile(r"[!-\"$-~]*")
-"""The same without `#`, which ends a query."""
+"""The same without `#`, which would end the query."""
 _SEGMENT: Final = (
     r"(?!\.{1,2}(?:/|\Z))"
     r"(?:[A-Za-z0-9_.~-]++|%(?:0[1-9A-F]|1[0-9A-F]|2[0-46-9A-C]|3[A-F]|40|5[BDE]|60|7[BCDF]|[89A-F][0-9A-F]))++"
 )
-"""A segment in its canonical form without `%2F`, `%5C`, `%00` and `%25`, in which no decoding finds anything else."""
+"""A segment in its canonical form without `%2F`, `%5C`, `%00` and `%25`: decoding it again changes nothing."""
 _PLAIN: Final = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*+")
 _NO_REQUEST_LINE: Final = "a character that is not allowed in a request line"
 _DECODED_AT_MOST: Final = 8
@@ -62,7 +62,7 @@ def _respelled(path: str) -> str:
 
 
 def segment_of(name: str, separator: str | None = None) -> str:
-    """Return a name of a body as one path segment. Raises UnsafeName, also if a level contains `separator`."""
+    """Return a name from a body as one path segment. Raises UnsafeName, also if a level contains `separator`."""
     if separator is not None and (separator in name or "\x1f" in name):
         raise UnsafeName("the separator of namespaces")
     try:
@@ -73,7 +73,7 @@ def segment_of(name: str, separator: str | None = None) -> str:
 
 
 def _check(segment: bytes, error: "type[UnsafePath | UnsafeName]") -> None:
-    """Raise the error for an empty segment, a dot segment, a backslash, or one of these encoded, however often."""
+    """Raise the error for an empty segment, a dot segment or a backslash, also if encoded any number of times."""
     for _ in range(_DECODED_AT_MOST):
         parts = _PARTS.split(segment)
         if b"" in parts:
@@ -117,7 +117,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: `prefix` encoded in canonical form, `namespace` and `name` decoded. Where the body names what
+    """What a path names: `prefix` encoded in canonical form, `namespace` and `name` decoded. If the body names what
     changes, the namespace is empty and the name None."""
 
     operation: Operation
@@ -133,7 +133,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDiscovery:
-    """`GET /v1/config`, whose answer states that keys are honoured."""
+    """`GET /v1/config`, whose answer states that keys are honored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,8 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class OwnTombstones:
-    """`GET /v1/tombstones?mine`, the tables that the caller dropped, or `POST /v1/tombstones/{id}/restore` of one."""
+    """`GET /v1/tombstones?mine`, the tables that the caller dropped, or `POST /v1/tombstones/{id}/restore` for one of
+    them."""
 
     tombstone_id: str | None = None
 
@@ -246,13 +247,13 @@ def route_of(request: CatalogRequest, paths: CatalogPaths = DEFAULT_PATHS) -> Ro
         return Forwarded()
     target = pattern.target(operation, paths)
     if operation is Operation.DROP_TABLE and is_purge(request.query):
-        with suppress(ValueError):  # the catalog refuses a name that cannot be one
+        with suppress(ValueError):  # the catalog refuses an impossible name
             return DropWithPurge(target, TableIdentifier(target.catalog, target.namespace, target.name or ""))
     return KeyedMutation(target) if is_keyed else Forwarded()
 
 
 def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTombstones | None:
-    """Return a request about the caller's tombstones; None for others, also of a catalog of that name."""
+    """Return a request about the caller's tombstones; None for any other, also for a catalog of that name."""
     match request.method, segments:
         case "GET", ["v1", "tombstones"] if "mine" in query_of(request.query):
             return OwnTombstones()
@@ -263,7 +264,7 @@ def _own_tombstones(request: CatalogRequest, segments: Sequence[str]) -> OwnTomb
 
 
 def is_purge(query: str) -> bool:
-    """Whether a query asks for a purge, in any case: pyiceberg writes `True`."""
+    """Return whether a query requests a purge, in any case: pyiceberg writes `True`."""
     return query_of(query).get(PURGE, "").lower() == "true"
 
 
@@ -290,8 +291,8 @@ class _Found:
 
 
 def _found(path: Sequence[str]) -> _Found | None:
-    """Return what a path is, by position: catalogs, namespaces and tables may be called "tables". A prefix is one
-    segment, as Polaris' is, else none, else several (not beginning with one of the path's own words)."""
+    """Classify a path by position: catalogs, namespaces and tables may be called "tables". A prefix is one segment, as
+    in Polaris; or there is none; or it has several segments and does not start with one of the path's own words."""
     if path[0] != "v1" or "" in path:
         return None
     segments = path[1:]

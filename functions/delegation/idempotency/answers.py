@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 _NOTHING_DONE: Final = frozenset({401, 419, 421, 423, 425, 429})
-"""Refusals that are given before anything is done; 419 is Iceberg's AuthenticationTimeoutException."""
+"""Refusals that precede any effect; 419 is Iceberg's AuthenticationTimeoutException."""
 _PASSES: Final = _NOTHING_DONE | {408}
-"""Refusals of this one call, not of the operation: another token, or a later moment, gets another answer."""
+"""Refusals of this call, not of the operation: another token or a later moment gets another answer."""
 _STORED_HEADERS: Final = frozenset({"content-type", "etag", "location"})
 OWN_HEADERS: Final = "x-delegation-"
-"""The beginning of what the gateway itself states about a mutation, where its table is for example."""
+"""The prefix of the gateway's own headers about a mutation, such as where its table is."""
 _CONTAINERS: Final = (dict, list)
 _CREDENTIALS: Final = "storage-credentials"
 _CONFIG: Final = "config"
@@ -50,12 +50,12 @@ class MutationAnswer:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the mutation was refused terminally: no repeat of the same request would be accepted."""
+        """Whether the refusal is final: no repeat of the same request would be accepted."""
         return 400 <= self.status < 500 and self.status not in _PASSES
 
     @property
     def did_nothing(self) -> bool:
-        """Whether this call was turned away before it did anything, though a repeat may be accepted."""
+        """Whether this call was refused before it did anything, though a repeat may be accepted."""
         return self.status in _NOTHING_DONE
 
     @property
@@ -74,7 +74,7 @@ def storable(answer: MutationAnswer) -> MutationAnswer:
 
 
 def shortened(body: bytes) -> bytes:
-    """Return a JSON object's members that are no objects and no arrays: of a table where its metadata file is."""
+    """Return a JSON object's members that are neither objects nor arrays; for a table, where its metadata file is."""
     document = json.loads(body)
     if not isinstance(document, dict):
         return b""
@@ -94,7 +94,7 @@ def _is_stored(header: str) -> bool:
 
 
 def may_be_secret(name: str, value: object) -> bool:
-    """Return whether a property's name, or its value, looks like that of a secret; too many rather than too few."""
+    """Return whether a property's name or value looks like a secret's; too many rather than too few."""
     return bool(_SECRET_NAME.search(name)) or (isinstance(value, str) and bool(_SECRET_VALUE.search(value)))
 
 
@@ -109,8 +109,8 @@ def _without_credentials(body: bytes) -> bytes:
 
 
 def _remove_secrets(value: Any) -> bool:
-    """Remove possible secrets from a JSON value in place; return whether there were any. Called for objects and arrays
-    only: a table's metadata has ten times as many plain values."""
+    """Remove possible secrets from a JSON value in place; return whether there were any. Called only for objects and
+    arrays: a table's metadata has ten times as many plain values."""
     removed = False
     if isinstance(value, dict):
         removed = value.pop(_CREDENTIALS, None) is not None

@@ -1,4 +1,4 @@
-"""What identifies a request, and the record of its idempotency key; no I/O. The scope of a key and the hash of a
+"""The identity of a request, and the record of its idempotency key; no I/O. The scope of a key and the hash of a
 payload are SHA-256 over RFC 8785 canonical JSON (Idempotency-Key proposal, Canonicalization)."""
 
 import hashlib
@@ -19,7 +19,7 @@ from polaris_common.errors import DelegationError, counted
 RULE: Final = 2
 """The number of the rule that makes a payload's identity; a record stores the number of its own.
 
-Rule 1 wrote a big integer as a string, so that it hashed like the string of its digits. A rule is never changed: a
+Rule 1 wrote a big integer as a string, so it had the same hash as the string of its digits. A rule never changes: a
 request that was accepted under it may be repeated after a deployment.
 """
 
@@ -39,8 +39,8 @@ class NotCanonicalizable(DelegationError):
 
 
 def exact_integers(value: Any, *, rule: int = RULE) -> Any:
-    """Return the value with integers beyond ±(2^53-1) as `{"$int": "digits"}`, which RFC 8785 libraries refuse or
-    round. Raises NotCanonicalizable for an object of that form in the value, which would hash like the integer."""
+    """Return the value with integers beyond ±(2^53-1) as `{"$int": "digits"}`, because RFC 8785 libraries refuse or
+    round them. Raises NotCanonicalizable for an object of that form in the value, which would hash like the integer."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -60,7 +60,7 @@ def exact_integers(value: Any, *, rule: int = RULE) -> Any:
 
 
 def canonical_json(value: Any, *, rule: int = RULE) -> bytes:
-    """Return the RFC 8785 bytes of a JSON value; raises NotCanonicalizable."""
+    """Return the RFC 8785 bytes of a JSON value. Raises NotCanonicalizable."""
     try:
         return rfc8785.dumps(exact_integers(value, rule=rule))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
@@ -80,13 +80,13 @@ class Scope:
 
     @property
     def id(self) -> str:
-        """The key of the record: a SHA-256 of the scope."""
+        """The id of the record: a SHA-256 of the scope."""
         parts = [self.caller, self.realm_id, self.method, self.resource_path, self.idempotency_key]
         return hashlib.sha256(canonical_json(parts)).hexdigest()
 
 
 def unread_body(body: str) -> dict[str, str]:
-    """Return the document of a body that its operation does not read: no body is the same as an empty object."""
+    """Return the document of a body that its operation ignores: no body equals an empty object."""
     try:
         value = json.loads(body) if body.strip() else {}
         return {"body": "" if value == {} else canonical_json(value).decode()}
@@ -95,7 +95,7 @@ def unread_body(body: str) -> dict[str, str]:
 
 
 def payload_hash(document: Mapping[str, Any], *, rule: int = RULE) -> str:
-    """Return the lower-case hex SHA-256 of a request's payload without its credentials; raises NotCanonicalizable."""
+    """Return the lower-case hex SHA-256 of a request's payload without its credentials. Raises NotCanonicalizable."""
     parameters = document.get("operation_parameters")
     if isinstance(parameters, Mapping):
         kept = {name: value for name, value in parameters.items() if name not in _VOLATILE}
@@ -104,7 +104,7 @@ def payload_hash(document: Mapping[str, Any], *, rule: int = RULE) -> str:
 
 
 def payload_hashes(document: Mapping[str, Any]) -> Callable[[int], str]:
-    """Return a function from a rule's number to the payload's hash under it; raises NotCanonicalizable under RULE."""
+    """Return a function from a rule's number to the payload's hash under it. Raises NotCanonicalizable under RULE."""
 
     @cache
     def under(rule: int) -> str:
@@ -120,7 +120,7 @@ class State(StrEnum):
 
 
 class KeyState(StrEnum):
-    """What a request finds under its key; HELD is by the call or the task that has no outcome yet."""
+    """What a request finds under its key; HELD means that a call or task has no outcome yet."""
 
     FRESH = "fresh"
     CONFLICT = "conflict"
@@ -129,8 +129,8 @@ class KeyState(StrEnum):
 
 
 class KeyRecord(BaseModel):
-    """What the record of every key has. `identity_rule` is the number of the rule that made `payload_hash`
-    (keys.py), None if a release that knew only rule 1 wrote the record or wrote it again."""
+    """What the record of every key has. `identity_rule` is the number of the rule that made `payload_hash` (keys.py),
+    None if a release that knew only rule 1 wrote or rewrote the record."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -153,14 +153,14 @@ class KeyRecord(BaseModel):
         return self.expires_at is not None and self.expires_at <= now
 
     def has_payload(self, payload_hash: Callable[[int], str]) -> bool:
-        """Whether the payload is the one that the key is bound to. `payload_hash` returns the payload's hash under a
-        rule. A record is compared by its own, so that a release with a new rule takes no repeat for another payload;
-        one without a number may be a new record that an older release wrote again."""
+        """Return whether the key is bound to this payload. `payload_hash` returns the payload's hash under a rule. The
+        record's own rule decides, so that a release with a new rule does not take a repeat for another payload. A
+        record without a number may be a new one that an older release rewrote."""
         rules = range(1, RULE + 1) if self.identity_rule is None else (self.identity_rule,)
         return any(self.payload_hash == payload_hash(rule) for rule in rules)
 
     def found_by(self, payload_hash: Callable[[int], str], now: datetime) -> KeyState:
-        """Return what a request with this payload finds (Idempotency-Key proposal, Request Flow)."""
+        """Return the key's state for a request with this payload (Idempotency-Key proposal, Request Flow)."""
         if self.is_expired(now):
             return KeyState.FRESH
         if not self.has_payload(payload_hash):
@@ -205,7 +205,7 @@ class ResubmittedTooSoon(IdempotencyError):
 
 
 class ResubmitsExhausted(IdempotencyError):
-    """The key's task failed again and again: it runs no more under this key."""
+    """The key's task failed again and again; it does not run again under this key."""
 
     code = "RESUBMITS_EXHAUSTED"
 
@@ -218,5 +218,5 @@ class ResubmitsExhausted(IdempotencyError):
 
 
 def task_conflict(task_id: str, reason: str) -> IdempotencyError:
-    """Return the error for a stored task that does not admit the request; `reason` states why and what to do."""
+    """Return the error for a stored task that conflicts with the request; `reason` states why and what to do."""
     return IdempotencyError(f"task {task_id} {reason}", code="TASK_EXISTS", task_id=task_id)

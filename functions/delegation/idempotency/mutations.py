@@ -1,4 +1,4 @@
-"""Performing a mutation at most once: reserve, run, finalize; reconcile after an unknown outcome; replay."""
+"""Performs a mutation at most once: reserve, run, finalize; reconcile after an unknown outcome; replay."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,7 +32,7 @@ class AnswerSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """The answer to a mutation, and how it was reached."""
+    """The answer to a mutation, and where it came from."""
 
     answer: MutationAnswer
     how: AnswerSource
@@ -61,7 +61,6 @@ class MutationAttempt:
 
     @property
     def number(self) -> int:
-        """How many calls have held the key, this one included."""
         return self._record.attempt
 
     @property
@@ -71,35 +70,34 @@ class MutationAttempt:
 
     @property
     def began_at(self) -> datetime:
-        """When the first call reserved the key."""
         return self._record.created_at
 
     @property
     def deadline(self) -> datetime:
-        """The moment from which this call must have no effect, because another one may take the key over."""
+        """The time from which this call must have no effect, because another one may take over the key."""
         return self._record.lost_not_before - self._policy.clock_drift
 
     def extend(self) -> None:
-        """Move the deadline to a lease from now; raises MutationInProgress if another call has taken the key over."""
+        """Move the deadline to a lease from now. Raises MutationInProgress if another call has taken over the key."""
         try:
             self._write(records.extended(self._record, self._clock(), self._policy, self._nonce()))
         except ReservationConflict:
             raise MutationInProgress from None
 
     def keep(self) -> None:
-        """Move the deadline if less than two thirds of a lease are left; raises as `extend` does."""
+        """Extend the deadline if less than two thirds of a lease are left. Raises like `extend`."""
         if self.deadline - self._clock() < self._policy.lease * 2 / 3:
             self.extend()
 
     def require_time(self) -> None:
-        """Raise MutationInProgress if the deadline is over."""
+        """Raise MutationInProgress after the deadline."""
         if self._clock() >= self.deadline:
             raise MutationInProgress
 
     def release(self, *, nothing_done: bool = False) -> ReservationConflict | None:
         """Let the next call reconcile at once; if that cannot be written it waits for the end of the lease. With
         `nothing_done` this call had no effect; if no other can have had one, the next is like the first. Returns the
-        conflict if another call has taken the key over."""
+        conflict if another call has taken over the key."""
         is_clear = self.is_clear and nothing_done
         now, nonce = self._clock(), self._nonce()
         with suppress(RecordsUnavailable, RecordOutcomeUnknown):
@@ -110,7 +108,7 @@ class MutationAttempt:
         return None
 
     def finalize(self, answer: MutationAnswer) -> None:
-        """Store the final answer; raises ReservationConflict if another call has taken the key over."""
+        """Store the final answer. Raises ReservationConflict if another call has taken over the key."""
         self._write(records.finalized(self._record, answer, self._clock(), self._policy, self._nonce()))
 
     def _write(self, record: Reservation) -> None:
@@ -132,15 +130,15 @@ class Mutation:
     """A request that changes something, to be performed at most once.
 
     - `payload_hash` returns the payload's hash under an identity rule (`canonical.payload_hashes`).
-    - `run` performs it, has no effect after the attempt's deadline, and returns the answer or raises; after an answer
-      that is not final, or an exception, the outcome counts as unknown, unless the answer (`did_nothing`) or the
-      exception (NothingDone) states that there was no effect.
-    - `verify` returns the final answer if the state shows that the payload was applied (R1), or has become
-      incompatible with it (422), and None if it certainly was not applied, so that it may be run (R2). It raises what
-      the caller is to get if neither is certain; the key is kept. It changes nothing.
-    - `observe` returns what `verify` has to know about the state before the mutation, None if there is nothing; it is
-      called for repeats too and must not fail because the mutation was applied.
-    - `restore` returns a replayed answer with the parts that were not stored, such as credentials vended anew.
+    - `run` performs it, has no effect after the attempt's deadline, and returns the answer or raises. After an answer
+      that is not final, or an exception, the outcome is unknown, unless the answer (`did_nothing`) or the exception
+      (NothingDone) states that there was no effect.
+    - `verify` returns the final answer if the state shows that the payload was applied (R1) or can no longer be applied
+      (422), and None if it certainly was not applied, so that it may be run (R2). If neither is certain, it raises the
+      caller's error; the key is kept. It changes nothing.
+    - `observe` returns what `verify` must know about the state before the mutation, None if nothing. It is called for
+      repeats too and must not fail because the mutation was applied.
+    - `restore` returns a replayed answer with the parts that were not stored, such as newly vended credentials.
     """
 
     scope: Scope
@@ -188,14 +186,14 @@ class Mutations:
         raise RecordsUnavailable("the idempotency record kept changing. Nothing was done. Repeat the request")
 
     def is_held(self, scope: Scope) -> bool:
-        """Return whether a call holds a key now, with one read; raises the errors of the store."""
+        """Return whether a call holds a key now, with one read. Raises the errors of the store."""
         stored = self._store.get(scope.id)
         if stored is None or stored.state is not State.IN_PROGRESS:
             return False
         return self._clock() < stored.lost_not_before
 
     def may_have_run(self, scope: Scope) -> bool:
-        """Whether a call with the key may have had an effect; raises the errors of the store."""
+        """Return whether a call with the key may have had an effect. Raises the errors of the store."""
         stored = self._store.get(scope.id)
         return stored is not None and not stored.is_expired(self._clock()) and stored.nothing_done is not True
 
@@ -216,7 +214,7 @@ class Mutations:
                 return None
 
     def _take_over(self, mutation: Mutation, stored: Reservation, now: datetime) -> Performed | None:
-        """Hold the key of a call that ended without a final outcome; None if another call did so first."""
+        """Take the key of a call that ended without a final outcome; None if another call did so first."""
         mine = records.taken_over(stored, now, self._policy, self._nonce())
         try:
             self._store.replace(mine, stored)
@@ -225,7 +223,7 @@ class Mutations:
         return self._hold(mutation, mine, is_clear=stored.nothing_done is True)
 
     def _hold(self, mutation: Mutation, record: Reservation, *, is_clear: bool) -> Performed:
-        """Run or reconcile as the holder of the key, which is released whatever happens."""
+        """Run or reconcile as the holder of the key, which is always released."""
         attempt = MutationAttempt(
             record, self._store, self._policy, is_clear=is_clear, clock=self._clock, nonce=self._nonce
         )
@@ -242,7 +240,7 @@ class Mutations:
         return self._finalize(mutation, attempt, Performed(answer, how))
 
     def _finalize(self, mutation: Mutation, attempt: MutationAttempt, performed: Performed) -> Performed:
-        """Store the answer; if another call has taken the key over, that call's answer counts."""
+        """Store the answer; if another call has taken over the key, that call's answer counts."""
         try:
             attempt.finalize(performed.answer)
         except ReservationConflict as conflict:
@@ -254,7 +252,7 @@ class Mutations:
         return performed
 
     def _of_successor(self, mutation: Mutation, performed: Performed, conflict: ReservationConflict) -> Performed:
-        """Return what counts instead of an answer whose call has lost the key: that of the call that took it over."""
+        """Return the outcome of the call that took over the key, in place of this call's answer."""
         stored = conflict.stored
         if stored is None or stored.is_expired(self._clock()) or not stored.has_payload(mutation.payload_hash):
             return performed
@@ -274,7 +272,7 @@ def _reconciled(mutation: Mutation, attempt: MutationAttempt) -> tuple[MutationA
         return verified, AnswerSource.VERIFIED
     attempt.require_time()
     answer = mutation.run(attempt)
-    # A former call's effect that appeared only now is refused as a conflict with itself.
+    # An effect of a former call that shows only now makes the repeat fail as a conflict with itself.
     late = mutation.verify(attempt) if answer.is_refusal else None
     return (answer, AnswerSource.EXECUTED) if late is None else (late, AnswerSource.VERIFIED)
 

@@ -1,4 +1,4 @@
-"""The record of a mutation's key: who holds it until when, and the final answer; and its stores."""
+"""The record of a mutation's key (who holds it until when, and the final answer) and its stores."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ from polaris_common.dynamodb import DynamoDbCalls, to_item
 
 
 class NothingDone(Exception):
-    """Mixed into the errors of a mutation's `run` that prove that it had no effect and will have none."""
+    """Mixed into errors of a mutation's `run` which prove that it had no effect and will have none."""
 
 
 class MutationInProgress(IdempotencyError):
@@ -35,7 +35,7 @@ class MutationInProgress(IdempotencyError):
 
 
 class ReservationConflict(IdempotencyError):
-    """The key has another reservation than the caller of the store expected: `stored`, None if it has none."""
+    """The key's reservation is not the expected one; `stored` is the present one, None without one."""
 
     code = "RECORD_CONFLICT"
     retryable = True
@@ -53,7 +53,7 @@ class RecordsUnavailable(IdempotencyError):
 
 
 class RecordOutcomeUnknown(IdempotencyError):
-    """A write of an idempotency record got no clear answer, and could not be read back."""
+    """A write of an idempotency record got no clear answer and could not be read back."""
 
     code = "OUTCOME_UNKNOWN"
     retryable = True
@@ -73,8 +73,9 @@ LARGEST_BODY: Final = 300_000
 @dataclass(frozen=True, slots=True)
 class KeyPolicy:
     """How long keys are remembered, and how long one call may take. `lifetime` is advertised: a finalized answer is
-    kept at least so long. A call must have no effect `lease` after it reserved its key. `settle` is how long an effect
-    may still appear after an unclear outcome. `clock_drift` is how far the clocks of two processes may differ."""
+    kept at least that long. A call must have no effect `lease` after it reserved its key. `settle` is how long an
+    effect may still appear after an unclear outcome. `clock_drift` is how far the clocks of two processes may
+    differ."""
 
     lifetime: timedelta = timedelta(minutes=30)
     lease: timedelta = timedelta(seconds=60)
@@ -84,9 +85,9 @@ class KeyPolicy:
 
 class Reservation(KeyRecord):
     """The record of one key. `attempt` counts the calls that held the key; `nonce` names the write, so that a former
-    holder's writes are refused. While IN_PROGRESS no other call may take the key over before `lost_not_before`.
+    holder's writes are refused. While IN_PROGRESS no other call may take over the key before `lost_not_before`.
     `before` is what the first holder observed before it ran. `packed_body` is the answer's body, compressed.
-    `nothing_done` is True after calls that surely had no effect; a record without it may be that of an effect."""
+    `nothing_done` is True after calls that surely had no effect; without it there may have been an effect."""
 
     identity_rule: int = Field(ge=1, le=RULE)
     state: State = State.IN_PROGRESS
@@ -134,7 +135,7 @@ def reserved(
 
 
 def taken_over(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
-    """Return the record for the next call, after the holder's time ended."""
+    """Return the record for the next call, after the holder's time has ended."""
     return record.model_copy(update={"attempt": record.attempt + 1, **_held(now, policy, nonce)})
 
 
@@ -161,7 +162,7 @@ def released(
 
 
 def finalized(record: Reservation, answer: MutationAnswer, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
-    """Return the record with its final answer, as far as that may be stored and is not too large."""
+    """Return the record with its final answer, as far as it may be stored and is not too large."""
     kept = storable(answer)
     packed = zlib.compress(kept.body) if kept.body else None
     fits = packed is None or len(packed) <= LARGEST_BODY
@@ -193,31 +194,32 @@ def _held(now: datetime, policy: KeyPolicy, nonce: str) -> dict[str, object]:
 
 
 def _expiry(since: datetime, policy: KeyPolicy) -> datetime:
-    """Return when a key is forgotten, in whole seconds; later by the drift, for callers count with their own clock."""
+    """Return when a key is forgotten, in whole seconds; later by the drift, because callers use their own clocks."""
     end = since + policy.lifetime + policy.clock_drift
     return datetime.fromtimestamp(-(-end.timestamp() // 1), UTC)
 
 
 class ReservationStore(Protocol):
-    """Stores one record per scope; a repeated write is recognized by its nonce, and is no conflict. Methods raise
+    """Stores one record per scope; a repeated write is recognized by its nonce and is no conflict. Methods raise
     RecordsUnavailable, writes also RecordOutcomeUnknown."""
 
     def get(self, scope: str) -> Reservation | None:
         """Read the record of a scope consistently; it may have expired. Raises IdempotencyError (MALFORMED_RECORD)."""
 
     def reserve(self, record: Reservation, now: datetime) -> None:
-        """Write a record if its scope has none, or one that has expired at `now`; one call. Raises ReservationConflict
-        with the stored record otherwise."""
+        """Write a record if its scope has none or an expired one, with one call. Otherwise raises ReservationConflict
+        with the stored record."""
 
     def replace(self, record: Reservation, before: Reservation) -> None:
-        """Write a record if `before` is still the stored one; one call. Raises ReservationConflict otherwise."""
+        """Write a record if `before` is still the stored one, with one call. Otherwise raises ReservationConflict."""
 
 
 def no_fault(_point: str) -> None: ...
 
 
 class MemoryReservationStore:
-    """Records in a dictionary; `fault` is called before and after each write and before each read, with its name."""
+    """Records in a dictionary; `fault` is called with the operation's name before and after each write and before each
+    read."""
 
     def __init__(self, fault: Callable[[str], None] = no_fault) -> None:
         self.fault = fault
@@ -248,7 +250,7 @@ class MemoryReservationStore:
         self.fault("after replace")
 
     def remove(self, scope: str) -> None:
-        """Delete a record, as the time to live of a table does with one that has expired."""
+        """Delete a record, as a table's time to live does."""
         with self._lock:
             self._records.pop(scope, None)
 
@@ -294,7 +296,7 @@ class DynamoDbReservationStore:
 
 
 def reservation_of(item: Mapping[str, Any]) -> Reservation:
-    """Return a stored reservation; raises IdempotencyError (MALFORMED_RECORD)."""
+    """Return a stored reservation. Raises IdempotencyError (MALFORMED_RECORD)."""
     if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
         raise malformed_reservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
     if "packed_body" in item:
@@ -310,9 +312,9 @@ _Result = TypeVar("_Result")
 
 
 class BreakingStore:
-    """`store`, not called for `seconds` after `failures` failed calls in a row; thread-safe. Meanwhile callers get
-    RecordsUnavailable at once instead of a time-out each; then one call tries it again. `opened` is called each time
-    that the pause begins."""
+    """A circuit breaker around `store`: after `failures` failed calls in a row it is not called for `seconds`.
+    Thread-safe. Meanwhile callers get RecordsUnavailable at once instead of a time-out each; then one call tries it
+    again. `opened` is called at the start of each such pause."""
 
     def __init__(
         self,
@@ -349,7 +351,7 @@ class BreakingStore:
             self._note_failure()
             raise
         except BaseException:
-            self._note_answer()  # a conflict, or a record that cannot be read: the store answered
+            self._note_answer()  # a conflict or an unreadable record: the store answered
             raise
         self._note_answer()
         return result
@@ -364,7 +366,7 @@ class BreakingStore:
                     "calls to the table of idempotency keys fail, so the gateway makes none for some seconds. Nothing "
                     "was done. Repeat the request with its key"
                 )
-            self._closed_until = now + self._seconds  # this call tries it, others do not
+            self._closed_until = now + self._seconds  # this call tries the store, others do not
 
     def _note_failure(self) -> None:
         with self._lock:

@@ -40,10 +40,10 @@ _RESUBMITS: Final = ResubmitPolicy()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentRequest:
     """A request to be accepted at most once. `payload_hash` returns the payload's hash under an identity rule.
-    `answer_now` makes the answer at acceptance (202); it is None for a synchronous request, answered with `answer_of`
-    the outcome. The rest is called only if the key's record does not answer the request: `first` returns version 1 of
-    the task, `obstacle` why the request conflicts with the stored task of its id, `again` the next version of a stored
-    task, None if the request gets the outcome of that one."""
+    `answer_now` makes the answer at acceptance (202); it is None for a synchronous request, which gets `answer_of` the
+    outcome. The rest is called only if the key's record does not answer the request: `first` returns version 1 of the
+    task, `obstacle` why the request conflicts with the stored task of its id, `again` the next version of a stored
+    task, None if the request gets that task's outcome."""
 
     scope: Scope | None
     payload_hash: Callable[[int], str]
@@ -93,14 +93,14 @@ class Acceptance:
 
     def accept(self, request: IdempotentRequest) -> Accepted | Replayed:
         """Accept, attach or replay a request; key and task are written together or not at all. Raises KeyConflict,
-        RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS), the errors
-        of the request's functions and of the stores."""
+        RequestInProgress, ResubmittedTooSoon, ResubmitsExhausted, IdempotencyError (TASK_EXISTS), the errors of the
+        request's functions and of the stores."""
         known = self._settle(request)
         if isinstance(known, Replayed):
             return known
         first = request.first()
         for _ in range(_RACES):
-            replaces = self._settle(request)  # again: the task may have taken its time, a table was loaded
+            replaces = self._settle(request)  # again: loading the table may have taken long
             if isinstance(replaces, Replayed):
                 return replaces
             change, submitted = self._change(request, first)
@@ -114,11 +114,11 @@ class Acceptance:
         raise StoreUnavailable(f"task {first.task_id} kept changing. Nothing was written. Repeat the request")
 
     def outcome(self, task_id: str, bound_version: int) -> Task | None:
-        """Return the first terminal version of a task from `bound_version` on, None while there is none."""
+        """Return the first terminal version of a task from `bound_version` on, None without one."""
         return first_outcome(self._tasks, task_id, bound_version)
 
     def conclude(self, accepted: Accepted, outcome: Task, answer_of: Callable[[Task], StoredAnswer]) -> StoredAnswer:
-        """Return the answer of a synchronous request, stored unless it is a 5xx; the first one stored wins."""
+        """Return the answer of a synchronous request, stored unless it is a 5xx; the first stored answer wins."""
         answer = answer_of(outcome)
         if accepted.record is None or not answer.is_final:
             return answer
@@ -142,8 +142,8 @@ class Acceptance:
                 return record
 
     def _reconciled(self, request: IdempotentRequest, record: Record) -> Replayed | Record:
-        """Store and return the outcome of the key's task (R1 of the proposal); a 5xx is not stored, and the request
-        runs the task again (R2). Raises RequestInProgress without an outcome."""
+        """Store and return the outcome of the key's task (R1 of the proposal). A 5xx is not stored: the request runs
+        the task again (R2). Raises RequestInProgress without an outcome."""
         terminal = self.outcome(record.task_id, record.bound_version)
         if terminal is None:
             raise RequestInProgress(record.task_id)
@@ -175,7 +175,7 @@ class Acceptance:
         return Advance(head, again.evolve(revision=head.revision + 1, nonce=self._nonce())), True
 
     def _attached(self, head: Task, first: Task) -> TaskChange:
-        """Return the change for a request that gets the outcome of an existing task, notified on its own channels."""
+        """Return the change for a request that attaches to an existing task, with its own channels."""
         after, owed = joined(head, first.notify)
         if after is head:
             return Expect(head, owed)
@@ -195,7 +195,7 @@ class Acceptance:
 
     def _check_repeat(self, again: Advance) -> None:
         """Raise ResubmittedTooSoon if requests, with any key or none, run the task again too often. After the last
-        allowed repeat the task rests for REST, then a new series begins."""
+        allowed repeat the task rests for REST; then a new series starts."""
         number, ended = again.after.repeats, again.before.last_status_change_ts
         if number is None:
             return

@@ -15,7 +15,7 @@ _LONGEST: Final = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """Whether keys are honoured, how long they are remembered, and whether expired records are deleted."""
+    """Whether keys are honored, how long they are remembered, and whether expired records are deleted."""
 
     enabled: bool = True
     lifetime: timedelta = timedelta(minutes=30)
@@ -28,8 +28,8 @@ class KeySettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX, ignore all others; raise InvalidProperty. `ttl` is Polaris' own
-        name of `lifetime`."""
+        """Read the properties that start with PREFIX; ignore all others. `ttl` is Polaris' own name of `lifetime`.
+        Raises InvalidProperty."""
         values = {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
         enabled = _switch("enabled", values.pop("enabled", "true"))
         cleanup = _switch("cleanup.enabled", values.pop("cleanup.enabled", "true"))

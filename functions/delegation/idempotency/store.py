@@ -38,14 +38,14 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ResubmitPolicy:
-    """How often the repeats of one key may run a task again whose outcome is a 5xx, and with which pauses."""
+    """How often, and with which pauses, repeats of one key may run a task again whose outcome is a 5xx."""
 
     most: int = 8
     first_pause: timedelta = timedelta(seconds=2)
     longest_pause: timedelta = timedelta(minutes=5)
 
     def allowed_at(self, resubmits: int, failed_at: datetime) -> datetime | None:
-        """Return when the next of them may be after `resubmits`: the first at once, None after the last."""
+        """Return the earliest time of the next one after `resubmits`: the first at once, None after the last."""
         if resubmits >= self.most:
             return None
         if resubmits == 0:
@@ -56,9 +56,9 @@ class ResubmitPolicy:
 
 class Record(KeyRecord):
     """The record of one key, bound to a task and to its version when the request was accepted. `resubmits` counts how
-    often a repeat ran the task again, None if none did. `identity_rule` is the rule of `payload_hash` (keys.py),
-    None if a release that knew only rule 1 last wrote the record. `expires_at` is set once the task is terminal, so
-    that no key expires while its task runs."""
+    often a repeat ran the task again, None if none did. `identity_rule` is the rule of `payload_hash` (keys.py), None
+    if a release that knew only rule 1 last wrote the record. `expires_at` is set once the task is terminal, so that no
+    key expires while its task runs."""
 
     task_id: str
     bound_version: int = Field(ge=1)
@@ -75,7 +75,7 @@ class Record(KeyRecord):
 
 
 class RecordConflict(IdempotencyError):
-    """Another process wrote the record since it was read; `stored` is the record now. Read it again."""
+    """Another process wrote the record since it was read; `stored` is the present record. Read it again."""
 
     code = "RECORD_CONFLICT"
     retryable = True
@@ -100,7 +100,7 @@ def finalize(record: Record, answer: StoredAnswer, now: datetime, *, lifetime: t
 
 @dataclass(frozen=True, slots=True)
 class RecordWrite:
-    """Put `record` if `replaces` is still stored or was deleted, or if that is None and nothing is stored."""
+    """Put `record` if `replaces` is still stored or was deleted; if `replaces` is None, if nothing is stored."""
 
     record: Record
     replaces: Record | None = None
@@ -136,7 +136,7 @@ class IdempotencyStore(Protocol):
 
 
 def start_expiry(store: IdempotencyStore, record: Record, now: datetime, *, lifetime: timedelta, nonce: str) -> bool:
-    """Set the expiry of a record whose task is terminal; return False when another process wrote the record first."""
+    """Set the expiry of a record whose task is terminal; return False if another process wrote the record first."""
     expiring = record.model_copy(update={"updated_at": now, "expires_at": now + lifetime, "nonce": nonce})
     try:
         store.put(RecordWrite(expiring, replaces=record))
@@ -202,7 +202,7 @@ class MemoryIdempotencyStore:
         return len(expired)
 
     def _check(self, write: RecordWrite) -> bool:
-        """Return whether this very write was applied before; raises RecordConflict if another was."""
+        """Return whether this very write was applied before. Raises RecordConflict if another was."""
         stored = self._records.get(write.record.scope)
         if stored is None:
             return False
@@ -214,7 +214,7 @@ class MemoryIdempotencyStore:
 
 
 class RecordUpkeep:
-    """Sets the expiry of records and deletes expired ones; its writes are conditional, so a request's write wins.
+    """Sets the expiry of records and deletes expired ones. Its writes are conditional, so a request's write wins.
     Without `cleanup` it deletes none: keys still expire."""
 
     def __init__(
@@ -233,8 +233,8 @@ class RecordUpkeep:
         self._cleanup = cleanup
 
     def start_expiry(self, now: datetime) -> Iterator[bool | None]:
-        """Set the expiry of records whose task is terminal or deleted; yield for each whether it was set. Yields None
-        for an unreadable record, or if this fails. Otherwise a key that no caller repeats would never expire."""
+        """Set the expiry of records whose task is terminal or deleted; otherwise a key that no caller repeats would
+        never expire. Yields for each whether it was set, None if it is unreadable or that fails."""
         cursor: str | None = None
         while True:
             page = self._store.without_expiry(cursor=cursor)
@@ -252,7 +252,6 @@ class RecordUpkeep:
                 return
 
     def remove_expired(self, now: datetime, limit: int) -> int:
-        """Delete at most `limit` expired records; return how many."""
         return self._store.remove_expired(now, limit) if self._cleanup else 0
 
     def _start(self, record: Record, now: datetime) -> bool:
@@ -321,7 +320,7 @@ class DynamoDbIdempotencyStore:
         return removed
 
     def _is_stored(self, write: RecordWrite, unknown: OutcomeUnknown) -> bool:
-        """Read a write without a clear answer back; raise `unknown` if that fails, since it may have been applied."""
+        """Read back a write without a clear answer; raise `unknown` if that fails, since it may have been applied."""
         try:
             return _is_applied(write, self.get(write.record.scope))
         except StoreUnavailable:
@@ -359,7 +358,7 @@ def _require_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:
 
 
 def record_of(item: Mapping[str, Any]) -> Record:
-    """Return a stored record; raises MalformedRecord."""
+    """Return a stored record. Raises MalformedRecord."""
     if item.get("format") != FORMAT:
         raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
     return model_of_item(Record, item, lambda text: MalformedRecord(f"idempotency record: {text}"))

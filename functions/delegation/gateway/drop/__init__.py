@@ -1,1 +1,1 @@
-"""Dropping a table with its files: a tombstone first, then the purge, then the drop of the tombstone."""
+"""Drops a table with its files: rename it to a tombstone, purge the files, then drop the tombstone."""

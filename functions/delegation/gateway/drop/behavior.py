@@ -1,4 +1,4 @@
-"""The task of a tombstone: it purges the files as any purge does, and then drops the entry without purge."""
+"""The task of a tombstone: it purges the files as any purge does, then drops the entry without purge."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -29,7 +29,7 @@ from delegation.tasks.work.hooks import INLINE
 STILL_SHOWN: Final = "DROPPED_TABLE_SHOWN"
 """The code of a finding: the catalog still shows the entry after its drop, so its name is taken."""
 MAY_BE_RESERVED: Final = "NAME_MAY_BE_RESERVED"
-"""The code of a finding: endpoints are advertised by which the catalog may keep dropped tables and their names."""
+"""The code of a finding: the catalog advertises endpoints by which it may keep dropped tables and their names."""
 _DONE: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 _TO_PURGE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.FAILED})
 
@@ -37,7 +37,7 @@ _TO_PURGE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, To
 @dataclass(frozen=True)
 class DropBehavior:
     """TaskBehavior for TABLE_DROP_WITH_PURGE: `purge` on a tombstone, then the drop of its entry, then SUCCESS. After a
-    crash between two steps the record states what is left."""
+    crash between two steps the record shows where to continue."""
 
     task_types: ClassVar[frozenset[str]] = frozenset({DROP_TASK_TYPE})
 
@@ -45,7 +45,7 @@ class DropBehavior:
     tombstones: Tombstones
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str | None:
-        """Prepare as PurgeBehavior does; an engine is chosen only for a tombstone of this service's own record."""
+        """Prepare as PurgeBehavior does; chooses an engine only for a tombstone of this service's own record."""
 
         def choose() -> str:
             is_left = self._begun(task).state not in _DONE
@@ -78,9 +78,9 @@ class DropBehavior:
         return self._failed(self.purge.runner.run(task, dropped))
 
     def _begun(self, task: Task) -> Tombstone:
-        """Return the record of a tombstone whose purge begins or continues. Raises GuardRefused (TOMBSTONE_REFUSED).
-        Anybody with TABLE_CREATE can put tables into the tombstones' namespace, so only the table that the service
-        found at its own record's destination, with the same uuid, is purged."""
+        """Return the record of a tombstone whose purge starts or continues. Anybody with TABLE_CREATE can put tables
+        into the tombstones' namespace. Only the table that the service found at its own record's destination, with the
+        same uuid, is purged. Raises GuardRefused (TOMBSTONE_REFUSED)."""
         purge = TablePurge.of(task)
         tombstone_id = purge.properties.get(TOMBSTONE, "")
         record = self.tombstones.store.get(tombstone_id) if tombstone_id else None
@@ -120,7 +120,7 @@ class DropBehavior:
     def _neighbours(
         self, ctx: PurgeContext, record: Tombstone
     ) -> Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]:
-        """Return the table's neighbours, first the table that now has its former name. That table has the same location
+        """Return the table's neighbours, first the table that now has its former name. It has the same location
         (Polaris' default), may share metadata, and may be newer than the reference index."""
 
         def neighbours(roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:

@@ -1,6 +1,6 @@
-"""What a drop does as its caller: requests in its name, and what it has to prove before the rename. A caller also lists
-and restores the tables that it dropped, without an operator: the record must be its own, a staged create shows that it
-may create the table, and the service renames."""
+"""What a drop does as its caller: requests in its name, and the proof of its privilege before the rename. A caller also
+lists and restores the tables that it dropped, without an operator. The record must be its own, a staged create shows
+that it may create the table, and the service renames."""
 
 import json
 import secrets
@@ -37,7 +37,7 @@ from delegation.storage.base import ObjectStore
 from delegation.wire.operators import RestoreRequest
 
 Forward = Callable[[CatalogRequest], CatalogAnswer]
-"""Sends a request to the catalog; raises CatalogUnavailable and CatalogOutcomeUnknown."""
+"""Sends a request to the catalog. Raises CatalogUnavailable and CatalogOutcomeUnknown."""
 
 _OF_THE_DELETE: Final = frozenset({
     "accept",
@@ -50,7 +50,7 @@ _OF_THE_DELETE: Final = frozenset({
     "if-none-match",
     "x-iceberg-access-delegation",
 })  # fmt: skip
-"""Headers of the caller's request that mean something else in a request of the drop's own."""
+"""Headers of the caller's request that must not go with the drop's own requests."""
 _JSON: Final = ("Content-Type", "application/json")
 _SCHEMA: Final = {
     "type": "struct",
@@ -60,7 +60,7 @@ _SCHEMA: Final = {
 
 
 class CallerCatalog:
-    """Loads and renames a table in the name of the caller whose DELETE `request` is."""
+    """Loads and renames a table in the name of the caller who sent the DELETE `request`."""
 
     def __init__(self, forward: Forward, request: CatalogRequest) -> None:
         self._forward = forward
@@ -70,12 +70,12 @@ class CallerCatalog:
         self._path = request.path
 
     def load(self, *, vend: bool) -> CatalogAnswer:
-        """Load the table, with vended storage credentials for the caller or without."""
+        """Load the table, with or without vended storage credentials for the caller."""
         asked = (("X-Iceberg-Access-Delegation", "vended-credentials"),) if vend else ()
         return self._forward(CatalogRequest("GET", self._path, "snapshots=all", (*self._headers, *asked)))
 
     def rename(self, source: TableIdentifier, destination: TableIdentifier) -> CatalogAnswer | None:
-        """Rename the table; None without an answer. Raises CatalogUnavailable if the request was not sent."""
+        """Rename the table; None if there is no answer. Raises CatalogUnavailable if the request was not sent."""
         ends = {"source": source, "destination": destination}
         body = {end: {"namespace": list(table.namespace), "name": table.name} for end, table in ends.items()}
         path, headers = f"{self._base}/tables/rename", (*self._headers, _JSON)
@@ -88,7 +88,7 @@ class CallerCatalog:
         return self._has("HEAD", f"{self._namespace(self._base, identifier)}/views/{encoded(identifier.name)}")
 
     def is_generic_table(self, identifier: TableIdentifier) -> bool:
-        """Return whether the name is a generic table's (Apache Polaris, generic-tables-api.yaml)."""
+        """Return whether the name belongs to a generic table (Apache Polaris, generic-tables-api.yaml)."""
         namespace = self._namespace(f"polaris/{self._base}", identifier)
         return self._has("GET", f"{namespace}/generic-tables/{encoded(identifier.name)}")
 
@@ -107,7 +107,7 @@ def _own_headers(request: CatalogRequest) -> Headers:
 
 
 def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path: str) -> CatalogAnswer | None:
-    """Return the catalog's refusal to let the caller create a table in a namespace, None if it may. Asks by a staged
+    """Return the catalog's refusal to let the caller create a table in a namespace, None if it may. It sends a staged
     create of a random name, which has no effect (Iceberg REST Catalog API, createTable). Raises DropError
     (RESTORE_NOT_PROVED) for an answer that is not a catalog's, and the errors of `forward`."""
     body = {"name": f"restore_proof_{secrets.token_hex(8)}", "schema": _SCHEMA, "stage-create": True}
@@ -131,7 +131,7 @@ def refusal_to_create(forward: Forward, request: CatalogRequest, namespace_path:
 
 
 def table_of(identifier: TableIdentifier, answer: CatalogAnswer) -> LoadedTable:
-    """Return the table of a successful load; raises PolarisUnexpectedAnswer."""
+    """Return the table of a successful load. Raises PolarisUnexpectedAnswer."""
     return loaded_table(identifier, json_object(_response(answer)))
 
 
@@ -140,12 +140,11 @@ def refusal_of(answer: CatalogAnswer) -> PolarisError:
 
 
 def _response(answer: CatalogAnswer) -> httpx.Response:
-    """Return the answer as the catalog's client reads it, decompressed."""
     return httpx.Response(answer.status, headers=list(answer.headers), content=answer.body)
 
 
 def check_purgeable(table: LoadedTable, options: PurgeOptions) -> None:
-    """Apply the guards that metadata alone decides; raises GuardRefused and IcebergError, as the purge would later."""
+    """Apply the guards that need only metadata. Raises GuardRefused and IcebergError, as the purge would later."""
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=options.experimental_format)
     check_table(metadata, options, table_uuid=table.table_uuid)
     table_roots(metadata, (), options)
@@ -169,8 +168,7 @@ _CLOCK_DRIFT: Final = timedelta(seconds=1)
 @dataclass(frozen=True, slots=True)
 class DropKey:
     """The key's scope, when it was first reserved, and whether an earlier request reserved it. `hold` extends the
-    reservation and raises MutationInProgress if another request has the key. This request arrived at
-    `arrived`."""
+    reservation, and raises MutationInProgress if another request has the key. This request arrived at `arrived`."""
 
     scope: str
     since: datetime
@@ -179,7 +177,8 @@ class DropKey:
     hold: Callable[[], None]
 
     def is_of(self, record: Tombstone, caller: str) -> bool:
-        """Return whether a request with this key wrote the record; caller and time decide for one without scope."""
+        """Return whether a request with this key wrote the record. For a record without scope, caller and time
+        decide."""
         if record.scope is not None:
             return record.scope == self.scope
         return record.caller == caller and record.created_at >= self.since - _CLOCK_DRIFT
@@ -190,7 +189,7 @@ _LARGEST_PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class OwnersTombstones:
-    """Answers requests for the caller's own tombstones; `tombstones` is called for the first one."""
+    """Answers requests for the caller's own tombstones; `tombstones` is called once, for the first one."""
 
     tombstones: Callable[[], Tombstones]
     forward: Forward

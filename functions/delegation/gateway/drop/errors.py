@@ -54,14 +54,14 @@ def tombstone_not_found(tombstone_id: str) -> DropError:
 
 
 class RestoreRefused(DropError):
-    """The tombstone can no longer be restored, or not yet; nothing was changed."""
+    """The tombstone cannot be restored any more, or not yet; nothing was changed."""
 
     code = "RESTORE_REFUSED"
     status = 409
 
 
 class NameTaken(DropError):
-    """Another table now has the name that the tombstone is to be restored to."""
+    """Another table has the name to restore the tombstone to."""
 
     code = "NAME_TAKEN"
     status = 409
@@ -91,7 +91,7 @@ def dismissal_refused(message: str) -> DropError:
 
 
 def table_replaced(table: str, wanted: str, current: str) -> DropError:
-    """Return the error for a table with another uuid than the request's; nothing was touched."""
+    """Return the error for a table whose uuid is not the request's; nothing was touched."""
     return DropError(
         f"{printable(table)} was not dropped: the request names the uuid {printable(wanted)}, but the name now "
         f"belongs to another table ({printable(current)}). To drop that table, send a request without the uuid",
@@ -112,7 +112,7 @@ def purge_forbidden(table: str, reason: str) -> DropError:
 
 
 class DropUnsupported(DropError):
-    """The catalog does not support what a drop with purge needs; the table was not touched."""
+    """The catalog lacks what a drop with purge needs; the table was not touched."""
 
     code = "DROP_UNSUPPORTED"
     status = 400
@@ -203,7 +203,7 @@ def still_purging(table: str, tombstone_id: str) -> DropError:
 
 
 class RenamedBack(DropError):
-    """The purge was refused, or another table had the name; the table has its name again."""
+    """The purge was refused or another table had the name; the table has its name back."""
 
     code = "DROP_REFUSED"
     status = 409

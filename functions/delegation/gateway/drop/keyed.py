@@ -1,4 +1,4 @@
-"""Drops with purge under an Idempotency-Key: performed at most once for the key, also if the table is made anew."""
+"""Drops with purge under an Idempotency-Key: at most once per key, even if a table of the name is created again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ from delegation.identifiers import TableIdentifier
 
 @dataclass(frozen=True, slots=True)
 class KeyedDrops(PurgingDrops):
-    """Drops tables at most once for a key; without a key it drops, and an unverified caller with one is refused.
-    Duplicates wait for the first call according to `patience`; `realm` applies to requests without a realm header. A
-    repeat after an unknown outcome is answered from the first call's record; without a record the drop runs again."""
+    """Drops tables at most once per key. Without a key it drops; an unverified caller with a key is refused. Duplicates
+    wait for the first call according to `patience`; `realm` applies to requests without a realm header. A repeat after
+    an unknown outcome is answered from the first call's record; without a record the drop runs again."""
 
     drops: TableDrops
     mutations: Mutations
@@ -57,7 +57,7 @@ class KeyedDrops(PurgingDrops):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request's parts of a Mutation."""
+    """A request's functions for a Mutation."""
 
     drops: TableDrops
     request: CatalogRequest
@@ -85,7 +85,7 @@ class _Call:
 
 
 def _refusal(error: GatewayError) -> MutationAnswer:
-    """Return the answer to store for the key; raises errors whose repeat may end differently."""
+    """Return the answer to store for the key. Raises errors that a repeat may not meet."""
     if error.status >= 500:
         raise error
     return _stored(answer_of(error))

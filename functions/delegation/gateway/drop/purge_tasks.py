@@ -1,4 +1,4 @@
-"""The tasks that purge tombstones: their ids and payloads, their submission, and their end by a restore."""
+"""The tasks that purge tombstones: their ids and payloads, their submission, and how a restore ends them."""
 
 import uuid
 from contextlib import suppress
@@ -20,16 +20,14 @@ from delegation.wire.requests import TableState
 TOMBSTONE: Final = "tombstone"
 """The property of a task's payload that names the tombstone's record."""
 RESTORED: Final = "RESTORED"
-"""The error code of a purge that was taken from the queue because its table is restored."""
+"""The error code of a purge that a restore ended before it started."""
 RESTORE_TO: Final = "restore_to"
-"""The detail of such a task that has the namespace's levels and the name to restore to."""
+"""The detail of such a task: the namespace's levels and the name to restore to."""
 
 PROPERTIES: Final = {"overlap-scan": "catalog"}
-"""Options of every purge of a tombstone: a table that has the location again is in another namespace than this one.
-
-So all namespaces are searched for it, unless the reference index has every table anyway. The others are the operator's
-settings for a request that chooses nothing.
-"""
+"""Options of every purge of a tombstone. A table that was created again at the location is in another namespace than
+the tombstone, so all namespaces are searched for it unless the reference index has every table anyway. The other
+options are the operator's defaults."""
 
 
 def task_id_of(tombstone_id: str) -> str:
@@ -38,7 +36,7 @@ def task_id_of(tombstone_id: str) -> str:
 
 
 def purge_of(record: Tombstone) -> TablePurge:
-    """Return the purge of a table found at its destination; raises DropError before that."""
+    """Return the purge of a table found at its destination. Raises DropError before that."""
     if record.table_uuid is None or record.metadata_location is None or record.location is None:
         raise purge_not_possible(f"the tombstone {record.tombstone_id} is {record.state}: its table is not known")
     return TablePurge(
@@ -62,7 +60,7 @@ def payload_of(record: Tombstone) -> str:
 
 def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None) -> Task:
     """Store and dispatch the task of a RENAMED tombstone unless it exists; it runs after the grace period. An existing
-    task is not changed, whatever its status. An error before the first delete ends one whose caller waits. Raises
+    task is not changed, whatever its status. If a caller waits, an error before the first delete ends the task. Raises
     DropError (PURGE_NOT_POSSIBLE) and the errors of the task store."""
     task_id = task_id_of(record.tombstone_id)
     stored = tasks.reads.find(task_id)
@@ -79,19 +77,19 @@ def submit(tasks: TaskService, record: Tombstone, *, at: datetime | None = None)
         requested_by=Caller(client_id=record.caller.partition(":")[2]),
     )
     task, _ = tasks.submission.create(first)
-    # No process runs it for its caller, as the service's API does with a synchronous purge.
+    # Unlike the API with a synchronous purge, no process runs it for its caller.
     return dispatched(tasks, task) if waits else task
 
 
 def dispatched(tasks: TaskService, task: Task) -> Task:
-    """Dispatch a waiting task; the sweeper or a worker takes one whose dispatch was not sent."""
+    """Dispatch a waiting task; if that fails, the sweeper or a worker takes it."""
     with suppress(StoreUnavailable):
         return tasks.dispatching.dispatch(task.task_id, task=task)
     return task
 
 
 def ended_by_restore(task: Task, now: datetime, target: TableIdentifier) -> Task:
-    """Return the FAILURE of a purge that no attempt has begun since its submission; any other task unchanged."""
+    """Return the FAILURE of a purge that no attempt has started since its submission; any other task unchanged."""
     if task.status is not Status.SUBMITTED or task.effects_began_ts is not None:
         return task
     noted = task.with_details({RESTORE_TO: [*target.namespace, target.name]})
@@ -99,7 +97,7 @@ def ended_by_restore(task: Task, now: datetime, target: TableIdentifier) -> Task
 
 
 def restore_target(record: Tombstone, task: Task) -> TableIdentifier | None:
-    """Return where a table is to be restored to whose purge was taken, None if it was not."""
+    """Return where the table of a purge that a restore ended is to be restored to, None for any other purge."""
     levels = task.details.get(RESTORE_TO)
     if task.error_code != RESTORED or not isinstance(levels, list | tuple) or len(levels) < 2:
         return None

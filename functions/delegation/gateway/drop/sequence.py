@@ -1,7 +1,7 @@
 """The sequence of a drop with purge, from the caller's DELETE to its answer: load as the caller → guards → prove the
 privilege → list the namespace of tombstones as the service → put the record → rename as the caller → load the
-destination as the service → record the table really moved → submit its purge → 204, or wait for the purge. After a
-crash between two steps the record states what is left to do."""
+destination as the service → record the table that was moved → submit its purge → 204, or wait for the purge. After a
+crash between two steps the record shows where to continue."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -73,10 +73,10 @@ from delegation.timestamps import isoformat
 from polaris_common.errors import printable
 
 _FEW: Final = 5
-"""How many former drops of a name are considered when a DELETE is repeated, if one of them is decided."""
+"""How many former drops of a name are considered for a repeated DELETE if one of them is decided."""
 _MANY: Final = 100
 _LOADED: Final = 5
-"""How many destinations are looked up to find the one with the table."""
+"""How many destinations are loaded to find the one with the table."""
 _LOOKS: Final = 20
 _BETWEEN_LOOKS_SECONDS: Final = 0.25
 RESTORED_SINCE: Final = "somebody restored it after this request"
@@ -88,9 +88,8 @@ _PURGED: Final = frozenset({TombstoneState.PURGED, TombstoneState.DROPPED})
 @dataclass(frozen=True, slots=True)
 class TableDrops:
     """Drops tables with their files, in place of an unmodified catalog. `files` opens storage with the credentials that
-    the table was loaded with; `begin` is called before the first record is put, to start the recurring task that
-    settles records. A request is held open for at most `budget`. `realm` is that of this
-    deployment."""
+    the table was loaded with. `begin` is called before the first record is put, to start the recurring task that
+    settles records. A request is held open for at most `budget`. `realm` is this deployment's."""
 
     forward: Forward
     files: Callable[[LoadedTable], ObjectStore]
@@ -108,7 +107,7 @@ class TableDrops:
     ) -> CatalogAnswer:
         """Answer `DELETE` of a table with `purgeRequested` (Iceberg REST Catalog API, dropTable). A repeat with the
         same key is for the table that the first request was checked for. Raises errors of this package, with the
-        answer's status and kind, and, with a key, MutationNotVerified if the answer to a drop left to the catalog is
+        answer's status and kind. With a key, raises MutationNotVerified if the answer to a drop left to the catalog is
         not the catalog's own."""
         try:
             with _as_drop_errors(identifier):
@@ -143,7 +142,7 @@ def _check_words(request: CatalogRequest) -> None:
 
 
 class _Drop:
-    """One request; raises DropUnsupported for another realm, where the service could not find the table."""
+    """One request. Raises DropUnsupported for another realm, where the service could not find the table."""
 
     def __init__(
         self,
@@ -170,7 +169,7 @@ class _Drop:
         self._until = (self._clock() if key is None else key.arrived) + drops.budget
 
     def answer(self) -> CatalogAnswer:
-        """Load, check and rename the table; answer a name that does not load from the record of its drop."""
+        """Load, check and rename the table. If the name does not load, answer from the record of its drop."""
         if self._key is not None and self._key.is_repeat:
             self._wanted_uuid = self._chosen_before(self._key) or self._wanted_uuid
         answer = self._catalog.load(vend=not self._is_trusted)
@@ -211,8 +210,8 @@ class _Drop:
             raise service_may_not_list(self._identifier, self._tombstone_namespace, error) from error
 
     def _moved(self, record: Tombstone) -> LoadedTable | None:
-        """Load the table at its destination as the service; rename it back if it cannot be loaded. The caller renames
-        it if the service may not."""
+        """Load the table at its destination as the service. If that fails, rename it back, as the caller if the service
+        may not."""
         try:
             return self._steps.at_destination(record)
         except PolarisError as unread:
@@ -232,7 +231,7 @@ class _Drop:
         raise RenamedBack(str(self._identifier), reason) from error
 
     def _hold(self) -> None:
-        """Hold the request's key, if any: the next steps may take longer than its reservation."""
+        """Extend the reservation of the request's key, if any: the next steps may take longer than it lasts."""
         if self._key is not None:
             self._key.hold()
 
@@ -264,7 +263,7 @@ class _Drop:
         return self._concluded(confirmed, moved)
 
     def _concluded(self, record: Tombstone, moved: LoadedTable | None = None) -> CatalogAnswer:
-        """Submit the purge, and answer at once or after it; a grace period is not waited for."""
+        """Submit the purge; answer at once or after it. No request waits for a grace period."""
         if record.state in _PURGED:
             return dropped(record)
         task = self._steps.submitted(record, moved)
@@ -348,18 +347,18 @@ class _Drop:
         return answer
 
     def _replaced(self, table: LoadedTable) -> CatalogAnswer:
-        """Answer for a table whose name another one has, from the record of its drop if there is one."""
+        """Answer for a name that another table has now, from the record of its table's drop if there is one."""
         earlier = self.earlier(self._is_repeated_by)
         if earlier is not None:
             return earlier
         raise table_replaced(str(self._identifier), str(self._wanted_uuid), table.table_uuid)
 
     def _is_repeated_by(self, record: Tombstone) -> bool:
-        """Return whether this request repeats the one that a record is of; with a uuid at any time."""
+        """Return whether this request repeats the record's; with a uuid at any time."""
         return self._wanted_uuid is not None or record.is_fresh(self._clock())
 
     def _gone(self, answer: CatalogAnswer) -> CatalogAnswer:
-        """Answer for a name that does not load, from the record of the same caller that the request repeats."""
+        """Answer for a name that does not load, from the same caller's record that the request repeats."""
         earlier = self.earlier(self._is_repeated_by)
         if earlier is not None:
             return earlier
@@ -375,14 +374,14 @@ class _Drop:
         return answer
 
     def earlier_of_key(self, key: DropKey) -> CatalogAnswer | None:
-        """Return the answer from the key's newest record, None if no table was renamed for it. A table that was renamed
-        back is answered as the first request was, and is not touched."""
+        """Return the answer from the key's newest record, None if no table was renamed for it. If the table was renamed
+        back, the answer is the first request's and the table is not touched."""
         records_of_key = [tombstone for tombstone in self._newest() if key.is_of(tombstone, self._caller)]
         for record in records_of_key:
             if record.state is TombstoneState.RESTORED:
                 raise RenamedBack(str(self._identifier), record.problem or RESTORED_SINCE)
         answer = self._by_records(records_of_key)
-        # Nothing is passed on before a refusal.
+        # Nothing was forwarded before a refusal.
         is_ours = bool(records_of_key) and records_of_key[0].state is TombstoneState.PENDING
         if answer is None and self._settings.unsupported == "pass" and not is_ours:
             raise _left_to_the_catalog(
@@ -424,12 +423,12 @@ class _Drop:
                 answer = self._by_record(record)
                 if answer is not None:
                     return answer
-        # A rename without an answer was taken for one that was not performed.
+        # A rename without an answer counted as not performed.
         cleared = [tombstone for tombstone in tombstones if tombstone.state is TombstoneState.CLEARED][:_LOADED]
         return next((answer for tombstone in cleared if (answer := self._by_record(tombstone)) is not None), None)
 
     def _by_record(self, record: Tombstone) -> CatalogAnswer | None:
-        """Finish what a record shows to be begun, and return the answer; None if its table was not renamed."""
+        """Finish the drop that a record shows as started and return the answer; None if its table was not renamed."""
         if record.state is TombstoneState.RESTORING:
             raise self._steps.renamed_back(record, record.problem or "its purge was refused or cancelled")
         if record.state not in _GONE:
@@ -438,7 +437,7 @@ class _Drop:
         return None if moved is None else self._confirmed(record, moved)
 
     def _repeated(self, record: Tombstone) -> CatalogAnswer:
-        """Answer a repeated DELETE by what became of the first."""
+        """Answer a repeated DELETE by the outcome of the first."""
         if record.state is TombstoneState.RENAMED or record.is_of_another_table or self._waits:
             return self._concluded(record)
         return dropped(record)
@@ -448,7 +447,7 @@ class _Drop:
 
 
 def dropped(record: Tombstone, state: TombstoneState | None = None) -> CatalogAnswer:
-    """Return the answer to a drop whose table has lost its name: 204, its tombstone, and when its purge begins. `state`
+    """Return the answer to a drop whose table has lost its name: 204, its tombstone, and when its purge starts. `state`
     is the tombstone's if it changed since the read. Only a grace period has a time, in UTC."""
     state = state or record.state
     headers = [(TOMBSTONE_HEADER, record.tombstone_id), (STATE_HEADER, str(state))]
@@ -463,8 +462,8 @@ def _lower(text: str | None) -> str | None:
 
 
 def _is_unclear(answer: CatalogAnswer) -> bool:
-    """Return whether a rename with this answer may have been, or may yet be, performed. Only the catalog's own refusal
-    excludes it: a proxy also answers 503 after it sent the request."""
+    """Return whether a rename with this answer may have been performed, or may be later. Only the catalog's own refusal
+    excludes that: a proxy may answer 503 after it forwarded the request."""
     return not is_error(answer) or (is_transient(answer.status) and answer.status not in NOT_APPLIED)
 
 

@@ -33,7 +33,7 @@ from delegation.tasks.work.service import TaskService
 
 
 def is_there(catalog: PolarisClient, record: Tombstone) -> bool:
-    """Return whether the entry at a tombstone's destination is its own; raises NoSuchTable without an entry."""
+    """Return whether the entry at a tombstone's destination is its own. Raises NoSuchTable without an entry."""
     try:
         return catalog.load_table(record.destination, vend=False).table_uuid == record.table_uuid
     except TableMetadataMissing:
@@ -47,10 +47,10 @@ def uuid_at(catalog: PolarisClient, identifier: TableIdentifier) -> str | None:
 
 
 def renamed_back(catalog: PolarisClient, record: Tombstone) -> str | None:
-    """Rename a tombstone to its target and return a note, None without one; may be repeated. The tables at both names
-    decide, whatever the rename's answer. A clone registered under the name is kept, and the tombstone's entry is
-    dropped without purge. Raises NameTaken, PolarisUnavailable if the rename's outcome is unknown, and other
-    PolarisErrors if nothing was renamed."""
+    """Rename a tombstone to its target; return a note or None. May be repeated. The tables at both names decide,
+    whatever the rename's answer. A clone registered under the name is kept, and the tombstone's entry is dropped
+    without purge. Raises NameTaken, PolarisUnavailable if the rename's outcome is unknown, and other PolarisErrors if
+    nothing was renamed."""
     target = record.restore_identifier
     error = _rename(catalog, record, target)
     if error is None:
@@ -101,14 +101,14 @@ _RACES: Final = 5
 _FAILING: Final = frozenset({TombstoneState.RENAMED, TombstoneState.PURGING, TombstoneState.PURGED})
 _RESTORABLE: Final = frozenset({TombstoneState.RENAMED, TombstoneState.FAILED, TombstoneState.RESTORING})
 _UNCONFIRMED: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
-"""Whether the table is at its destination is only known from the catalog."""
+"""States in which only the catalog knows whether the table is at its destination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The tombstones of this deployment; methods raise DropError (TOMBSTONE_NOT_FOUND) and store and catalog errors.
-    `failed` is called with each tombstone whose failure this process noted, `stuck` with the number that the recurring
-    task repeatedly could not settle."""
+    """The tombstones of this deployment. Methods raise DropError (TOMBSTONE_NOT_FOUND) and store and catalog errors.
+    `failed` is called with each tombstone whose failure this process recorded, `stuck` with the number that the
+    recurring task repeatedly could not settle."""
 
     store: TombstoneStore
     tasks: TaskService
@@ -133,8 +133,8 @@ class Tombstones:
 
     def restore(self, tombstone_id: str, to: TableIdentifier | None = None, *, because: str | None = None) -> Tombstone:
         """Rename a tombstone to its former name, or to another of the same catalog; return it RESTORED. A conditional
-        write takes the purge first: either no attempt ever begins, or nothing is restored. A repeat finishes what was
-        begun. `because` is the service's own reason, for the record. A rename that was never confirmed counts if the
+        write first ends the purge: either no attempt ever starts, or nothing is restored. A repeat finishes the
+        restore. `because` is the service's own reason, for the record. A rename that was never confirmed counts if the
         table is at its destination. Raises RestoreRefused and NameTaken."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
@@ -170,7 +170,7 @@ class Tombstones:
         return self.changed(record, lambda now, tombstone: records.restored_unread(tombstone, target, now, because))
 
     def run_now(self, tombstone_id: str, *, by: Caller | None = None) -> Tombstone:
-        """End a tombstone's grace period or retry its failed purge now. Raises DropError (PURGE_NOT_POSSIBLE)."""
+        """End a tombstone's grace period, or retry its failed purge, now. Raises DropError (PURGE_NOT_POSSIBLE)."""
         record = self.get(tombstone_id)
         if record.dismissed_at is not None:
             raise purge_not_possible(f"the tombstone {tombstone_id} has ended and cannot be purged ({record.problem})")
@@ -198,7 +198,7 @@ class Tombstones:
         return self.get(tombstone_id)
 
     def dismiss(self, tombstone_id: str) -> Tombstone:
-        """End a FAILED tombstone: drop its entry without purge, and keep its files; a repeat finishes that. The record
+        """End a FAILED tombstone: drop its entry without purge and keep its files; a repeat finishes that. The record
         names the metadata.json for `delegation purge`. Raises DropError (DISMISSAL_REFUSED)."""
         record = self.get(tombstone_id)
         if record.dismissed_at is None:
@@ -229,7 +229,7 @@ class Tombstones:
         return self.changed(record, lambda now, tombstone: records.checked(tombstone, now, None))
 
     def closed(self, record: Tombstone) -> Tombstone:
-        """End a FAILED tombstone whose entry somebody else removed, and state what is left."""
+        """End a FAILED tombstone whose entry somebody else removed, and note which files remain."""
         if record.is_of_another_table:
             left = "closed: somebody else moved the table, which the caller never dropped"
         elif uuid_at(self.catalog, record.identifier) == record.table_uuid:
@@ -239,7 +239,7 @@ class Tombstones:
         return self.changed(record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=False))
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
-        """Return the record with the failure of its task noted, if that is not yet done."""
+        """Return the record with its task's failure noted."""
         if task is None or task.status is not Status.FAILURE or task.error_code == RESTORED:
             return record
         if record.state not in _FAILING:
@@ -250,14 +250,13 @@ class Tombstones:
         return after
 
     def changed(self, record: Tombstone, change: Callable[[datetime, Tombstone], Tombstone]) -> Tombstone:
-        """Write the next version of a record. Raises TombstoneConflict."""
         after = change(self.clock(), record)
         if after is not record:
             self.store.replace(after, record)
         return after
 
     def _to_be_restored(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
-        """Take the purge and record the restore; no attempt at the purge begins afterwards."""
+        """End the purge and record the restore; no attempt at the purge starts afterwards."""
         for _ in range(_RACES):
             task = self.task(record)
             try:
@@ -281,7 +280,8 @@ class Tombstones:
         raise RestoreRefused(f"other processes kept changing the tombstone {record.tombstone_id}. Repeat the restore")
 
     def _found(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
-        """Return the record of a table that is at its destination to be restored, or RESTORED if it cannot be read."""
+        """Return the record of a table that is to be restored from its destination, or RESTORED if it cannot be
+        read."""
         try:
             loaded = self.catalog.load_table(record.destination, vend=False)
         except (NoSuchTable, NoSuchNamespace):
@@ -294,7 +294,7 @@ class Tombstones:
         return self.changed(record, lambda now, tombstone: records.restoring(tombstone, target, now, because, moved))
 
     def _take(self, record: Tombstone, task: Task | None, target: TableIdentifier) -> None:
-        """End a purge that no attempt has begun as FAILURE; otherwise raise RestoreRefused. Without a task the record
+        """End a purge that no attempt has started as FAILURE; otherwise raise RestoreRefused. Without a task the record
         becomes RESTORING before one can be stored, and the purge refuses that."""
         if task is None:
             return
@@ -303,7 +303,7 @@ class Tombstones:
             raise RestoreRefused(_too_late(record, taken))
 
     def _renamed_back(self, record: Tombstone) -> Tombstone:
-        """Rename a RESTORING tombstone to its target, and record how that ended."""
+        """Rename a RESTORING tombstone to its target, and record the outcome."""
         target = record.restore_identifier
         try:
             note = renamed_back(self.catalog, record)
@@ -324,7 +324,7 @@ class Tombstones:
         except TombstoneConflict as conflict:
             if not _is_restored_to(conflict.stored, target):
                 raise
-            return conflict.stored  # another restore, or the recurring task, was at it too
+            return conflict.stored  # another restore, or the recurring task, did it at the same time
 
 
 def _is_restored_to(record: Tombstone | None, target: TableIdentifier) -> TypeGuard[Tombstone]:

@@ -8,15 +8,15 @@ from delegation.tasks.life.policy import InvalidProperty, duration_property
 
 PREFIX: Final = "delegation.drop."
 MODE_HEADER: Final = "X-Delegation-Drop-Mode"
-"""The header with which a request chooses a mode other than the setting's."""
+"""The request header for a mode other than the setting's."""
 TABLE_UUID_HEADER: Final = "X-Delegation-Table-Uuid"
-"""The header of a request that is for the table with this uuid only, and not for another one of its name."""
+"""The request header with the table's uuid: the request is for that table only, not for another of its name."""
 TOMBSTONE_HEADER: Final = "X-Delegation-Tombstone"
-"""The header of a 204 that has the tombstone's id."""
+"""The header of a 204 with the tombstone's id."""
 STATE_HEADER: Final = "X-Delegation-Tombstone-State"
-"""The header that has its state when the request was answered: DROPPED if all files are deleted."""
+"""The header with the tombstone's state when the request was answered: DROPPED if all files are deleted."""
 PURGE_AFTER_HEADER: Final = "X-Delegation-Purge-After"
-"""The header that has the end of its grace period, in UTC; without one its purge begins at once."""
+"""The header with the end of the grace period, in UTC; without it the purge starts at once."""
 TOMBSTONE_NAMESPACE: Final = ("delegation_tombstones",)
 _GRACE: Final = f"{PREFIX}grace"
 _ZERO: Final = frozenset({"0", "0s", "pt0s"})
@@ -28,11 +28,10 @@ Unsupported = Literal["refuse", "pass"]
 
 @dataclass(frozen=True, slots=True)
 class DropSettings:
-    """How drops with purge are done, the operator's settings `delegation.drop.*`. `mode`: answer once the table has
-    lost its name, or wait for the purge. `grace` is how long a table can be restored; `graces` overrides it by dotted
-    name of a catalog or namespace. Callers with one of `trusted_roles` (principal roles) need not prove that they may
-    delete files. Tables are renamed into `tombstone_namespace`. What the catalog does not support is refused or
-    forwarded unchanged."""
+    """The operator's settings `delegation.drop.*`. `mode`: answer once the table has lost its name, or wait for the
+    purge. `grace` is how long a table can be restored; `graces` overrides it by dotted name of a catalog or namespace.
+    Callers with one of `trusted_roles` (principal roles) need not prove that they may delete files. Tables are renamed
+    into `tombstone_namespace`. What the catalog does not support is refused or forwarded unchanged."""
 
     mode: DropMode = "at-once"
     grace: timedelta = timedelta(0)
@@ -43,7 +42,7 @@ class DropSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX, ignore all others. Raises InvalidProperty."""
+        """Read the properties that start with PREFIX; ignore all others. Raises InvalidProperty."""
         own = {name: value for name, value in properties.items() if name.startswith(PREFIX)}
         graces = {
             name.removeprefix(f"{_GRACE}."): _duration(name, own.pop(name))
@@ -70,7 +69,7 @@ class DropSettings:
         return settings
 
     def grace_of(self, identifier: TableIdentifier) -> timedelta:
-        """Return a table's grace period: of its nearest namespace, else its catalog, else the default."""
+        """Return a table's grace period: its nearest namespace's, else its catalog's, else the default."""
         levels = (identifier.catalog, *identifier.namespace)
         for length in range(len(levels), 0, -1):
             grace = self.graces.get(".".join(levels[:length]))
@@ -79,7 +78,7 @@ class DropSettings:
         return self.grace
 
     def mode_of(self, asked: str | None) -> DropMode:
-        """Return a request's mode; `asked` by its header, it must be one of MODES."""
+        """Return a request's mode; `asked` is its header's value, which must be one of MODES."""
         return self.mode if asked is None else cast("DropMode", asked)
 
 

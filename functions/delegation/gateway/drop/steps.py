@@ -1,4 +1,4 @@
-"""The steps of a drop after its rename, for the request that drops and for the task that finishes what a crash left."""
+"""The steps of a drop after its rename, for the request that drops and for the task that continues after a crash."""
 
 import logging
 import time
@@ -52,7 +52,7 @@ OTHER_TABLE = "another table took the name before the rename. Send the request a
 
 @dataclass(frozen=True, slots=True)
 class DropSteps:
-    """Confirms renames, submits purges and awaits them. `options` are those that the guards check by."""
+    """Confirms renames, submits purges and waits for them. The guards use `options`."""
 
     tombstones: Tombstones
     settings: DropSettings
@@ -64,7 +64,7 @@ class DropSteps:
         return self.tombstones.store
 
     def check_tombstones(self, catalog: str) -> None:
-        """Raise the catalog's error unless the service may list the tombstones' namespace. Asked for each drop: a
+        """Raise the catalog's error unless the service may list the tombstones' namespace. Checked for each drop: a
         cached answer could hide a table that the service can no longer purge."""
         self.tombstones.catalog.check_listing(catalog, self.settings.tombstone_namespace)
 
@@ -76,8 +76,7 @@ class DropSteps:
             return None
 
     def confirmed(self, record: Tombstone, moved: LoadedTable) -> Tombstone:
-        """Record which table was really moved, unless another process did. Raises DropError
-        (ILLEGAL_TOMBSTONE_CHANGE)."""
+        """Record which table was moved, unless another process did. Raises DropError (ILLEGAL_TOMBSTONE_CHANGE)."""
         task_id, grace = task_id_of(record.tombstone_id), self.settings.grace_of(record.identifier)
         table = MovedTable.model_validate(moved)
         try:
@@ -90,9 +89,9 @@ class DropSteps:
             return conflict.stored
 
     def submitted(self, record: Tombstone, moved: LoadedTable | None = None) -> Task:
-        """Submit the purge of a tombstone unless that is done or the table must not be purged; the only way to a purge.
-        `moved` is the table at its destination, loaded if None. Raises RenamedBack if it is not the table that was
-        checked, and DropError (KEPT_AS_TOMBSTONE) if it cannot get its name back."""
+        """Submit the purge of a tombstone unless it is submitted or the table must not be purged; there is no other way
+        to a purge. `moved` is the table at its destination, loaded if None. Raises RenamedBack if it is not the table
+        that was checked, and DropError (KEPT_AS_TOMBSTONE) if it cannot get its name back."""
         task = self.tombstones.task(record) if moved is None else None
         objection = self._objection(record, task, moved)
         if objection is not None:
@@ -100,7 +99,7 @@ class DropSteps:
         return task or submit(self.tombstones.tasks, record)
 
     def _objection(self, record: Tombstone, task: Task | None, moved: LoadedTable | None) -> str | None:
-        """Return why the table must not be purged; one with a task was checked before, and its purge checks again."""
+        """Return why the table must not be purged. One with a task was checked before, and its purge checks again."""
         if record.is_of_another_table:
             return OTHER_TABLE
         if task is not None:
@@ -110,7 +109,7 @@ class DropSteps:
         except TableMetadataMissing:
             table = None
         if table is None or table.table_uuid != record.table_uuid:
-            return None  # the purge finds it gone, or a stranger in its place, and fails
+            return None  # the purge finds the table gone or replaced, and fails
         try:
             check_purgeable(table, self.options)
         except DelegationError as error:
@@ -118,7 +117,7 @@ class DropSteps:
         return None
 
     def outcome(self, record: Tombstone, task: Task, until: datetime, hold: Callable[[], None]) -> Task:
-        """Wait for the end of a purge, and call `hold` after every pause; raises DropError (STILL_PURGING)."""
+        """Wait for the end of a purge, and call `hold` after every pause. Raises DropError (STILL_PURGING)."""
 
         def pause(seconds: float) -> None:
             self.sleep(seconds)
@@ -131,7 +130,7 @@ class DropSteps:
             raise still_purging(str(record.identifier), record.tombstone_id) from None
 
     def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | DropError:
-        """Rename the table back; return the error that reports it, or why that failed. A restore that has begun keeps
+        """Rename the table back; return the error that reports it, or why that failed. A restore that has started keeps
         its target."""
         target = None if record.state is TombstoneState.RESTORING else record.identifier
         try:
@@ -176,13 +175,13 @@ class DropSteps:
         return self._waiting(confirmed, moved) if is_ours else self.settle(confirmed)
 
     def _waiting(self, record: Tombstone, moved: LoadedTable | None = None) -> Tombstone:
-        """Submit a missing purge, note its failure, or finish a restore that took it."""
+        """Submit a missing purge, note its failure, or finish a restore that ended it."""
         task = self.tombstones.task(record)
         if record.is_of_another_table or (task is None and record.state is TombstoneState.RENAMED):
             try:
                 task = self.submitted(record, moved)
             except RenamedBack:
-                # Nobody waits for this answer; the record states why a table has its name again.
+                # No caller waits for this answer; the record states why a table has its name again.
                 return self.tombstones.get(record.tombstone_id)
         if task is None:
             return self._checked(record, None)
@@ -195,7 +194,7 @@ class DropSteps:
         return self._checked(record, self._next_check(record))
 
     def _failed(self, record: Tombstone) -> Tombstone:
-        """Close a FAILED tombstone whose entry is gone; state what to do about one without metadata. A table other than
+        """Close a FAILED tombstone whose entry is gone; for one without metadata, note what to do. A table other than
         the dropped one is renamed back as soon as its name is free."""
         try:
             table = self.tombstones.catalog.load_table(record.destination, vend=False)
@@ -231,9 +230,9 @@ EVERY: Final = timedelta(minutes=5)
 _AT_ONCE: Final = 100
 """Tombstones that one run settles; the next run takes the others."""
 _CONSIDERED: Final = 500
-"""Those whose time came first, of which a run takes the ones with the fewest looks in a row that failed."""
+"""The most due tombstones that a run considers, earliest first; it settles those with the fewest failed checks."""
 _COUNTED: Final = 1_000
-"""Stuck tombstones that are counted at most."""
+"""The most stuck tombstones that are counted."""
 
 
 class TombstoneUpkeep(BaseModel):
@@ -270,7 +269,7 @@ def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep
 
 
 def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport:
-    """Settle the tombstones that are due, those without trouble first; one that fails waits longer."""
+    """Settle the tombstones that are due, those without failed checks first; a failed one waits longer."""
     states: Counter[str] = Counter()
     troubled: dict[str, Exception] = {}
     considered = steps.store.due(steps.tombstones.clock(), _CONSIDERED).tombstones
@@ -304,7 +303,7 @@ def settle_all(steps: DropSteps, checkpoint: Callable[[], None]) -> UpkeepReport
 
 
 def _note_trouble(steps: DropSteps, tombstone_id: str, error: Exception) -> None:
-    """Delay a tombstone's next check, unless another process changed it."""
+    """Delay a tombstone's next check unless another process changed it."""
     try:
         record = steps.tombstones.get(tombstone_id)
         steps.tombstones.changed(record, lambda now, tombstone: records.troubled(tombstone, now, reason_of(error)))
@@ -332,7 +331,7 @@ def ensure_submitted(tasks: TaskService, behavior: Behavior[TombstoneUpkeep, Upk
 
 
 class UpkeepBegun:
-    """Submits the recurring task; checked once an interval, and a drop for which it fails is not performed."""
+    """Submits the recurring task, checked once an interval. A drop for which that fails is not performed."""
 
     def __init__(self, tasks: TaskService, behavior: Behavior[TombstoneUpkeep, UpkeepReport]) -> None:
         self._tasks = tasks
@@ -340,7 +339,6 @@ class UpkeepBegun:
         self._looked: datetime | None = None
 
     def __call__(self) -> None:
-        """Raises the errors of the task store."""
         now, every = self._tasks.clock(), self._behavior.every
         if self._looked is None or (every is not None and now - self._looked >= every):
             ensure_submitted(self._tasks, self._behavior)

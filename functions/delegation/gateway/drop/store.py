@@ -26,7 +26,7 @@ from polaris_common.dynamodb import DynamoDbCalls, from_item, to_item
 
 
 class TombstoneConflict(DropError):
-    """Another process changed the tombstone's record; `stored` is what it is now, None if there is none."""
+    """Another process changed the tombstone's record; `stored` is the present one, None if there is none."""
 
     code = "TOMBSTONE_CONFLICT"
     status = 503
@@ -72,7 +72,7 @@ class TombstoneTable(DynamoDbCalls):
 
 
 class TombstoneStore:
-    """Stores one record per tombstone; a repeated write is recognized by its nonce, and is no conflict. Methods raise
+    """Stores one record per tombstone; a repeated write is recognized by its nonce and is no conflict. Methods raise
     TombstonesUnavailable and, unless they return pages, MalformedTombstone; writes also TombstoneOutcomeUnknown. Each
     write is one conditional PutItem, whose refusal returns the stored record."""
 
@@ -84,7 +84,7 @@ class TombstoneStore:
         return self._items.get({"table_key": key_of(tombstone_id), "tombstone_id": tombstone_id})
 
     def put(self, record: Tombstone) -> None:
-        """Write a first record; raises TombstoneConflict if its id is taken."""
+        """Write a first record. Raises TombstoneConflict if its id is taken."""
         self._put(record, ConditionExpression=_ABSENT)
 
     def replace(self, record: Tombstone, before: Tombstone) -> None:
@@ -93,7 +93,7 @@ class TombstoneStore:
         self._put(record, ConditionExpression=_UNCHANGED, ExpressionAttributeValues=values)
 
     def of_table(self, realm: str, identifier: TableIdentifier, limit: int) -> Sequence[Tombstone]:
-        """Read the newest records of a table's former name consistently, the newest first."""
+        """Read the newest records of a table's former name consistently, newest first."""
         answer = self._query(
             {":key": table_key(realm, identifier)}, "table_key = :key", limit, ConsistentRead=True, backwards=True
         )
@@ -114,7 +114,7 @@ class TombstoneStore:
         """Return records whose `check_at` has come, earliest first; recent writes may be missing."""
         values = {":open": _OPEN, ":now": isoformat(now)}
         records, unreadable, more = list[Tombstone](), 0, dict[str, Any]()
-        # Records that cannot be read stay due for ever, and take the place of none that can.
+        # Unreadable records stay due for ever; they take no readable record's place.
         while len(records) < limit:
             condition = "checked_in = :open AND check_at <= :now"
             answer = self._query(values, condition, limit, IndexName=DUE_INDEX, **more)
@@ -144,7 +144,7 @@ class TombstoneStore:
 
 
 def _page(items: Sequence[Mapping[str, Any]], cursor: str | None = None) -> TombstonePage:
-    """Return the records that can be read; one that cannot hides no other."""
+    """Return the readable records; an unreadable one hides no other."""
     records, unreadable = [], 0
     for item in items:
         try:
@@ -162,7 +162,7 @@ def tombstone_item(record: Tombstone) -> dict[str, Any]:
 
 
 def tombstone_of(item: Mapping[str, Any]) -> Tombstone:
-    """Return a stored tombstone; raises MalformedTombstone."""
+    """Return a stored tombstone. Raises MalformedTombstone."""
     if item.get("format") != FORMAT:
         raise MalformedTombstone(
             f"this release cannot read the tombstone {item.get('tombstone_id')} of format {item.get('format')!r}"

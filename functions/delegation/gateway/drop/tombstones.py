@@ -31,13 +31,13 @@ FORMAT: Final = 1
 KEPT_FOR: Final = timedelta(days=90)
 """How long the record of a tombstone that ended is kept."""
 CHECK_AFTER: Final = timedelta(minutes=2)
-"""After a change that nothing followed, the recurring task checks the tombstone."""
+"""When the recurring task checks a tombstone after a change that nothing followed."""
 LONGEST_BACKOFF: Final = timedelta(hours=6)
-"""The longest pause after a look that failed."""
+"""The longest pause after a failed check."""
 STUCK_AFTER: Final = 3
-"""Looks in a row that failed, after which a tombstone counts as stuck."""
+"""Failed checks in a row after which a tombstone counts as stuck."""
 FAILED_CHECK: Final = timedelta(hours=12)
-"""Between two looks at a FAILED tombstone, whose entry somebody may remove."""
+"""The time between checks of a FAILED tombstone, whose entry somebody may remove."""
 FRESH_FOR: Final = timedelta(minutes=15)
 """How long a repeated DELETE of a table that is gone is answered from the record."""
 _LONGEST_PROBLEM: Final = 1_000
@@ -48,19 +48,19 @@ class TombstoneState(StrEnum):
     """The states; RENAMED and FAILED can be restored."""
 
     PENDING = "PENDING"
-    """Put before the rename, which may or may not have been performed."""
+    """Stored before the rename, which may or may not have been performed."""
     RENAMED = "RENAMED"
-    """The table is at its destination, and its purge waits or is to be submitted."""
+    """The table is at its destination, and its purge waits or must be submitted."""
     PURGING = "PURGING"
-    """An attempt at the purge has begun."""
+    """An attempt at the purge has started."""
     PURGED = "PURGED"
-    """All files are deleted; the entry in the catalog is to be dropped."""
+    """All files are deleted; the catalog's entry must be dropped."""
     DROPPED = "DROPPED"
     RESTORING = "RESTORING"
-    """The table is to be renamed back."""
+    """The table must be renamed back."""
     RESTORED = "RESTORED"
     FAILED = "FAILED"
-    """The purge failed, or was refused; the table is at its destination."""
+    """The purge failed or was refused; the table is at its destination."""
     CLEARED = "CLEARED"
     """The rename was not performed."""
 
@@ -73,13 +73,13 @@ ARROWS: Final[Mapping[TombstoneState, frozenset[TombstoneState]]] = {
     _S.PURGED: frozenset({_S.DROPPED, _S.FAILED}),
     _S.RESTORING: frozenset({_S.RESTORED, _S.FAILED}),
     _S.FAILED: frozenset({_S.PURGING, _S.RESTORING, _S.FAILED}),
-    # A table that a rename without an answer moved after all is found at its destination.
+    # A rename without an answer may have moved the table after all: it is found at its destination.
     _S.CLEARED: frozenset({_S.RENAMED, _S.RESTORING, _S.RESTORED}),
     _S.DROPPED: frozenset(),
     _S.RESTORED: frozenset(),
 }
 DISMISSED: Final = "DISMISSED"
-"""How the state of a dismissed record is shown; it is stored with the state that it had."""
+"""How the state of a dismissed record is shown. The stored state is the former one."""
 ENDED: Final = frozenset({_S.DROPPED, _S.RESTORED, _S.CLEARED})
 _AWAITS_NOBODY: Final = ENDED | {_S.FAILED}
 
@@ -87,15 +87,15 @@ _AWAITS_NOBODY: Final = ENDED | {_S.FAILED}
 class Tombstone(BaseModel):
     """The record of one drop.
 
-    The table `namespace`.`name` of `catalog` was, or is to be, renamed to `destination_name` in
-    `destination_namespace`. `expected_uuid` is the table's that the guards checked, `table_uuid` that of the table
-    which was really moved, known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace
-    period. `caller` identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge.
-    `restore_name` and `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is
-    when the recurring task settles it, None if nothing is left to do; `attempts` counts the last looks that failed,
-    and `trouble` is why. From `dismissed_at` on nothing happens to it any more, whatever its state. `version` grows
-    with every write; `nonce` identifies a write whose answer was lost. `scope` identifies the idempotency key of the
-    request, None without one and in records of earlier releases.
+    The table `namespace`.`name` of `catalog` was, or will be, renamed to `destination_name` in `destination_namespace`.
+    `expected_uuid` is the uuid of the table that the guards checked; `table_uuid` that of the table which was moved. It
+    is known from RENAMED on, as are its metadata, the purge's `task_id` and the end of its grace period. `caller`
+    identifies who dropped it (see `caller_key`). With `waits` the caller waits for the purge. `restore_name` and
+    `restore_namespace` are where it is renamed back to. `problem` is why it failed. `check_at` is when the recurring
+    task settles it, None if nothing is left to do; `attempts` counts failed checks in a row, and `trouble` is why the
+    last one failed. From `dismissed_at` on nothing happens to it, whatever its state. `version` grows with every write;
+    `nonce` identifies a write whose answer was lost. `scope` identifies the idempotency key of the request, None
+    without one and in records of earlier releases.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -142,7 +142,7 @@ class Tombstone(BaseModel):
 
     @property
     def restore_identifier(self) -> TableIdentifier:
-        """The name to restore the table to, its former one unless another was chosen."""
+        """The name to restore the table to: its former one unless another was chosen."""
         return TableIdentifier(self.catalog, self.restore_namespace or self.namespace, self.restore_name or self.name)
 
     @property
@@ -152,12 +152,10 @@ class Tombstone(BaseModel):
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing more happens to the table."""
         return self.state in ENDED or self.dismissed_at is not None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the recurring task repeatedly could not settle it."""
         return self.attempts >= STUCK_AFTER
 
     def is_fresh(self, now: datetime) -> bool:
@@ -172,7 +170,7 @@ class Tombstone(BaseModel):
 
 
 def table_key(realm: str, identifier: TableIdentifier) -> str:
-    """Return a digest of a table's name, the prefix of its tombstones' ids."""
+    """Return a digest of a table's name, which starts its tombstones' ids."""
     parts = json.dumps([realm, identifier.catalog, *identifier.namespace, identifier.name], ensure_ascii=False)
     return hashlib.sha256(parts.encode(errors="surrogatepass")).hexdigest()[:_KEY_LENGTH]
 
@@ -203,7 +201,7 @@ def pending(
     waits: bool,
     scope: str | None = None,
 ) -> Tombstone:
-    """Return the record of a drop that will rename its table to a random name in `namespace`; ids of a table sort by
+    """Return the record of a drop that will rename its table to a random name in `namespace`. Ids of a table sort by
     time."""
     milliseconds = int(now.timestamp() * 1000)
     return Tombstone(
@@ -246,7 +244,7 @@ def cleared(record: Tombstone, now: datetime, problem: str) -> Tombstone:
 
 
 def purging(record: Tombstone, now: datetime) -> Tombstone:
-    """Return the record of a table whose purge has begun, unchanged if that is known."""
+    """Return the record of a table whose purge has started; unchanged if that is known."""
     return record if record.state is _S.PURGING else _changed(record, _S.PURGING, now, problem=None)
 
 
@@ -265,8 +263,8 @@ def restoring(
     reason: str | None = None,
     moved: MovedTable | None = None,
 ) -> Tombstone:
-    """Return the record of a table that is to be renamed to `target`; clears an earlier problem. `reason` is why the
-    service renames, None on request. `moved` is the table of an unconfirmed rename."""
+    """Return the record of a table to be renamed to `target`; clears an earlier problem. `reason` is why the service
+    renames, None on request. `moved` is the table of an unconfirmed rename."""
     moved_fields = {} if moved is None else moved.model_dump()
     return _changed(record, _S.RESTORING, now, problem=_optional(reason), **_place(target), **moved_fields)
 
@@ -277,7 +275,7 @@ def restored(record: Tombstone, now: datetime, note: str | None = None) -> Tombs
 
 
 def restored_unread(record: Tombstone, target: TableIdentifier, now: datetime, reason: str | None) -> Tombstone:
-    """Return the record of a table that was renamed back without knowing which table it is."""
+    """Return the record of a table that was renamed back although it could not be read."""
     return _changed(record, _S.RESTORED, now, problem=_optional(reason), **_place(target))
 
 
@@ -286,13 +284,13 @@ def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
 
 
 def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice: str | None = None) -> Tombstone:
-    """Return the record with the time of its next check, and clear its trouble; its state stays. `advice` states what
-    only a person can do."""
+    """Return the record with the time of its next check and without trouble; its state stays. `advice` states what only
+    a person can do."""
     return _written(record, now, check_at=check_at, attempts=0, trouble=None if advice is None else _short(advice))
 
 
 def backoff(attempts: int) -> timedelta:
-    """Return the pause after so many failed checks in a row."""
+    """Return the pause after this many failed checks in a row."""
     return min(CHECK_AFTER * (1 << min(attempts, 10)), LONGEST_BACKOFF)
 
 
@@ -304,7 +302,7 @@ def troubled(record: Tombstone, now: datetime, reason: str) -> Tombstone:
 
 def dismissed(record: Tombstone, now: datetime, problem: str, *, drops_entry: bool) -> Tombstone:
     """Return the record of a dismissed tombstone; only its entry may still be dropped. Its state stays, so that a
-    former release reads it."""
+    former release can read it."""
     problem = "; ".join(filter(None, [record.problem, problem]))
     ends = {"dismissed_at": now, "expires_at": (now + KEPT_FOR).replace(microsecond=0)}
     check_at = now + CHECK_AFTER if drops_entry else None
@@ -317,10 +315,10 @@ def _changed(record: Tombstone, state: TombstoneState, now: datetime, **fields: 
         raise illegal_tombstone_change(record.tombstone_id, DISMISSED, state)
     if state not in ARROWS[record.state]:
         raise illegal_tombstone_change(record.tombstone_id, record.state, state)
-    # In whole seconds, as DynamoDB's time to live has it.
+    # In whole seconds, as DynamoDB's time to live requires.
     ends = {"expires_at": (now + KEPT_FOR).replace(microsecond=0) if state in ENDED else None}
     check_at = None if state in ENDED else now + CHECK_AFTER
-    # A table that cannot get its name back goes to and fro between two states.
+    # A table that cannot get its name back alternates between two states.
     trouble = {} if state in {_S.RESTORING, _S.FAILED} else {"attempts": 0, "trouble": None}
     return _written(record, now, state=state, check_at=check_at, **trouble, **ends, **fields)
 

@@ -1,1 +1,1 @@
-"""The catalog's mutations under an Idempotency-Key: one verification rule for each operation."""
+"""The catalog's mutations under an Idempotency-Key: one verification rule per operation."""

@@ -40,7 +40,7 @@ from delegation.idempotency.mutations import MutationAttempt
 
 
 class CatalogClient(StrEnum):
-    """A client, by the last release that behaves so."""
+    """A client, by the last release with this behavior."""
 
     ICEBERG_1_10 = "Iceberg Java up to 1.10"
     ICEBERG = "Iceberg Java from 1.11 on"
@@ -77,7 +77,7 @@ def conclusion(client: CatalogClient, status: int) -> Conclusion:
 
 
 def denies(status: int) -> bool:
-    """Whether some client takes the status for "not applied", so that it requires proof."""
+    """Return whether some client takes the status for "not applied"; it then requires proof."""
     return any(conclusion(client, status) is Conclusion.NOT_APPLIED for client in CatalogClient)
 
 
@@ -96,7 +96,7 @@ def restored(
     if state is None:
         return stored
     kept = json.loads(stored.body) if stored.body else {}
-    if _METADATA not in kept:  # it was too large to be stored
+    if _METADATA not in kept:  # too large to be stored
         answer = committed(state) if operation is Operation.COMMIT_TABLE else json_answer(200, state.document)
         return MutationAnswer(stored.status, answer.body, {**stored.headers, "Content-Type": "application/json"})
     if _identity(kept) != _identity(state.document):
@@ -106,7 +106,7 @@ def restored(
 
 
 def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -> Found | None:
-    """Return what has the credentials: the table, or the same staged table again, which has no effect."""
+    """Return what credentials are vended for: the table, or the same staged table again, which has no effect."""
     if rule.restore is None:
         return None
     try:
@@ -120,7 +120,7 @@ def _found(rule: VerificationRule, request: CatalogRequest, view: CallersView) -
 
 
 def _identity(document: Mapping[str, Any]) -> object:
-    """Return what must be equal for credentials to fit; the location of a staged table, which has no file yet."""
+    """Return what must be equal for credentials to fit; for a staged table, which has no file yet, its location."""
     metadata = document.get("metadata") or {}
     if "metadata-location" not in document:
         return metadata.get("location")
@@ -134,7 +134,7 @@ def _with_credentials(kept: dict[str, Any], vended: Mapping[str, Any]) -> dict[s
 
 
 def _with_properties(kept: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata with the current values of properties that were not stored as possibly secret."""
+    """Return the metadata with current values for properties that were not stored because they may be secret."""
     metadata, properties = kept.get(_METADATA), (current.get(_METADATA) or {}).get(_PROPERTIES) or {}
     secret = {name: value for name, value in properties.items() if may_be_secret(name, value)}
     if not isinstance(metadata, dict) or not secret:
@@ -149,7 +149,7 @@ def _answer(stored: MutationAnswer, document: Mapping[str, Any]) -> MutationAnsw
 _CLOCKS: Final = timedelta(seconds=2)
 """How far the catalog's clock may differ from the gateway's."""
 _SHORTEST_SECONDS: Final = 0.5
-"""A request is not begun for less."""
+"""A request is not sent with less time left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class KeyedCall:
         return self._concluded(answer, attempt)
 
     def verify(self, attempt: MutationAttempt) -> MutationAnswer | None:
-        """Verify what an earlier call did; raises MutationNotVerified and OutOfTime."""
+        """Verify what an earlier call did. Raises MutationNotVerified and OutOfTime."""
         match self._verified(attempt):
             case Applied(answer):
                 return as_mutation_answer(answer)
@@ -232,7 +232,7 @@ class KeyedCall:
                 )
 
     def restore(self, stored: MutationAnswer) -> MutationAnswer:
-        """Return a stored answer with newly vended credentials, without them if the loaded table is malformed."""
+        """Return a stored answer with newly vended credentials; without them if the loaded table is malformed."""
         try:
             return restored(stored, self.rule, self.request, self.target.operation, self.view)
         except MALFORMED:
@@ -321,7 +321,8 @@ class KeyedCall:
 
 
 def _is_doubtful(request: CatalogRequest, target: Target, answer: CatalogAnswer) -> bool:
-    """Whether the catalog's refusal may be wrong: Polaris 1.7 applies updates beside removals, and answers 409."""
+    """Return whether the catalog's refusal may be wrong: Polaris 1.7 applies updates beside removals, and answers
+    409."""
     if (target.operation, answer.status) != (Operation.SET_PROPERTIES, 409):
         return False
     try:

@@ -1,7 +1,7 @@
 """Rules for commits to one table, and to several in a transaction (Iceberg REST Catalog API, TableUpdate). A commit
-with snapshots was applied if the table knows one of their ids, which are random 64-bit numbers; the first commit of a
-staged table, if the table has the UUID that it assigns; any other, if the table of the asserted UUID shows all its
-updates. It was not applied if a number of that table that only grows is below the commit's."""
+with snapshots was applied if the table knows one of their ids, which are random 64-bit numbers. The first commit of a
+staged table was applied if the table has the UUID that it assigns. Any other was applied if the table of the asserted
+UUID shows all its updates. It was not applied if a growing number of that table is below the commit's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -123,7 +123,7 @@ def verify_commit(updates: Updates, requirements: Updates, state: State) -> Veri
 
 
 def _is_below(update: JsonObject, requirements: Updates, metadata: JsonObject) -> bool:
-    """Whether a number of the table that only grows proves that it never had an update."""
+    """Return whether a number of the table that only grows proves that it never had an update."""
     match update.get("action"):
         case "add-snapshot":
             return _lacks_sequence(update["snapshot"], requirements, metadata)
@@ -142,9 +142,9 @@ def _is_below(update: JsonObject, requirements: Updates, metadata: JsonObject) -
 
 
 def _lacks_sequence(snapshot: JsonObject, requirements: Updates, metadata: JsonObject) -> bool:
-    """Whether a snapshot's sequence number was never reached, or was taken by another snapshot. Version 1 tables have
-    no sequence numbers. A snapshot without a parent may repeat one, so another's counts only if that has a parent or
-    was current. The request's own may repeat one too, as the first of a branch, unless it asserts that there is no
+    """Return whether a snapshot's sequence number was never reached, or was taken by another snapshot. Version 1 tables
+    have no sequence numbers. A snapshot without a parent may repeat one, so another's counts only if that has a parent
+    or was current. The request's own may repeat one too, as the first of a branch, unless it asserts that there is no
     current snapshot: then the catalog would refuse it if it was sent again."""
     number = int(snapshot.get("sequence-number") or 0)
     if int(metadata["format-version"]) < 2 or number == 0:
@@ -195,7 +195,7 @@ def known_snapshots(metadata: JsonObject) -> frozenset[int]:
 
 
 def shows(update: JsonObject, updates: Updates, metadata: JsonObject) -> bool:
-    """Whether a table's metadata looks as if the update had been the last one."""
+    """Return whether a table's metadata looks as if the update had been the last one."""
     known = _SHOWN.get(str(update.get("action")))
     return known is not None and known(update, updates, metadata)
 

@@ -1,7 +1,8 @@
-"""What is loaded after an unclear outcome as the caller, and what that proves; which answers are the catalog's own.
+"""Loads state as the caller after an unclear outcome, and judges what it proves and which answers are the catalog's
+own.
 
 Source: Idempotency-Key proposal, "Reconciliation branches". Others may have changed or undone the same meanwhile, so
-"not applied" needs proof: something of the same UUID that only grows (sequence numbers, column ids, versions) and is
+"not applied" needs proof: a number of the same UUID that only grows (sequence numbers, column ids, versions) and is
 below what the request would have made of it. An answer that is not the catalog's own comes from a proxy and leaves the
 outcome unknown. Sources: Iceberg REST Catalog API (responses, IcebergErrorResponse); Polaris 1.4 and 1.7, observed.
 """
@@ -29,7 +30,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A read of the catalog as the caller; `vends` with the request's own X-Iceberg-Access-Delegation."""
+    """A read of the catalog as the caller. `vends` sends the request's own X-Iceberg-Access-Delegation."""
 
     path: str
     query: str = ""
@@ -43,13 +44,13 @@ class Found:
 
     @property
     def metadata(self) -> JsonObject:
-        """The metadata of a loaded table or view; raises KeyError."""
+        """The metadata of a loaded table or view. Raises KeyError."""
         metadata: JsonObject = self.document["metadata"]
         return metadata
 
 
 State = Found | None
-"""None: there is nothing at the path."""
+"""None: nothing exists at the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class NotApplied:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Neither is proved; the mutation is not run again, and its outcome is unknown."""
+    """Neither is proved: the mutation is not run again, and its outcome is unknown."""
 
     reason: str
 
@@ -80,15 +81,16 @@ DONE: Final = CatalogAnswer(204)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a rule verifies by: the states of its lookups, in order. `since` is when the first call with the key began,
-    less the clocks' possible difference. `noted` is the rule's note from before that call, None without one."""
+    """What a rule verifies by: the states of its lookups, in order. `since` is when the first call with the key
+    started, less the possible difference of clocks. `noted` is the rule's note from before that call, None without
+    one."""
 
     states: Sequence[State]
     since: datetime
     noted: Any = None
 
     def is_newer(self, timestamp_ms: object) -> bool:
-        """Whether a time in milliseconds is not before the first call."""
+        """Return whether a time in milliseconds is not before the first call."""
         return isinstance(timestamp_ms, int) and timestamp_ms >= self.since.timestamp() * 1000
 
 
@@ -106,8 +108,8 @@ def _without_effect(_evidence: Evidence) -> Verification:
 
 @dataclass(frozen=True, slots=True)
 class VerificationRule:
-    """How one request is verified. `verify` gets the states of `after`; `note` makes JSON to remember, or None, of the
-    states of `before`; `restore` is where credentials are vended again."""
+    """How one request is verified. `verify` gets the states of `after`. `note` returns JSON to remember (or None) from
+    the states of `before`. `restore` is where credentials are vended again."""
 
     verify: Verify
     after: tuple[Lookup, ...] = ()
@@ -115,15 +117,14 @@ class VerificationRule:
     before: tuple[Lookup, ...] = ()
     restore: Lookup | None = None
     restages: bool = False
-    """Whether a request without effect may be sent again to have credentials vended."""
+    """Whether a request without effect may be sent again to get credentials vended."""
     leaves_files: bool = False
-    """Whether clients delete the files of a commit that is refused; then the state may show it for certain."""
+    """Whether clients delete a commit's files when it is refused; then the state may show it for certain."""
     of_recorded: Callable[[Found], Applied] | None = None
-    """What the table of the first of `after` means if the catalog itself has recorded the request's key on it.
-
-    Where the catalog records none, nothing is read of `before`, which is the table's metadata file."""
+    """What the table of the first of `after` means if the catalog itself has recorded the request's key on it. If it
+    has recorded none, nothing is read of `before`, which is the table's metadata file."""
     parts: "tuple[VerificationRule, ...]" = ()
-    """Rules of which one alone may decide; without any the rule itself does."""
+    """Rules of which a single one may decide; without any the rule itself does."""
 
 
 def without_effect(restore: Lookup) -> VerificationRule:
@@ -160,7 +161,7 @@ def loaded(state: Found) -> Applied:
 
 
 def same_uuid(uuid: object, other: object) -> bool:
-    """Whether two UUIDs are equal; some clients write capital letters."""
+    """Return whether two UUIDs are equal; some clients write capital letters."""
     return str(uuid).lower() == str(other).lower()
 
 
@@ -173,12 +174,12 @@ TYPES: Final = frozenset({"type", "element", "key", "value"})
 
 
 def one_spelling(kind: Any) -> Any:
-    """Return a primitive type's name without spaces, which readers ignore: decimal(9, 2); others unchanged."""
+    """Return a primitive type's name without spaces, which readers ignore: decimal(9, 2); any other value unchanged."""
     return "".join(kind.split()) if isinstance(kind, str) else kind
 
 
 def plain(value: Any) -> Any:
-    """Return a JSON value without members that are null, which writers leave out."""
+    """Return a JSON value without null members, which writers omit."""
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items() if each is not None}
     return [plain(each) for each in value] if isinstance(value, list) else value
@@ -205,7 +206,7 @@ _OBJECTS: Final[Mapping[Operation, Mapping[str, type]]] = {
 }
 """The members that the JSON of a success has, by operation."""
 
-# Polaris' own shapes: the body of a rename by 1.4, and refusals before any handler, of a token and of the rate.
+# Polaris' own forms: the body of a rename by 1.4, and refusals before any handler, for a token or the rate.
 _RENAMED: Final = b'"NO_CONTENT"'
 _EMPTY_REFUSALS: Final = frozenset({401, 429})
 
@@ -227,8 +228,8 @@ def _is_success(operation: Operation, answer: CatalogAnswer) -> bool:
 
 
 def is_error(answer: CatalogAnswer) -> bool:
-    """Whether a refusal has Iceberg's ErrorModel, or is one that Polaris gives without a body. An outcome unknown to
-    the catalog is no refusal, whatever its status: Polaris 1.7 answers 400."""
+    """Return whether a refusal has Iceberg's ErrorModel, or is one that Polaris gives without a body. An outcome
+    unknown to the catalog is no refusal, whatever its status: Polaris 1.7 answers 400."""
     if answer.status < 400:
         return False
     if answer.status in _EMPTY_REFUSALS and not answer.body:
@@ -240,7 +241,7 @@ def is_error(answer: CatalogAnswer) -> bool:
 
 
 def is_absence(answer: CatalogAnswer) -> bool:
-    """Whether the catalog states that what was read does not exist."""
+    """Return whether the catalog states that the object does not exist."""
     if answer.status != 404 or not is_error(answer):
         return False
     kind = (answer.document or {})["error"]["type"]
@@ -248,7 +249,7 @@ def is_absence(answer: CatalogAnswer) -> bool:
 
 
 Forward = Callable[[CatalogRequest], CatalogAnswer]
-"""Sends a request to the catalog; raises CatalogUnavailable and CatalogOutcomeUnknown."""
+"""Sends a request to the catalog. Raises CatalogUnavailable and CatalogOutcomeUnknown."""
 
 _OF_THE_REQUEST: Final = (
     "accept-encoding",
@@ -272,11 +273,10 @@ class CallersView:
         self._request = request
 
     def states(self, lookups: Sequence[Lookup]) -> tuple[State, ...]:
-        """Read all lookups. Raises MutationNotVerified for what cannot be read."""
+        """Read all lookups. Raises MutationNotVerified for one that cannot be read."""
         return tuple(self.state(each) for each in lookups)
 
     def state(self, lookup: Lookup) -> State:
-        """Read one lookup. Raises MutationNotVerified if it cannot be read."""
         try:
             answer = self._forward(self._read(lookup))
         except (CatalogUnavailable, CatalogOutcomeUnknown) as error:
@@ -298,8 +298,8 @@ class CallersView:
 
     def has_recorded(self, lookup: Lookup, key: str) -> object:
         """Return the UUID of the table on which the catalog has recorded a key, None if it has not. Sends a commit that
-        cannot apply, as it asserts a UUID that no table has: Polaris answers a key that it has applied with the table
-        (IcebergCatalogHandler), and refuses another."""
+        cannot apply, as it asserts a UUID that no table has. For a key that it has applied Polaris answers with the
+        table (IcebergCatalogHandler); any other it refuses."""
         body = {"requirements": [{"type": "assert-table-uuid", "uuid": str(uuid4())}], "updates": []}
         headers = (*self._read(lookup).headers, ("Content-Type", "application/json"), (KEY_HEADER, key))
         try:
@@ -319,8 +319,8 @@ class CallersView:
 
 
 def unkeyed(request: CatalogRequest, catalog_key: str | None = None) -> CatalogRequest:
-    """Return a mutation without its key, and so that its answer can be read and stored. `catalog_key` replaces the key:
-    catalogs have their own rules, and Polaris 1.7 refuses one that is no UUID."""
+    """Return a mutation without its key, and with headers for an answer that can be read and stored. `catalog_key`
+    replaces the key: catalogs have their own rules, and Polaris 1.7 refuses a key that is no UUID."""
     own = () if catalog_key is None else ((KEY_HEADER, catalog_key),)
     headers = (*without(request.headers, KEY_HEADER, "accept-encoding"), _PLAIN, *own)
     return CatalogRequest(request.method, request.path, request.query, headers, request.body)

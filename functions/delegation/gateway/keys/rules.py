@@ -2,7 +2,7 @@
 
 A namespace has neither UUID nor version: the requested state counts as applied, and nothing proves the contrary. A
 catalog may set the time and the summary of a view's version itself, as Polaris does (Iceberg REST Catalog API,
-ViewUpdate): its queries and namespace are compared, and its time is the client's or not before the request.
+ViewUpdate). Its queries and namespace are compared; its time must be the client's or not before the request.
 """
 
 import json
@@ -40,7 +40,7 @@ _LOCATION = "location"
 
 
 def namespace_creation(target: Target, request: JsonObject, paths: CatalogPaths) -> VerificationRule:
-    """Applied if the namespace has the requested properties; catalogs may add some, such as its location."""
+    """Applied if the namespace has the requested properties. Catalogs may add some, such as its location."""
     path = paths.namespace(target.prefix, request["namespace"])
     wanted = _plain(request.get("properties") or {})
 
@@ -70,7 +70,7 @@ def namespace_drop(path: str) -> VerificationRule:
 def namespace_properties(path: str, request: JsonObject) -> VerificationRule:
     """Applied if all updates are present and all removals absent; all removals are answered as removed."""
     removals, updates = list(request.get("removals") or []), _plain(request.get("updates") or {})
-    path = path.rpartition("/")[0]  # of the namespace
+    path = path.rpartition("/")[0]  # the namespace's path
 
     def verify(evidence: Evidence) -> Verification:
         namespace = evidence.states[0]
@@ -85,7 +85,7 @@ def namespace_properties(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _plain(known: JsonObject) -> dict[str, Any]:
-    """Return properties in comparable form: Polaris stores a location with a slash at its end."""
+    """Return properties in comparable form: Polaris stores a location with a trailing slash."""
     return {name: str(value).rstrip("/") if name == _LOCATION else value for name, value in known.items()}
 
 
@@ -100,17 +100,17 @@ _NOT_STORED: Final = frozenset({
     "snapshot-count",
     "uuid",
 })  # fmt: skip
-"""Properties of a request that do not become those of the table (Iceberg's TableProperties.RESERVED_PROPERTIES)."""
+"""Properties of a request that do not become the table's (Iceberg's TableProperties.RESERVED_PROPERTIES)."""
 
 
 DROP: Final = VerificationRule(
     undecided("nothing shows whether a table or view of this name was dropped, renamed, or created again")
 )
-"""The rule of drops of tables and views: a name that is free or taken by now proves neither."""
+"""The rule for drops of tables and views. Whether the name is free or taken now proves nothing."""
 
 
 def table_unregistration(path: str) -> VerificationRule:
-    """As a drop; the reason names the table's metadata file from before the call, which may be its last."""
+    """Like a drop. The reason names the table's metadata file from before the call, which may be its last."""
 
     def verify(evidence: Evidence) -> Verification:
         known = f"; before the call its metadata file was {evidence.noted}" if evidence.noted else ""
@@ -140,7 +140,7 @@ def table_creation(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _first_ms(metadata: JsonObject) -> object:
-    """Return the earliest time that the metadata names."""
+    """Return the earliest time in the metadata."""
     logged = [each.get("timestamp-ms") for each in metadata.get("metadata-log") or ()]
     return min([metadata.get("last-updated-ms"), *logged])
 
@@ -191,8 +191,8 @@ def rename(
 
 
 def is_as_requested(metadata: JsonObject, request: JsonObject) -> bool:
-    """Whether a table matches a CreateTableRequest, by names: catalogs assign field ids. It may have further schemas,
-    specs and sort orders by now."""
+    """Return whether a table matches a CreateTableRequest, by names: catalogs assign field ids. It may have further
+    schemas, specs and sort orders by now."""
     wanted = dict(request.get("properties") or {})
     version = int(wanted.get("format-version", 0))
     location = request.get("location")
@@ -208,7 +208,7 @@ def is_as_requested(metadata: JsonObject, request: JsonObject) -> bool:
 
 
 def shape(value: Any) -> Any:
-    """Return a schema or type reduced to names, types and required flags."""
+    """Reduce a schema or type to names, types and required flags."""
     if not isinstance(value, Mapping):
         return one_spelling(value)
     if "fields" in value:
@@ -221,7 +221,7 @@ def shape(value: Any) -> Any:
 
 
 def _has_fields(metadata: JsonObject, known: str, request: JsonObject, wanted: str) -> bool:
-    """Whether one of the table's specs or orders has the requested fields, by column names."""
+    """Return whether one of the table's specs or orders has the requested fields, by column names."""
     asked = _by_name((request.get(wanted) or {}).get("fields") or (), request["schema"])
     return any(_by_name(each["fields"], schema) == asked for each in metadata[known] for schema in metadata["schemas"])
 
@@ -315,7 +315,7 @@ def _is_below(added: Sequence[JsonObject], metadata: JsonObject) -> bool:
 
 
 def _added(wanted: JsonObject, metadata: JsonObject, evidence: Evidence) -> bool:
-    """Whether a version is as requested, and was made by the client or since the request."""
+    """Return whether a version is as requested and was made by the client or since the request."""
     return any(
         _same_version(each, wanted)
         and (each.get("timestamp-ms") == wanted.get("timestamp-ms") or evidence.is_newer(each.get("timestamp-ms")))

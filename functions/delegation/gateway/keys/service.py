@@ -1,4 +1,4 @@
-"""Mutations of the catalog performed at most once for their keys (Idempotency-Key proposal)."""
+"""Mutations of the catalog performed at most once per key (Idempotency-Key proposal)."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def key_of(request: CatalogRequest) -> str:
 
 
 def scope_of(request: CatalogRequest, key: str, *, principal: str, realm: str) -> Scope:
-    """Return the key's scope: method, canonical path (which names the catalog), realm, and who sent it."""
+    """Return the key's scope: method, canonical path (which names the catalog), realm, and caller."""
     return Scope(principal, realm, request.method, f"/{canonical_path(request.path)}", key)
 
 
@@ -60,8 +60,8 @@ def catalog_key_of(scope: Scope, payload: Callable[[int], str]) -> str:
 
 
 def payload_of(request: CatalogRequest) -> Callable[[int], str]:
-    """Return the payload's hashes by rule: of the query and the body, JSON in canonical form, others by their
-    bytes. Raises GatewayError (BODY_TOO_DEEP)."""
+    """Return the payload's hashes by rule: of the query and the body, JSON in canonical form, others by their bytes.
+    Raises GatewayError (BODY_TOO_DEEP)."""
     try:
         with suppress(ValueError, NotCanonicalizable):
             return payload_hashes({"query": request.query, "json": json.loads(request.body)})
@@ -146,7 +146,7 @@ logger = logging.getLogger(__name__)
 REPLAYED: Final = "Idempotency-Replayed"
 """The header that marks a stored answer."""
 _WRITE_SECONDS: Final = 6.5
-"""What storing the answer may take after the last call of the catalog."""
+"""The longest time to store the answer after the last call of the catalog."""
 
 
 def catalog_answer(performed: Performed) -> CatalogAnswer:
