@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BASE_PATH: Final = "/delegation-service/api"
 
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {409: 30, 429: 2, 503: 2}
-"""The `Retry-After` of an answer that names none; in a conflict something else has to end or be mended first."""
+"""The `Retry-After` of an answer that names none; in a conflict something else has to end or be repaired first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,6 @@ _BY_CODE: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as an HTTP answer; `error` is its code."""
-
     status: int
     error: str
     body: bytes
@@ -144,14 +142,15 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _retryable(status: int, error: BaseException) -> bool | None:
-    """Return whether the request may be repeated as it is: True with 503, the error's word with 502, else None."""
+    """Return whether the request may be repeated unchanged: True with 503, the error's own value with 502, else
+    None."""
     if status == 502:
         return isinstance(error, DelegationError) and error.retryable
     return True if status == 503 else None
 
 
 def _own_headers(error: BaseException, *, retryable: bool | None) -> dict[str, str]:
-    """Return the headers that this very error has: the methods it allows, or the seconds that it knows to wait."""
+    """Return the headers from the error itself: the methods it allows, or the seconds to wait."""
     if isinstance(error, MethodNotAllowed):
         return {"Allow": ", ".join(error.allowed)}
     seconds: object = getattr(error, "retry_after", None)

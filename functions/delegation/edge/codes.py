@@ -9,16 +9,16 @@ from importlib import resources
 from typing import Final
 
 _OF_THE_COMMAND: Final = "The command"
-"""The chapter of the codes that only the command and the client have: no answer and no task's record."""
+"""The chapter of codes that only the command and the client have: no answer and no task's record has them."""
 RETRIED: Final = "Wait for the retry."
 """The action while a task has attempts left."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeMeaning:
-    """A code's meaning, and what its reader does: the caller, or an operator of the service or of Polaris. `status` is
-    that of an answer, None for a code that no answer reveals; `retryable` is whether the same call may succeed later by
-    itself, None where each answer states it. `command` is for a person at a terminal, if other than `action`."""
+    """A code's meaning and the action of its reader: the caller, or an operator of the service or of Polaris. `status`
+    is that of an answer, None for a code that no answer reveals. `retryable` is whether the same call may succeed later
+    by itself, None if each answer states it. `command` is the action at a terminal, if other than `action`."""
 
     meaning: str
     action: str

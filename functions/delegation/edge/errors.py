@@ -45,7 +45,7 @@ def route_not_found() -> EdgeError:
 
 
 class MethodNotAllowed(EdgeError):
-    """The resource does not support the method; `allowed` lists those that it supports."""
+    """The resource does not support the method; `allowed` lists the supported ones."""
 
     code = "METHOD_NOT_ALLOWED"
 
@@ -95,7 +95,8 @@ class KeysUnavailable(EdgeError):
 
 
 class RevocationListUnavailable(EdgeError):
-    """A revocation list cannot be fetched or used, so no certificate is admitted; the same may succeed later."""
+    """A revocation list cannot be fetched or used, so no certificate is admitted; the same request may succeed
+    later."""
 
     code = "REVOCATION_LIST_UNAVAILABLE"
     retryable = True

@@ -12,7 +12,7 @@ def values(event: Mapping[str, Any], name: str) -> list[str]:
 
 
 def single(event: Mapping[str, Any], name: str) -> str | None:
-    """Return the only value of a header; None when it is absent, or repeated and therefore ambiguous."""
+    """Return the only value of a header; None if it is absent, or repeated and therefore ambiguous."""
     given = values(event, name)
     return given[0] if len(given) == 1 else None
 

@@ -1,4 +1,4 @@
-"""How far a task is and what comes next, as pure functions of its record and the time."""
+"""A task's progress and next attempt, as pure functions of its record and the time."""
 
 import math
 import re
@@ -17,9 +17,9 @@ from delegation.timestamps import isoformat
 from delegation.wire.tasks import LastError, NextAttempt, Outlook, WorkProgress, WorkRate
 
 _NO_ERRORS: Final = frozenset({HANDED_OVER, ChildrenPending.code})
-"""Codes of attempts that ended so that another one continues."""
+"""Codes of attempts that another attempt continues."""
 _ENTRY: Final = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) attempt (\d{1,18}) (\w+): ", re.ASCII | re.MULTILINE)
-"""The beginning of an error in a record's `result_extended` (`transitions.fail`)."""
+"""The start of an error in a record's `result_extended` (`transitions.fail`)."""
 _LONGEST_MESSAGE: Final = 1_024
 
 
@@ -59,7 +59,7 @@ def estimate_of(task: Task, forecast: Mapping[str, Any], now: datetime, types: T
 
 
 def _rate(task: Task, measured: Measured | None, now: datetime) -> WorkRate | None:
-    """Return how fast running work is, None if that is not known."""
+    """Return the rate of running work, None if unknown."""
     runs = task.status is Status.RUNNING and not is_lost(task, now)
     if measured is None or measured.per_second is None or not runs:
         return None
@@ -82,14 +82,14 @@ def _progress(task: Task, measured: Measured | None) -> WorkProgress | None:
 
 
 def percent_of(done: int | None, total: int | None) -> float | None:
-    """Return the part that is done in percent, rounded down to a tenth; None without a total."""
+    """Return the finished part in percent, rounded down to a tenth; None without a total."""
     if done is None or not total:
         return None
     return math.floor(1000 * min(done, total) / total) / 10 if done < total else 100.0
 
 
 def _next_attempt(task: Task, now: datetime) -> NextAttempt | None:
-    """Return the attempt that follows; of a held task only once its holder is presumed lost."""
+    """Return the next attempt; for a held task only once its holder is presumed lost."""
     at = task.lease.lost_not_before if is_lost(task, now) else task.next_scheduled_run_ts
     if at is None:
         return None
@@ -123,14 +123,14 @@ def _errors(history: str) -> Iterator[LastError]:
 
 
 def _as_json(value: Any) -> Any:
-    """Return values as JSON has them, with times as the other times of a record are written."""
+    """Return values as JSON has them, with times in the format of a record."""
     if isinstance(value, dict):
         return {name: _as_json(member) for name, member in value.items()}
     return isoformat(value) if isinstance(value, datetime) else value
 
 
 def _moment(text: str) -> datetime | None:
-    """Return a time of a history; None for text of an error that only looks like one."""
+    """Return a time of a history; None for an error text that only looks like one."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:

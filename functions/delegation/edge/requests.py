@@ -19,7 +19,7 @@ from delegation.tasks.options import RequestForm
 from delegation.wire.requests import OPERATIONS
 
 MAX_BODY_BYTES: Final = 4_000_000
-"""AWS Lambda accepts an event of 6 MB, in which the body is an escaped string: JSON can be half as long again there."""
+"""AWS Lambda accepts an event of 6 MB. The body in it is an escaped string, which lengthens JSON by up to half."""
 MAX_DEPTH: Final = 128
 """Nested containers: enough for Iceberg schemas (three levels per struct), far below Python's recursion limit."""
 MAX_DIGITS: Final = 400
@@ -38,7 +38,7 @@ class Document(dict[str, Any]):
 
 
 def read_body(body: str | None, *, is_base64: bool = False, limit_bytes: int = MAX_BODY_BYTES) -> Document:
-    """Return the JSON object in an API Gateway event's body; raises InvalidJson or EdgeError (PAYLOAD_TOO_LARGE)."""
+    """Return the JSON object in an API Gateway event's body. Raises InvalidJson or EdgeError (PAYLOAD_TOO_LARGE)."""
     if body is None or not body.strip():
         raise InvalidJson("is required and must be a JSON object")
     if len(body) > (limit_bytes * 4 // 3 + 4 if is_base64 else limit_bytes):
@@ -156,10 +156,10 @@ B = TypeVar("B", bound=BaseModel)
 def read_payload(
     document: Mapping[str, Any], forms: Mapping[str, RequestForm], *, identity_only: bool
 ) -> tuple[RequestForm, Any]:
-    """Return the form of a body's operation, and the validated body; raises BadRequest with the JSON path of the first
-    error. The returned options have the names of the form's table; raises DelegationError for others. `identity_only`
-    accepts a body that only names its object, as the asynchronous endpoint does. A body without a valid operation is
-    read by the first form, to find its other errors."""
+    """Return the form of a body's operation, and the validated body. The returned options have the names of the form's
+    table. `identity_only` accepts a body that only names its object, as the asynchronous endpoint does. A body without
+    a valid operation is read by the first form, to find its other errors. Raises BadRequest with the JSON path of the
+    first error, DelegationError for unknown options."""
     form = forms.get(_operation_of(document)) or next(iter(forms.values()))
     try:
         body = form.body.model_validate(document, context={OPERATIONS: tuple(forms)})
@@ -174,7 +174,6 @@ def read_payload(
 
 
 def read_model(document: Mapping[str, Any], model: type[B]) -> B:
-    """Return the parameters of a request; raises BadRequest."""
     try:
         return model.model_validate(document)
     except ValidationError as error:

@@ -74,9 +74,9 @@ class Submissions:
         return _as_answer(answers.accepted(accepted.task), accepted.task.task_id, kind)
 
     def execute(self, submission: Submission, *, received: datetime, deadline: datetime, owner: str) -> ApiResponse:
-        """Accept a task, run or await it, and answer with its outcome; RequestInProgress if the budget ends first. The
-        budget starts at `received`; `deadline` is the end of this invocation, `owner` its unique name. A form may
-        refuse requests that cannot be waited for."""
+        """Accept a task, run it or wait for it, and answer with its outcome. The budget starts at `received`;
+        `deadline` is the end of this invocation, `owner` its unique name. A form may refuse requests that cannot be
+        waited for. Raises RequestInProgress if the budget ends first."""
         submission.form.refuse_waiting(submission.payload)
         until = min(received + self.budget, deadline - _TIME_TO_ANSWER)
         accepted = self._accept(submission, synchronous=True)
@@ -139,7 +139,7 @@ class Submissions:
             return
 
     def _wait_for_outcome(self, accepted: Accepted, until: datetime) -> Task | None:
-        """Poll for the outcome with growing pauses; returns None if there is none by `until`."""
+        """Poll for the outcome with growing pauses; None if there is none by `until`."""
         for pause in pauses(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, multiplier=1.5):
             outcome = self.acceptance.outcome(accepted.task.task_id, accepted.bound_version)
             if outcome is not None:

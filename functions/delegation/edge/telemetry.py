@@ -66,7 +66,7 @@ class Telemetry:
         self._logger.set_correlation_id(request_id)
 
     def correlate(self, correlation_id: str | None) -> None:
-        """Log under the payload's `polaris_correlation_id` from now on, if it has one."""
+        """Log from now on under the payload's `polaris_correlation_id`, if it has one."""
         if correlation_id is not None:
             self._logger.set_correlation_id(correlation_id)
 
@@ -97,7 +97,8 @@ class Telemetry:
             self._logger.info("request refused", extra=fields)
 
     def crashed(self, operation: str, problem: Problem, error: Exception) -> None:
-        """Record a request that ended in a bug; its stack is logged, its text not, as that may quote the request."""
+        """Record a request that ended in a bug. Its stack is logged; its text is not, because it may quote the
+        request."""
         self._count(operation, REQUESTS_FAILED)
         fields = {"action": operation, "status": problem.status, "outcome": problem.error, "at": traceback_of(error)}
         self._logger.error("request broke", extra=fields)

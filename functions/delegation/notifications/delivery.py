@@ -1,6 +1,6 @@
 """Delivers what ends of tasks announce: at least once, with one Idempotency-Key and body for all tries. A notification
-is deleted after its delivery. A process that dies in between leaves it to the sweeper, and its receiver gets it again
-with the same key. One for a receiver set apart is parked, so that nothing waits for that receiver (`receivers`)."""
+is deleted after its delivery. If a process dies in between, the sweeper delivers it again with the same key. A
+notification for an isolated receiver is parked, so that nothing waits for that receiver."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ class EventBus(Protocol):
     """Where the event of a task's end is put; its detail is the body that callbacks have."""
 
     def put(self, owed: Notification) -> None:
-        """Put one event; raises NotificationError (EVENT_NOT_ACCEPTED)."""
+        """Put one event. Raises NotificationError (EVENT_NOT_ACCEPTED)."""
 
 
 class EventBridge:
@@ -75,13 +75,13 @@ class EventBridge:
 
 _ACCEPTED: Final = range(200, 300)
 ROOM: Final = 1_000
-"""So many messages may wait in a queue before the sweeper adds none."""
+"""The most waiting messages in a queue; above it the sweeper adds none."""
 APART_ROOM: Final = 60
-"""The same for the queue of receivers that are set apart, each of whose messages may take ten seconds."""
+"""The same for the queue of isolated receivers, each of whose messages may take ten seconds."""
 SHARE: Final = 20
-"""So many messages a sweep sends for a slow receiver."""
+"""The most messages that a sweep sends for a slow receiver."""
 _AGED: Final = 100
-"""So many notifications of a failing receiver a sweep looks at, for some that were owed too long."""
+"""The most notifications of a failing receiver that a sweep reads to find those owed for too long."""
 _RACES: Final = 5
 
 
@@ -103,7 +103,7 @@ COUNTED: Final[Mapping[DeliveryOutcome, Metric]] = {
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of one message; `owed` is None when the notification was delivered before."""
+    """The result of one message; `owed` is None if the notification was delivered before."""
 
     outcome: DeliveryOutcome
     owed: Notification | None = None
@@ -112,7 +112,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """Delivers one notification for each message; raises the store's errors, after which SQS repeats the message."""
+    """Delivers one notification per message. Raises the store's errors, after which SQS repeats the message."""
 
     store: NotificationStore
     policy: NotificationPolicy
@@ -122,7 +122,7 @@ class Notifier:
     clock: Callable[[], datetime]
 
     def take(self, message: Message) -> Delivered:
-        """Deliver a notification, unless another process has begun this delivery, or it was delivered."""
+        """Deliver a notification, unless another process started this delivery or it was delivered."""
         owed = self.store.notification(message.task_id, message.notification_id)
         if owed is None or owed.is_dead or owed.attempts != message.n - 1:
             return Delivered(DeliveryOutcome.SKIPPED, owed)
@@ -169,7 +169,7 @@ class Notifier:
     def _recorded(
         self, before: Receiver | None, owed: Notification, after: Callable[[Receiver | None], Receiver | None]
     ) -> Receiver | None:
-        """Store what a delivery states about its receiver, and return the record; others may change it meanwhile."""
+        """Store a delivery's effect on its receiver, and return the record; others may change it at the same time."""
         for _ in range(_RACES):
             changed = after(before)
             if changed is None or changed is before or self.store.revise_receiver(before, changed):
@@ -205,16 +205,16 @@ class Notifier:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What is owed and due: to receivers that are not set apart, and to those that are."""
+    """Due notifications: those to available receivers, and those to isolated ones."""
 
     prompt: Sequence[Notification]
     apart: Sequence[Notification]
 
 
 def due(store: NotificationStore, policy: NotificationPolicy, now: datetime, *, limit: int = ROOM) -> Due:
-    """Return what is to be delivered now, each receiver in turn; raises the store's errors. Of a receiver set apart: at
-    most SHARE, while it fails one for each pause, and those owed too long, which the notifier makes dead letters. A
-    callback no longer in the settings is found by its record."""
+    """Return what is to be delivered now, each receiver in turn. For an isolated receiver: at most SHARE, one per pause
+    while it fails, and those owed for too long, which the notifier makes dead letters. A callback that is no longer in
+    the settings is found by its record. Raises the store's errors."""
     known = {receiver.channel: receiver for receiver in store.receivers()}
     prompt: dict[str, list[Notification]] = defaultdict(list)
     apart: dict[str, list[Notification]] = {}
@@ -247,9 +247,9 @@ def _in_turn(groups: Mapping[str, Sequence[Notification]]) -> list[Notification]
 def send_due(
     store: NotificationStore, queue: NotificationQueue, policy: NotificationPolicy, now: datetime, *, room: int = ROOM
 ) -> int:
-    """Send a message for what is owed and due, and return for how many; the sweeper calls it. No queue is filled beyond
-    `room`. The time of the next is stored first, also of those without room, which would hide those behind. Raises the
-    errors of store and queue; what was not sent is due again after a minute."""
+    """Send messages for what is due, for the sweeper; return for how many notifications. No queue is filled beyond
+    `room`. The time of the next check is stored first, also for those without room, which would hide those behind.
+    Raises the errors of store and queue; what was not sent is due again after a minute."""
     batch = due(store, policy, now, limit=room)
     left: dict[Pool, int] = {}
 
@@ -276,14 +276,14 @@ def send_due(
 
 
 def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
-    """Deliver what is owed and due in this process, as a worker without queue; raises the store's errors. Notifications
-    for receivers set apart are left to `deliver_apart`, in another thread."""
+    """Deliver what is due in this process, for a worker without queue. Notifications for isolated receivers are left to
+    `deliver_apart`, in another thread. Raises the store's errors."""
     batch = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
     return _delivered(notifier, [Message.of(owed) for owed in batch.prompt])
 
 
 def deliver_apart(notifier: Notifier) -> list[Delivered]:
-    """Deliver what is due to receivers that are set apart; see `deliver_due`."""
+    """Deliver what is due to isolated receivers; see `deliver_due`."""
     batch = due(notifier.store, notifier.policy, notifier.clock(), limit=1)
     return _delivered(notifier, [Message.of(owed, apart=True) for owed in batch.apart])
 

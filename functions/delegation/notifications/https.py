@@ -1,7 +1,7 @@
-"""POST over HTTPS to a checked address: no redirect is followed, no proxy used, and a total time kept. Addresses are
-public, private ones only where a setting allows it: a URL whose name resolves to the service's own network (DNS
-rebinding) reaches nothing there. The standard library's client connects to a checked address with the host's name in
-TLS, for which httpx has no public means."""
+"""POST over HTTPS to a checked address: no redirect is followed, no proxy used, and one deadline covers the call.
+Addresses are public, private ones only where a setting allows it: a URL whose name resolves to the service's own
+network (DNS rebinding) reaches nothing there. The standard library's client connects to a checked address with the
+host's name in TLS; httpx has no public way to do that."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ from polaris_common.errors import DelegationError
 
 
 class NotificationError(DelegationError):
-    """The root of this package's errors; no text has a URL, because its path or query may hold a secret."""
+    """The root of this package's errors. No text has a URL, because its path or query may hold a secret."""
 
     code = "NOTIFICATION_ERROR"
     retryable = True
@@ -47,12 +47,12 @@ class CallbackKeysUnavailable(NotificationError):
 
 
 def address_refused(message: str) -> NotificationError:
-    """Return the error for a callback's host with an address that must not be called."""
+    """Return the error for a callback's host with a forbidden address."""
     return NotificationError(message, code="CALLBACK_ADDRESS_REFUSED")
 
 
 def callback_unreachable(message: str) -> NotificationError:
-    """Return the error for a callback's receiver that could not be reached, or was too slow."""
+    """Return the error for a callback's receiver that could not be reached or was too slow."""
     return NotificationError(message, code="CALLBACK_UNREACHABLE")
 
 
@@ -74,11 +74,9 @@ _SPECIAL: Final = tuple(
         ),
     )
 )
-"""Blocks that are not globally reachable, or no longer in use.
-
-IANA IPv4 and IPv6 Special-Purpose Address Registries, with RFC 9637, 9602 and 9780, as data: the interpreter's lists
-differ by version. An IPv6 address outside 2000::/3 is not global either (IANA IPv6 Address Space registry).
-"""
+"""Blocks that are not globally reachable, or no longer in use: the IANA IPv4 and IPv6 Special-Purpose Address
+Registries, with RFC 9637, 9602 and 9780. As data, because the interpreter's lists differ by version. An IPv6 address
+outside 2000::/3 is not global either (IANA IPv6 Address Space registry)."""
 _SPECIAL_BUT_GLOBAL: Final = tuple(
     map(
         ip_network,
@@ -92,17 +90,17 @@ _UNICAST_IPV6: Final = ip_network("2000::/3")
 _PRIVATE: Final = tuple(map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")))
 """RFC 1918, RFC 4193."""
 _NEVER: Final = (ip_network("0.0.0.0/8"), ip_network("64:ff9b:1::/48"), *_METADATA)
-"""Also this host, and prefixes that a network translates to any IPv4 address of its own (RFC 8215)."""
+"""This host, metadata services, and prefixes that a network translates to any IPv4 address of its own (RFC 8215)."""
 _LAST_32_BITS: Final = (ip_network("64:ff9b::/96"), ip_network("::/96"), ip_network("::ffff:0:0:0/96"))
 """IPv6 addresses that end with an IPv4 address: NAT64 (RFC 6052), IPv4-compatible (RFC 4291), SIIT (RFC 2765)."""
 _ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})
-"""What is before the IPv4 address that an interface identifier of ISATAP ends with (RFC 5214, 6.1)."""
+"""What precedes the IPv4 address at the end of an ISATAP interface identifier (RFC 5214, 6.1)."""
 _ROUTED: Final = (ip_network("64:ff9b::/96"), ip_network("2002::/16"), ip_network("2001::/32"))
 """NAT64, 6to4 (RFC 3056) and Teredo (RFC 4380): they lead to the IPv4 addresses in them."""
 
 
 def resolve(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host by the system's resolver; raises NotificationError (CALLBACK_UNREACHABLE)."""
+    """Return the addresses of a host by the system's resolver. Raises NotificationError (CALLBACK_UNREACHABLE)."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -111,8 +109,8 @@ def resolve(host: str, port: int) -> Sequence[str]:
 
 
 def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) -> Sequence[str]:
-    """Return addresses that may all be called; raise NotificationError without one, or if one may not be. A name with
-    both kinds is either a mistake or an attack."""
+    """Return addresses that may all be called. Raises NotificationError if there is none, or if any may not be called:
+    a name with both kinds is either a mistake or an attack."""
     if not addresses:
         raise callback_unreachable("its host has no address")
     for text in addresses:
@@ -123,7 +121,7 @@ def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) 
 def require_callable(text: str, *, private: bool, loopback: bool = False) -> None:
     """Raise NotificationError (CALLBACK_ADDRESS_REFUSED) unless a callback may be sent to this address. `private`
     allows private addresses, `loopback` this machine's, for the local stack. An IPv6 address that contains an IPv4
-    address is refused unless that is public; one that maps it counts as that."""
+    address is refused unless that is public; an IPv4-mapped one counts as its IPv4 address."""
     try:
         address = _mapped(ip_address(text))
     except ValueError:
@@ -174,7 +172,7 @@ _CONNECT_SECONDS: Final = 3.0
 _UNANSWERED: Final = "its receiver did not answer"
 
 Post = Callable[[str, Mapping[str, str], bytes], int]
-"""Sends a body with headers to a URL and returns the status; raises NotificationError."""
+"""Sends a body with headers to a URL and returns the status. Raises NotificationError."""
 
 
 def tls(authorities: str | None = None) -> ssl.SSLContext:
@@ -186,7 +184,7 @@ def tls(authorities: str | None = None) -> ssl.SSLContext:
 
 
 class _CheckedConnection(HTTPSConnection):
-    """A connection to one of the addresses of its host, all of which were checked; so is the one that it reached."""
+    """A connection to one of its host's checked addresses. It also checks the address that it reached."""
 
     def __init__(self, host: str, port: int, post: "HttpsPost") -> None:
         super().__init__(host, port, timeout=post.total_seconds, context=post.context)
@@ -226,7 +224,7 @@ class _CheckedConnection(HTTPSConnection):
         self.late.set()
         if self.sock is not None:
             with contextlib.suppress(OSError):
-                # The method of the plain socket: that of TLS would first have later writes sent as plain text.
+                # The method of the plain socket: after TLS' own, later writes would be sent as plain text.
                 socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
@@ -245,7 +243,7 @@ class HttpsPost:
         parts = urlsplit(url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection = _CheckedConnection(parts.hostname or "", parts.port or 443, self)
-        # A socket's own time-out starts anew with every byte that arrives.
+        # A socket's own time-out restarts with every byte that arrives.
         timer = threading.Timer(self.total_seconds, connection.end)
         timer.daemon = True
         timer.start()
@@ -270,16 +268,17 @@ class HttpsPost:
 
 READ_AGAIN_AFTER: Final = timedelta(minutes=5)
 Keys = Callable[[str], tuple[bytes, ...]]
-"""Returns the keys of a callback by its name; raises CallbackKeysUnavailable."""
+"""Returns the keys of a callback by its name. Raises CallbackKeysUnavailable."""
 
 
 def is_parameter(reference: str) -> bool:
-    """Return whether a reference is an ARN of Parameter Store; it is of Secrets Manager otherwise."""
+    """Return whether a reference is an ARN of Parameter Store; otherwise it is one of Secrets Manager."""
     return reference.split(":")[2:3] == ["ssm"]
 
 
 def reader(reference: str, client_of: Callable[[str], Any]) -> Callable[[], str]:
-    """Return what reads the text of a reference, or raises CallbackKeysUnavailable; `client_of` makes clients."""
+    """Return a function that reads the text of a reference or raises CallbackKeysUnavailable; `client_of` makes
+    clients."""
 
     def read() -> str:
         try:
@@ -298,7 +297,7 @@ def reader(reference: str, client_of: Callable[[str], Any]) -> Callable[[], str]
 
 class SigningKeys:
     """The keys that sign callbacks, never stored or logged. Their text is a JSON object with one or two keys for each
-    callback, `{"catalog": ["the next key", "the present key"]}`, read again after READ_AGAIN_AFTER, so a key is
+    callback, `{"catalog": ["the next key", "the present key"]}`. It is read again after READ_AGAIN_AFTER, so a key is
     replaced without a deployment."""
 
     def __init__(self, read: Callable[[], str], *, clock: Callable[[], datetime]) -> None:
@@ -307,7 +306,7 @@ class SigningKeys:
         self._kept: tuple[datetime, Mapping[str, Any]] | None = None
 
     def __call__(self, name: str) -> tuple[bytes, ...]:
-        """Return one or two keys of a callback, the next one first; raises CallbackKeysUnavailable."""
+        """Return one or two keys of a callback, the next one first. Raises CallbackKeysUnavailable."""
         keys = self._by_name().get(name)
         texts = [keys] if isinstance(keys, str) else keys
         if not isinstance(texts, list) or not 1 <= len(texts) <= MOST_KEYS:

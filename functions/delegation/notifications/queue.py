@@ -1,6 +1,6 @@
-"""The queues of notifications on SQS; a message is `{task_id, notification_id, n}`, n being the number of the delivery.
-Three queues, so that no kind waits for another: events, callbacks, and receivers set apart. A message group for each
-channel has SQS serve a channel with few messages before one with many (Amazon SQS developer guide, "Fair queues")."""
+"""The queues of notifications on SQS. A message is `{task_id, notification_id, n}`; `n` is the number of the delivery.
+Events, callbacks and isolated receivers have a queue each, so that none waits for another. With a message group per
+channel, SQS serves a channel with few messages before one with many (Amazon SQS developer guide, "Fair queues")."""
 
 import json
 from collections import deque
@@ -28,7 +28,7 @@ class Pool(StrEnum):
 
 
 def pool_of(owed: Notification, *, apart: bool = False) -> Pool:
-    """Return the queue of a notification's next message; `apart`: its receiver is set apart."""
+    """Return the queue of a notification's next message; `apart`: its receiver is isolated."""
     if apart:
         return Pool.APART
     return Pool.CALLBACKS if is_callback(owed.channel) else Pool.EVENTS
@@ -36,7 +36,7 @@ def pool_of(owed: Notification, *, apart: bool = False) -> Pool:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Delivery `n` of a notification is to begin; `apart`: even if its receiver is set apart."""
+    """Delivery `n` of a notification must start; `apart`: even if its receiver is isolated."""
 
     task_id: str
     notification_id: str
@@ -54,14 +54,14 @@ class Message:
 
 class NotificationQueue(Protocol):
     def send(self, owed: Notification, *, apart: bool = False) -> None:
-        """Send the message for the next delivery; raises StoreUnavailable when its queue did not accept it."""
+        """Send the message for the next delivery. Raises StoreUnavailable if its queue did not accept it."""
 
     def depth(self, pool: Pool) -> int:
-        """Return about how many messages wait in a queue; raises StoreUnavailable."""
+        """Return about how many messages wait in a queue. Raises StoreUnavailable."""
 
 
 class SqsNotificationQueue:
-    """NotificationQueue over a boto3 SQS client; one queue takes the place of those without a URL."""
+    """NotificationQueue over a boto3 SQS client; one queue replaces those without a URL."""
 
     def __init__(self, client: Any, queue_url: str, others: Mapping[Pool, str] | None = None) -> None:
         self._client = client
@@ -92,14 +92,15 @@ def _name_of(url: str) -> str:
 
 
 def announce(queue: NotificationQueue, owed: Sequence[Notification]) -> None:
-    """Send the first message of notifications that were just stored; the sweeper sends one that is not accepted."""
+    """Send the first messages of notifications that were just stored; the sweeper repeats those that are not
+    accepted."""
     deque(
         each_item(owed, queue.send, name="notifications.announced", shown=lambda notification: notification.task_id), 0
     )
 
 
 def parse(body: str) -> Message:
-    """Return the message of a body; raises NotificationError (MALFORMED_MESSAGE)."""
+    """Return the message of a body. Raises NotificationError (MALFORMED_MESSAGE)."""
     try:
         fields = json.loads(body)
         message = Message(
@@ -119,7 +120,7 @@ def dead_letters_of(store: NotificationStore, task_id: str) -> list[Notification
 def resent(
     store: NotificationStore, dead: Iterable[Notification], now: datetime
 ) -> list[ItemOutcome[Notification, bool]]:
-    """Let dead letters be delivered again, with all their attempts; the result is False for one that has changed."""
+    """Make dead letters deliverable again, with all their attempts; the result is False for one that has changed."""
 
     def resend(notification: Notification) -> bool:
         return store.revise_notification(notification, revived(notification, now))

@@ -26,7 +26,7 @@ def execution_not_started(message: str) -> DelegationError:
 
 
 class SqsDispatchQueue:
-    """DispatchQueue over a boto3 SQS client; a message is `{task_id, n}`, with the correlation id if there is one."""
+    """DispatchQueue over a boto3 SQS client; a message is `{task_id, n}` with the correlation id, if any."""
 
     def __init__(self, client: Any, queue_url: str) -> None:
         self._client = client
@@ -52,13 +52,13 @@ class Dispatcher:
         self._state_machine_arn = state_machine_arn
 
     def start(self, body: str) -> bool:
-        """Start the execution of a message (`start_execution`); raises MalformedDispatch and DelegationError."""
+        """Start the execution of a message (`start_execution`). Raises MalformedDispatch and DelegationError."""
         return self.start_execution(*parse(body))
 
     def start_execution(self, task_id: str, n: int) -> bool:
-        """Start the execution of a dispatch; False if the execution of this name has ended. Raises DelegationError.
-        StartExecution with the name and input of a running execution succeeds (AWS Step Functions API Reference,
-        StartExecution)."""
+        """Start the execution of a dispatch; False if the execution of this name has ended. StartExecution with the
+        name and input of a running execution succeeds (AWS Step Functions API Reference, StartExecution). Raises
+        DelegationError."""
         try:
             self._client.start_execution(
                 stateMachineArn=self._state_machine_arn,
@@ -76,7 +76,7 @@ class Dispatcher:
 
 
 def named_in(body: str) -> dict[str, Any]:
-    """Return what a message names for the log: task, dispatch and correlation id; nothing if it is no dispatch."""
+    """Return a message's task, dispatch and correlation id for the log; nothing if it is no dispatch."""
     try:
         task_id, n = parse(body)
     except MalformedDispatch:
@@ -86,7 +86,7 @@ def named_in(body: str) -> dict[str, Any]:
 
 
 def parse(body: str) -> tuple[str, int]:
-    """Return the task and the number of a message (DispatchQueue.send); raises MalformedDispatch."""
+    """Return the task and the number of a message (DispatchQueue.send). Raises MalformedDispatch."""
     try:
         message = json.loads(body)
         task_id, n = str(UUID(message["task_id"])), message["n"]
@@ -106,8 +106,8 @@ class Inbox:
     _ended: set[str] = field(default_factory=set)
 
     def take(self, body: str) -> str:
-        """Start the execution of a dispatch, or remember that tasks may start; return which. Raises as `start`. While
-        everything is paused none is started; the sweeper sends another dispatch after the pause."""
+        """Start the execution of a dispatch, or remember that tasks may start; return which. While everything is paused
+        none is started; the sweeper sends another dispatch after the pause. Raises as `start`."""
         task_id, n = parse(body)
         if n == 0:
             self._ended.add(task_id)
@@ -117,6 +117,6 @@ class Inbox:
         return "started" if self.dispatcher.start_execution(task_id, n) else "closed"
 
     def admit(self) -> int:
-        """Admit what may start, if a message of the batch asked for it, and return how many tasks; see Admission."""
+        """Admit what may start if a message of the batch requested it, and return how many tasks; see Admission."""
         ended, self._ended = self._ended, set()
         return self.admission.run(ended) if ended else 0

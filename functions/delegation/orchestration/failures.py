@@ -20,10 +20,10 @@ def malformed_step(message: str) -> DelegationError:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The state of an execution: the task, the number of its dispatch and attempt, and the heartbeats counted. `holder`
-    is set for a worker that runs the same steps without an execution (JobEngine). `following` is the answer that led to
-    the state, `correlation_id` that of the task's request, known from Acquire on, and `error` the name of the state's
-    error, for MakeDue."""
+    """The state of an execution: the task, the numbers of its dispatch and attempt, and the heartbeats counted.
+    `holder` is set for a worker that runs the same steps without an execution (JobEngine). `following` is the answer
+    that led to the state, `correlation_id` that of the task's request, known from Acquire on, and `error` the name of
+    the state's error, for MakeDue."""
 
     task_id: str
     n: int
@@ -36,7 +36,7 @@ class Step:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "Step":
-        """Read a state's input; raises DelegationError (MALFORMED_STEP), which names the field."""
+        """Read a state's input. DelegationError (MALFORMED_STEP) names the field."""
         numbers = {name: event.get(name, 0) for name in ("n", "attempt", "turn")}
         for name, value in numbers.items():
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -79,9 +79,9 @@ def execution_name(task_id: str, n: int) -> str:
 _REFUSED: Final = "Lambda.TooManyRequestsException"
 _NO_JOB_SERVICE: Final = "JobServiceUnavailable"
 _DIED: Final = ("Runtime.", "Sandbox.")
-"""Begin the errors that Lambda reports of a process that has ended."""
+"""Prefixes of the errors that Lambda reports for a process that has ended."""
 _KILLED: Final = frozenset({"Runtime.ExitError", "Runtime.OutOfMemory", "Sandbox.Timedout"})
-"""Those of a process whose memory or time ran out; another one, as a module that is missing, is of a deployment."""
+"""Errors of a process that ran out of memory or time; the others, such as a missing module, come from a deployment."""
 _INLINE: Final = "inline"
 _JOB_STARTS: Final = frozenset({"spark", "start-again"})
 _STARTS: Final = frozenset({None, "wait", "prepare", _INLINE}) | _JOB_STARTS
@@ -91,7 +91,7 @@ _STARTS: Final = frozenset({None, "wait", "prepare", _INLINE}) | _JOB_STARTS
 class Ending(StrEnum):
     """What is known of a failed state's invocation."""
 
-    REFUSED = "refused"  # it was never started
+    REFUSED = "refused"  # never started
     RAISED = "raised"  # the function raised an error, so it has ended
     DIED = "died"  # its process has ended
     UNKNOWN = "unknown"  # it may still run
@@ -118,17 +118,17 @@ class StateFailure:
 
     @property
     def may_still_work(self) -> bool:
-        """Whether an invocation of RunInline, the one state that does a task's work, may still run."""
+        """Whether an invocation of RunInline, the only state that does a task's work, may still run."""
         return self.following == _INLINE and self.ending is Ending.UNKNOWN
 
     @property
     def is_refused_start(self) -> bool:
-        """Whether Lambda refused to start a function that would have begun an attempt's work."""
+        """Whether Lambda refused to start a function that would have started an attempt's work."""
         return self.following in _STARTS and self.ending is Ending.REFUSED
 
     @property
     def is_refused_job(self) -> bool:
-        """Whether the job service did not answer the start of a job, however often it was repeated."""
+        """Whether the job service did not answer the start of a job in any try."""
         return self.following in _JOB_STARTS and self.error == _NO_JOB_SERVICE
 
     @property
@@ -137,9 +137,9 @@ class StateFailure:
         return self.following in _JOB_STARTS
 
     def attempt_error(self, task: Task) -> AttemptError:
-        """Return the error with which the held task's attempt ends: as for a worker, if the work itself raised it. A
-        refused start is excused unless its work began, which only RUNNING shows: an attempt that continues in a new
-        execution already has an engine."""
+        """Return the error with which the held task's attempt ends; the same as for a worker if the work itself raised
+        it. A refused start is excused unless its work has started, which only RUNNING shows: an attempt that continues
+        in a new execution already has an engine."""
         if self.is_refused_start and task.status is not Status.RUNNING:
             text = (
                 "Lambda started no function for the attempt, because too many are running. The attempt is not counted"
@@ -156,8 +156,8 @@ class StateFailure:
 
 
 def has_no_job(task: Task) -> bool:
-    """Return whether no job of the current attempt is known, and none can have begun its work. A job started without an
-    answer finds its attempt ended before it changes anything, and the next start cancels it."""
+    """Return whether no job of the current attempt is known and none can have started its work. A job that was started
+    without an answer finds its attempt ended before it changes anything, and the next start cancels it."""
     return task.is_held and task.status is not Status.RUNNING and task.job_run_id is None
 
 

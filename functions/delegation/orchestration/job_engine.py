@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _TRANSIENT: Final = (JobServiceUnavailable, StoreUnavailable, OutcomeUnknown)
 _PAUSE: Final = timedelta(seconds=5)
 _STARTS: Final = 7
-"""Failed starts of a job that end the attempt, as many as the state machine makes."""
+"""Failed starts of a job that end the attempt, as many as in the state machine."""
 
 
 class JobEngine:
@@ -64,7 +64,7 @@ class JobEngine:
         return self._hand_over(step)
 
     def _tried(self, act: Callable[[Step], T], step: Step) -> T | None:
-        """Do one step; return None when it has to be repeated, as the state machine's Retry would."""
+        """Do one step; return None if it has to be repeated, as the state machine's Retry would."""
         try:
             return act(step)
         except _TRANSIENT as error:
@@ -72,11 +72,11 @@ class JobEngine:
             return None
 
     def _capped(self, seconds: float) -> float:
-        """Return the wait, shortened to a quarter of a short lease."""
+        """Return the wait, but at most a quarter of the lease."""
         return min(seconds, (self._tasks.policies.lease.lost_timeout / 4).total_seconds())
 
     def _hand_over(self, step: Step) -> Task:
-        """Cancel the job and hand the task over; while that fails, the attempt is left to be found lost."""
+        """Cancel the job and hand the task over; if that fails, the attempt will be found lost."""
         task = self._tasks.reads.get(step.task_id)
         if not task.is_held or task.attempt_count != step.attempt or not self._job_runs.end(task):
             return task

@@ -1,4 +1,4 @@
-"""Spark job runs on EMR Serverless, and the policy that narrows the role of each."""
+"""Spark job runs on EMR Serverless, and the policy that narrows each run's role."""
 
 import contextlib
 import json
@@ -36,11 +36,11 @@ READS: Final = (
     "s3:ListBucket",
     "secretsmanager:GetSecretValue",
 )
-"""The actions that a run has as far as the role allows them; the policy names no resource that the role would not."""
+"""The actions that a run keeps of its role's; the policy allows no resource that the role does not."""
 
 
 def folders_of(task: Task, more: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the record bucket's folders that a task's run writes: its own, that of a given plan, `more`. A purge that
+    """Return the record bucket's folders that a task's run writes: its own, a given plan's, and `more`. A purge that
     executes a dry run's plan keeps its marks and receipt beside that plan."""
     folders = [task.task_id, f"results/{task.task_id}", *more]
     plan = _named_plan(task)
@@ -78,9 +78,9 @@ _UNSETTLED: Final = frozenset({"CREATING", "STOPPING"})
 """Application states that refuse jobs for a while (Amazon EMR Serverless User Guide, "Application states")."""
 
 _COMPILES: Final = "-XX:TieredStopAtLevel=4"
-"""The JVM's default, in place of JAVA_OPTIONS of the package."""
+"""Replaces the package's JAVA_OPTIONS with the JVM's default."""
 _LIST_SERVES: Final = timedelta(minutes=1)
-"""How long a list of active runs serves those who ask about an earlier time."""
+"""How long a list of active runs serves requests about an earlier time."""
 
 
 class JobServiceUnavailable(DelegationError):
@@ -97,7 +97,7 @@ class JobRefused(DelegationError):
 
 
 class JobRunUnknown(JobRefused):
-    """The job service knows no such job run, or no such application."""
+    """The job service knows no such job run or application."""
 
 
 _REFUSALS: Final = {
@@ -133,22 +133,22 @@ class JobService(Protocol):
     def start(
         self, name: str, arguments: Sequence[str], folders: Sequence[str] = (), *, with_jars: bool = False
     ) -> str:
-        """Start a run once and return its id; `name` is also its client token. Raises JobRefused. It may write only to
-        these `folders` of the record bucket, if any."""
+        """Start a run once and return its id; `name` is also its client token. The run may write only to these
+        `folders` of the record bucket, if any. Raises JobRefused."""
 
     def get(self, run_id: str) -> JobRun | None:
-        """Return a run, None when the service knows none with this id. Raises JobRefused when it may not be read."""
+        """Return a run, None if the service knows none with this id. Raises JobRefused if it may not be read."""
 
     def active(self, prefix: str, *, as_of: datetime | None = None) -> Sequence[JobRun]:
         """Return the runs that have not ended and whose names start with `prefix`. With `as_of`, a list read at that
         time or later suffices: it has every run started before. A run in it may have ended since."""
 
     def cancel(self, run_id: str) -> None:
-        """Cancel a run, unless it has ended or is being cancelled. Raises JobRefused."""
+        """Cancel a run unless it has ended or is being cancelled. Raises JobRefused."""
 
 
 def jar_settings(jars: Sequence[str]) -> dict[str, str]:
-    """Return Spark's settings by which it loads jars; those without a path are Maven coordinates."""
+    """Return the Spark settings that load jars; those without a path are Maven coordinates."""
     settings = {
         "spark.jars": ",".join(jar for jar in jars if "/" in jar),
         "spark.jars.packages": ",".join(jar for jar in jars if "/" not in jar),
@@ -171,9 +171,9 @@ class JobConfiguration:
     jars: tuple[str, ...] = ()
 
     def parameters(self, *, with_jars: bool) -> str:
-        """Return `sparkSubmitParameters`; raise JobRefused without the jars that a run needs.
+        """Return `sparkSubmitParameters`. Raises JobRefused without the jars that a run needs.
 
-        The work of a run with jars is the JVM's, which therefore has its optimizing compiler.
+        A run with jars works in the JVM, which therefore gets its optimizing compiler.
         """
         if not with_jars:
             return self.spark_parameters
@@ -188,9 +188,9 @@ class JobConfiguration:
 
 
 class EmrServerless:
-    """JobService over a boto3 `emr-serverless` client; a list of active runs may serve for a minute. Runs are started
-    in `application_id`, and found there or in the `former` applications, used before a deployment made this one. A
-    deleted former application has none."""
+    """JobService over a boto3 `emr-serverless` client; a list of active runs may be reused for a minute. Runs are
+    started in `application_id`, and found there or in the `former` applications, which were used before a deployment
+    made this one. A deleted application has no runs."""
 
     def __init__(
         self,
@@ -302,7 +302,7 @@ class EmrServerless:
             return "UNKNOWN"
 
     def _may_be_ending(self, run_id: str) -> bool:
-        """Whether the run needs no cancelling; False for one that may not be read."""
+        """Return whether the run needs no cancelling; False for one that may not be read."""
         try:
             run = self.get(run_id)
         except JobRefused:
@@ -326,15 +326,15 @@ class ExternalJobRuns:
     """ExternalJobs over a JobService: ends an attempt's job runs, also those whose ids were not stored."""
 
     def __init__(self, jobs: JobService, *, rest_seconds: float = 0, now: Callable[[], float] = time.monotonic) -> None:
-        """After a failed call none is made for `rest_seconds` of the monotonic clock `now`. Otherwise a sweep over many
-        lost tasks would spend its time on one service's time-outs."""
+        """After a failed call it makes none for `rest_seconds` of the monotonic clock `now`. Otherwise a sweep over
+        many lost tasks would spend its time on one service's time-outs."""
         self._jobs = jobs
         self._rest_seconds = rest_seconds
         self._now = now
         self._unavailable_until = now()
 
     def end(self, task: Task) -> bool:
-        """End the task's runs; one that the service refuses to cancel counts as ended. The fencing token has its writes
+        """End the task's runs. One that the service refuses to cancel counts as ended: the fencing token has its writes
         refused, and it stops at its next checkpoint."""
         if task.engine == INLINE:
             return True

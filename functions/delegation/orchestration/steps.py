@@ -42,15 +42,15 @@ from delegation.timestamps import isoformat
 
 logger = logging.getLogger(__name__)
 AFTER_DEADLINE: Final = timedelta(seconds=10)
-"""The lease of an attempt inside a Lambda ends this long after the invocation's deadline."""
+"""How long the lease of an attempt inside a Lambda outlasts the invocation's deadline."""
 HAND_OVER_BEFORE: Final = timedelta(seconds=60)
-"""An inline run hands over this long before its deadline, or a fifth of its time if that is less."""
+"""How long before its deadline an inline run hands over; a fifth of its time if that is less."""
 MAX_TURNS: Final = 1_500
 """Heartbeats of one execution, over all its attempts: about nine events each, of Step Functions' 25,000."""
 ATTEMPTS_PER_EXECUTION: Final = 250
 """Attempts of one execution, for a parent that waits for its children: about 28 events each."""
 REFUSALS_BORNE: Final = 10
-"""Refused starts of one task from which on each fails its execution: Lambda refuses longer than a rush lasts."""
+"""Refused starts of one task from which on each fails its execution: Lambda refuses for longer than a peak lasts."""
 GONE_AFTER: Final = timedelta(minutes=5)
 """How long after its start or last progress a job run counts as running although the job service does not know it."""
 FORMER_ENDS_WITHIN: Final = timedelta(minutes=30)
@@ -60,8 +60,8 @@ _LONGEST_WAIT: Final = 60
 
 
 def wait_seconds(age: timedelta, lost_timeout: timedelta) -> int:
-    """Return the wait before a job's next heartbeat: 5 s, growing with its age to 60 s. At most a quarter of the lease:
-    AttemptContext notes progress that often in a short lease."""
+    """Return the wait before a job's next heartbeat: 5 s, growing with its age to 60 s. At most a quarter of the lease,
+    because AttemptContext notes progress that often in a short lease."""
     usual = min(max(age.total_seconds() / 10, _SHORTEST_WAIT), _LONGEST_WAIT)
     return max(int(min(usual, lost_timeout.total_seconds() / 4)), 1)
 
@@ -77,15 +77,15 @@ def last_sign_of_life(run: JobRun, task: Task, now: datetime) -> datetime | None
 
 
 def is_gone(task: Task, now: datetime, lost_timeout: timedelta) -> bool:
-    """Return whether a job run unknown to the job service is gone: after a grace without a sign of life. A lease begins
-    with the run's start or last progress; the grace is at most half a lease."""
+    """Return whether a job run unknown to the job service is gone: no sign of life for a grace period, at most half a
+    lease. A lease starts with the run's start or last progress."""
     signs = [task.progress_ts, task.lease.lost_not_before and task.lease.lost_not_before - lost_timeout]
     last = max((sign for sign in signs if sign is not None), default=now)
     return now - last >= min(GONE_AFTER, lost_timeout / 2)
 
 
 class Steps:
-    """The steps over the task service; `behaviors` and `jobs` only where a step needs them. This deployment runs
+    """The steps over the task service; `behaviors` and `jobs` are needed only for some steps. This deployment runs
     `task_types` (`life.declared`); others are left to a newer one."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Steps:
         self._jobs = jobs
 
     def acquire(self, step: Step, deadline: datetime) -> dict[str, Any]:
-        """Acquire the lease for this execution; wait or stop if that is not possible. The lease covers Prepare too,
+        """Acquire the lease for this execution; wait or stop if that is not possible. The lease also covers Prepare,
         which takes as long: that saves a write."""
         prepared = deadline + max(deadline - self._tasks.clock(), timedelta(0))
         try:
@@ -124,7 +124,7 @@ class Steps:
             task = self._held(step).leases.heartbeat(step.task_id, step.attempt, _until(deadline))
         except LeaseLost:
             return step.to("complete")
-        # Work that has begun hands itself over: this step may be the late one of two calls.
+        # Work that has started hands itself over: this step may be the late one of two calls.
         if not has_begun(task) and self._hands_over_paused(step, task):
             return step.to("complete")
         if task.job_run_id is not None:
@@ -161,7 +161,7 @@ class Steps:
                 return self._wait_for_former(step, task, former[0])
             arguments = ["--task-id", step.task_id, "--attempt", str(step.attempt)]
             # Not started again if known: a later execution may come after the client token has expired, and an earlier
-            # call may have started it in a former application, for which the token does not hold.
+            # call may have started it in a former application, to which the token does not apply.
             known = task.job_run_id or next((run.id for run in active if run.name == step.job), None)
             of_type = self._tasks.types.of(task)
             folders = folders_of(task, of_type.folders)
@@ -178,7 +178,7 @@ class Steps:
         return step.to("heartbeat", wait_seconds=_SHORTEST_WAIT)
 
     def _wait_for_former(self, step: Step, task: Task, run: JobRun) -> dict[str, Any]:
-        """Start again later; end the attempt of a task that is cancelled or overdue, and after FORMER_ENDS_WITHIN."""
+        """Start again later. End the attempt of a task that is cancelled or overdue, or after FORMER_ENDS_WITHIN."""
         now = self._tasks.clock()
         waited = now - (task.lease.acquired_ts or now)
         if task.cancel_requested or past_deadline(task, now) or waited >= FORMER_ENDS_WITHIN:
@@ -203,9 +203,9 @@ class Steps:
         if run is None or run.has_ended:
             return step.to("complete")
         if run.is_waiting and (task.cancel_requested or past_deadline(task, now)):
-            self._cancel(run)  # a running job notices both itself and reports what it deleted
+            self._cancel(run)  # a running job notices both by itself and reports what it deleted
         if run.is_waiting and self._tasks.pauses.work(task) is not None:
-            self._cancel(run)  # so does a running one
+            self._cancel(run)  # a running job notices that too
             self._hands_over_paused(step, task)
             return step.to("complete")
         try:
@@ -226,8 +226,8 @@ class Steps:
         return step.to("heartbeat", wait_seconds=self._wait_seconds(task, now))
 
     def _hands_over_paused(self, step: Step, task: Task, *, may_have_job: bool = False) -> bool:
-        """End the attempt if its task is paused, so that waiting for the end of the pause costs nothing.
-        `may_have_job`: an earlier call may have started its job without storing the id. A job hands itself over."""
+        """End the attempt if its task is paused, so that the pause costs nothing. `may_have_job`: an earlier call may
+        have started its job without storing the id. A job hands itself over."""
         pause = self._tasks.pauses.work(task)
         if pause is None or (may_have_job and any(run.name == step.job for run in self._job_service.active(step.job))):
             return False
@@ -237,7 +237,7 @@ class Steps:
 
     def _run_of(self, task: Task, now: datetime) -> JobRun | None:
         """Return the task's job run, None if it is gone: unknown to the service after GONE_AFTER. The state of an
-        unreadable run is unknown, and only its progress shows that it works."""
+        unreadable run is unknown; only its progress shows that it works."""
         if task.job_run_id is None:
             return None
         unknown = JobRun(task.job_run_id, f"{task.task_id}-{task.attempt_count}", "UNKNOWN")
@@ -257,7 +257,7 @@ class Steps:
         if task.is_held and task.attempt_count == step.attempt and task.lease.owner == step.execution:
             task = self.end_attempt(step, self._reason(task))
         elif task.engine == SPARK:
-            self._tasks.writes.report_partly_done(task)  # a job leaves that to the reader of its outcome
+            self._tasks.writes.report_partly_done(task)  # a job leaves that to the step that reads its outcome
         if task.admission.lane is not None and (task.is_terminal or task.is_queued):
             self._tasks.messages.wake(step.task_id)  # its place is free for another task
         match task.status:
@@ -274,8 +274,8 @@ class Steps:
 
     def make_due(self, step: Step) -> dict[str, Any]:
         """End the attempt if this execution still holds it, so that the sweeper finds the task due. An attempt whose
-        invocation may still work is held until its lease ends. One that was never started is excused, also if found
-        lost meanwhile; `refused` then ends the execution well, until that happened REFUSALS_BORNE times. Raises
+        invocation may still work is held until its lease ends. One that was never started is excused, also if it was
+        found lost meanwhile; `refused` then ends the execution normally, the first REFUSALS_BORNE times. Raises
         JobServiceUnavailable while its job, if any, cannot be ended; after the lease the sweeper ends both."""
         task = self._tasks.reads.find(step.task_id)
         if task is None:
@@ -287,7 +287,7 @@ class Steps:
             without_job = failure.is_refused_job and has_no_job(task)
             if not self._tasks.dispatching.end_external_jobs(task) and not without_job:
                 raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
-            task = self._tasks.reads.get(step.task_id)  # until its end the job may have begun its work
+            task = self._tasks.reads.get(step.task_id)  # the job may have started its work before it ended
             task = self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
         elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
             task = self._tasks.dispatching.excuse_refused_start(step.task_id, step.attempt)
@@ -296,8 +296,8 @@ class Steps:
         return step.to("refused" if excused and task.starts_refused < REFUSALS_BORNE else "due")
 
     def give_up_start(self, step: Step) -> Task:
-        """End an attempt whose job the service does not start, excused, unless it has one; for drivers without MakeDue.
-        Raises the store's errors."""
+        """End an attempt whose job the service does not start, excused, unless it has a job; for drivers without
+        MakeDue. Raises the store's errors."""
         task = self._tasks.reads.get(step.task_id)
         if task.attempt_count != step.attempt or not has_no_job(task):
             return task
@@ -318,14 +318,14 @@ class Steps:
                 self._cancel(run)
 
     def _cancel(self, run: JobRun) -> None:
-        """Cancel a job before its attempt ends: the next attempt may run inline, and then cancels none."""
+        """Cancel a job before its attempt ends: the next attempt may run inline and would not cancel it."""
         try:
             self._job_service.cancel(run.id)
         except JobRefused:
             return  # the fencing token has its writes refused
 
     def _held(self, step: Step) -> TaskService:
-        """Return the service for this execution, which may be a former one of an attempt that another one continues."""
+        """Return the service for this execution, perhaps a former one of an attempt that another continues."""
         return self._tasks.holding_as(step.execution)
 
     @property
@@ -342,7 +342,8 @@ class Steps:
         return step.to("continue")
 
     def _needs_renewal(self, task: Task, now: datetime) -> bool:
-        """Whether a renewal is due before the next heartbeat; an earlier one would be an unnecessary write."""
+        """Return whether the lease must be renewed before the next heartbeat; an earlier renewal would be a needless
+        write."""
         if task.lease.recheck_not_before is None:
             return True
         lease = self._tasks.policies.lease

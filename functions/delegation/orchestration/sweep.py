@@ -28,14 +28,14 @@ from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import LeftAlone
 
 LOOKED_AT: Final = 100
-"""Heads read for the ages, those whose next check is nearest; a read costs one request unit."""
+"""Heads read to measure ages: those with the nearest next check. A read costs one request unit."""
 COUNTED: Final = 100
 """The most waiting tasks of each lane that are counted."""
 _ANY_TIME: Final = timedelta(days=3650)
 
 
 def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence[Task]:
-    """Return tasks without an outcome, as the due index has them, those whose next check is nearest first."""
+    """Return tasks without an outcome from the due index, those with the nearest next check first."""
     ids = [entry.task_id for entry in reads.due(now + _ANY_TIME, limit=LOOKED_AT)]
     with ThreadPoolExecutor(threads) as pool:
         outcomes = each_item(ids, reads.find, name="sweep.measured", clock=lambda: now, pool=pool, at_once=threads)
@@ -43,8 +43,8 @@ def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence
 
 
 def ages(waiting: Iterable[Queued], tasks: Iterable[Task], now: datetime) -> dict[Metric, float]:
-    """Return count and ages of tasks that wait for a place, and the ages of those of `tasks`. Recurring tasks have no
-    end, and a task that is to run later is not late."""
+    """Return count and ages of tasks that wait for a place, and the ages of those in `tasks`. Recurring tasks have no
+    end, and a task scheduled for later is not late."""
     tasks = [task for task in tasks if not task.is_recurring]
     waits = [_age(queued.since, now) for queued in waiting]
     begun = [task for task in tasks if task.attempt_count or (task.next_scheduled_run_ts or now) <= now]
@@ -58,8 +58,8 @@ def ages(waiting: Iterable[Queued], tasks: Iterable[Task], now: datetime) -> dic
 
 
 def maintenance_age(head: Task | None, now: datetime) -> Mapping[Metric, float]:
-    """Return the time since the maintenance succeeded; nothing before it was first submitted. The write of a run's end
-    submits a recurring task again, that of an attempt's error does not."""
+    """Return the time since the maintenance last succeeded; nothing before it was first submitted. The write that ends
+    a run submits a recurring task again; the write of an attempt's error does not."""
     return {} if head is None else {MAINTENANCE_AGE_SECONDS: _age(head.received_timestamp, now)}
 
 
@@ -70,7 +70,7 @@ def _age(since: datetime, now: datetime) -> float:
 @dataclass(frozen=True, slots=True)
 class Swept:
     """What the sweeper did with one due entry; `error` is set if that failed. `unsettled`: the attempt is lost, but its
-    external job could not be ended. `set_aside`: it failed in former sweeps, and is tried again later."""
+    external job could not be ended. `set_aside`: it failed in former sweeps and is tried again later."""
 
     before: Task | None
     after: Task | None
@@ -80,7 +80,7 @@ class Swept:
 
     @property
     def had_no_answer(self) -> bool:
-        """Whether the task had been dispatched, and no attempt began within the dispatch grace."""
+        """Whether the task was dispatched and no attempt started within the dispatch grace."""
         before, after = self.before, self.after
         if before is None or after is None or after is before or before.is_held or before.is_queued:
             return False
@@ -100,9 +100,9 @@ def sweep(
     """Reconcile every due task until `deadline`, `threads` at a time; one task's error does not stop the others.
 
     Held tasks come first, because only the sweeper finds lost ones; then waiting ones, oldest first. A task of an
-    unknown type, for a newer deployment, is skipped and remembered in `left_alone`, and so is an unreadable one, which
-    is an error once. Each read of the index requests more entries than were seen before, so that those that stay due
-    (skipped, failed) never hide others.
+    unknown type, for a newer deployment, is skipped and remembered in `left_alone`. So is an unreadable one, which is
+    reported as an error once. Each read of the index requests more entries than were seen before, so that entries which
+    stay due (skipped, failed) never hide others.
     """
     look = _Look(tasks, task_types, deadline, clock, LeftAlone() if left_alone is None else left_alone)
     seen: set[str] = set()
@@ -139,7 +139,7 @@ def sweep(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one sweep does with each due entry; nothing once its time is over."""
+    """What one sweep does with each due entry; nothing after its deadline."""
 
     tasks: TaskService
     task_types: Collection[str]
@@ -151,7 +151,7 @@ class _Look:
         return self.clock() >= self.deadline
 
     def read(self, entry: DueEntry) -> Task | None:
-        """Return the head of a task of this deployment, None when there is nothing to do."""
+        """Return the head of a task of this deployment, None if there is nothing to do."""
         if self.is_late() or entry in self.left_alone:
             return None
         head = self.tasks.reads.find(entry.task_id)

@@ -1,5 +1,5 @@
-"""What operators send to pause and to resume, and what the service answers; and tombstones as the API returns them:
-tables that were renamed by a drop through the gateway, to be purged."""
+"""The bodies and answers of pausing and resuming, and tombstones as the API returns them: tables that a drop through
+the gateway renamed, to be purged."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self
@@ -18,7 +18,7 @@ _ONE_TABLE: JsonDict = {
         {"properties": {"scope": {"enum": ["all", "realm"]}, "table": {"type": "null"}}},
     ]
 }
-"""A table is named exactly if the scope is a table."""
+"""A table is named if and only if the scope is a table."""
 
 
 class ResumeRequest(BaseModel):
@@ -136,17 +136,16 @@ class TombstoneRecord(BaseModel):
 
     @property
     def is_ended(self) -> bool:
-        """Whether nothing happens to the table any more."""
         return self.state in ENDED
 
     @property
     def table(self) -> str:
-        """The table's name before the drop, for a text."""
+        """The table's name before the drop, as text."""
         return ".".join((self.catalog, *self.namespace, self.name))
 
     @property
     def present(self) -> str:
-        """The table's name since, for a text."""
+        """The table's name since the drop, as text."""
         return ".".join((self.catalog, *self.destination_namespace, self.destination_name))
 
 

@@ -1,7 +1,7 @@
 """The requests of the API (Delegation Service proposal, Persistence, and Appendix), and their idempotency keys. Unknown
-members are refused, because one may be a misspelling that keeps files; those of Iceberg's documents are not. The
-models' descriptions, for callers, become the API's document (infra.api_schemas). Values of `config` and
-`storage-credentials` are SecretStr, and never logged or stored."""
+members are refused, because one may be a misspelling that keeps files; those of Iceberg's documents are accepted. The
+models' descriptions become the API's document (infra.api_schemas). Values of `config` and `storage-credentials` are
+SecretStr, and never logged or stored."""
 
 import json
 import re
@@ -48,11 +48,11 @@ MAX_CONFIG_ENTRIES: Final = 1000
 MAX_STORAGE_CREDENTIALS: Final = 1000
 FIRST_YEAR: Final = 1970
 NO_UUID: Final = "00000000-0000-0000-0000-000000000000"
-"""In place of the uuid of a table of format version 1 that has none."""
+"""Stands for the uuid of a table of format version 1 without one."""
 LAST_YEAR: Final = 2999
-"""Outside these years a time is one that nobody set, such as the zero value of Go and .NET in year 1."""
+"""Outside these years nobody set the time: it is a zero value, such as year 1 in Go and .NET."""
 OPERATIONS: Final = "operations"
-"""The name, in the context of a validation, of the operations that the service knows."""
+"""The key, in a validation's context, of the operations that the service knows."""
 T = TypeVar("T")
 _COUNTS: Final = ("total-data-files", "total-delete-files")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -63,7 +63,7 @@ _TIMESTAMP: Final = re.compile(
 
 
 def refuse(reason: str) -> PydanticCustomError:
-    """Return an error whose text is `reason`, without the input; braces in it are not placeholders."""
+    """Return an error whose text is `reason`, without the input; braces in it are no placeholders."""
     return PydanticCustomError("refused", "{reason}", {"reason": reason})
 
 
@@ -84,7 +84,7 @@ def _uuid(value: str) -> str:
 
 
 def _operation(value: object, info: ValidationInfo) -> object:
-    """Check a name against those in the context of the validation (OPERATIONS); without them any name is valid."""
+    """Check a name against those in the validation's context (OPERATIONS); without a context any name is valid."""
     known: Sequence[str] | None = (info.context or {}).get(OPERATIONS)
     if isinstance(value, str) and (known is None or value in known):
         return value
@@ -124,7 +124,7 @@ def _within(value: T, limit_bytes: int, *texts: str) -> T:
 _CONTROL: Final = r"\u0000-\u001F\u007F-\u009F"
 _BLANK: Final = rf"{_CONTROL} \u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000"
 _FILLED_PATTERN: Final = rf"^[^{_CONTROL}]*[^{_BLANK}][^{_CONTROL}]*$"
-"""A text without control characters, not all of it blanks (ECMA 262, which JSON Schema patterns are)."""
+"""A text without control characters that is not blank (ECMA 262, the dialect of JSON Schema patterns)."""
 _CLEAN_PATTERN: Final = rf"^[^{_CONTROL}]*$"
 _URI_PATTERN: Final = rf"^[A-Za-z][A-Za-z0-9+.\-]*:/[^{_CONTROL}]+$"
 _TIMESTAMP_PATTERN: Final = (
@@ -202,7 +202,7 @@ class ReceivedBody(ReceivedPart):
     common_payload: CommonPayload
 
     def missing(self, *, identity_only: bool) -> tuple[str, ...]:  # noqa: ARG002 - some bodies lack more than others
-        """Return the places that a valid body lacks; `identity_only` accepts one that only names what it is about."""
+        """Return what a valid body lacks, as paths; `identity_only` accepts one that only names its object."""
         return ()
 
 
@@ -240,7 +240,7 @@ class TableMetadata(ReceivedPart):
     @model_validator(mode="before")
     @classmethod
     def _identified(cls, value: Any) -> Any:
-        """Mark a table of format version 1 that has no uuid, which is optional there."""
+        """Mark a table of format version 1 without uuid, which is optional there."""
         if isinstance(value, Mapping) and value.get("format-version") == 1 and value.get("table-uuid") is None:
             return {**value, "table-uuid": NO_UUID}
         return value
@@ -282,9 +282,9 @@ class TableState(BaseModel):
 
 
 class TableRequest(BaseModel):
-    """Work on one table; a retry must repeat every field, because all of them are part of the payload's hash.
+    """Work on one table. A retry must repeat every field, because all of them are part of the payload's hash.
 
-    `table` is None in a request with the table's identity alone; the service then loads the rest.
+    `table` is None in a request with only the table's identity; the service then loads the rest.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -299,7 +299,7 @@ class TableRequest(BaseModel):
 
     @classmethod
     def of_stored(cls, task_payload: str) -> Self:
-        """Parse a stored `task_payload`; raises ValueError, KeyError or TypeError when it is malformed."""
+        """Parse a stored `task_payload`. Raises ValueError, KeyError or TypeError if it is malformed."""
         document = json.loads(task_payload)
         common, parameters = document["common_payload"], document["operation_parameters"]
         identity, metadata = parameters["table_identity"], parameters["metadata"]
@@ -347,8 +347,8 @@ def _given(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def files_of(metadata: Any) -> int | None:
-    """Return the current snapshot's files by its summary, 0 without a snapshot, None if not stated. An estimate: other
-    snapshots may have more (Iceberg Table Spec, "Snapshots": the summary is optional)."""
+    """Return the current snapshot's number of files from its summary, 0 without a snapshot, None if not stated. An
+    estimate: other snapshots may have more (Iceberg Table Spec, "Snapshots": the summary is optional)."""
     if not isinstance(metadata, Mapping):
         return None
     current, snapshots = metadata.get("current-snapshot-id"), metadata.get("snapshots")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 from delegation.timestamps import parse_duration
 
 COMPONENT: Final = "x-component"
-"""The member by which infra.api_schemas gives a schema a place and a name of its own in the document."""
+"""The member that gives a schema its own named component in the document (infra.api_schemas)."""
 
 
 def described(**keywords: Any) -> Any:
@@ -26,11 +26,11 @@ def component(name: str, description: str, **keywords: Any) -> Any:
 UUID_PATTERN: Final = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 TaskId = Annotated[str, component("TaskId", "The id of a task.", format="uuid", pattern=UUID_PATTERN)]
 Count = Annotated[int, Field(ge=0), described(format="int64")]
-"""A number of files or bytes; they exceed 32 bits."""
+"""A number of files or bytes; it may exceed 32 bits."""
 
 
 class Answer(BaseModel):
-    """Base of answers; a client keeps the unknown members of a newer service. Errors never quote it.
+    """Base of answers. A client keeps the unknown members of a newer service. Errors never quote an answer.
 
     Validators are built when an answer is first made: a cold start of the API needs few of the models.
     """

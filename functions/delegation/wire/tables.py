@@ -1,6 +1,6 @@
-"""What is asked for one table as JSON: purges, expiries, removals of orphan files, approvals of their plans.
+"""The JSON requests for one table: purges, expiries, removals of orphan files, approvals of their plans.
 
-A task's `task_payload` is the body that clients send without credentials. Source: Delegation Service proposal,
+A task's `task_payload` is the body that clients send, without credentials. Source: Delegation Service proposal,
 Persistence, and Appendix.
 """
 
@@ -28,7 +28,8 @@ from delegation.wire.requests import (
 )
 
 _LOADED: Final = ("config", "metadata", "metadata-location", "metadata_location", "storage-credentials")
-"""The members of a LoadTableResult: what a caller loaded may be old, and no credentials of callers are wanted."""
+"""The members of a LoadTableResult. They are dropped: what a caller loaded may be old, and its credentials are not
+wanted."""
 IDENTITY_ALONE: Final = ConfigDict(json_schema_extra={"not": {"anyOf": [{"required": [name]} for name in _LOADED]}})
 
 
@@ -101,7 +102,7 @@ class PlanApproval(BaseModel):
 _SYNCHRONOUS: Final = "SYNCHRONOUS_TABLE_PURGE"
 _ASYNCHRONOUS: Final = "TABLE_PURGE"
 OPERATIONS: Final = (_SYNCHRONOUS, _ASYNCHRONOUS, "DATA_FILE_PURGE")
-"""The names of the one operation in the Delegation Service proposal's Appendix, example and Persistence."""
+"""The operation's names in the Delegation Service proposal's Appendix, example and Persistence."""
 
 
 class PurgeTableOperationParameters(ReceivedPart):
@@ -148,7 +149,6 @@ class PurgeTableOperationParameters(ReceivedPart):
         return TableState(metadata_location=self.metadata_location, **known)
 
     def missing(self) -> tuple[str, ...]:
-        """Return the missing members of a LoadTableResult."""
         needed = {"metadata_location": self.metadata_location, "metadata": self.metadata, "config": self.config}
         return tuple(name for name, value in needed.items() if value is None)
 
@@ -159,7 +159,7 @@ class PurgePayload(ReceivedBody):
     operation_parameters: PurgeTableOperationParameters
 
     def missing(self, *, identity_only: bool) -> tuple[str, ...]:
-        """Return missing members: those of a LoadTableResult are given together, or, if allowed, none."""
+        """Return missing members. Those of a LoadTableResult are given together or, if allowed, not at all."""
         parameters = self.operation_parameters
         missing = parameters.missing()
         bare = len(missing) == 3 and parameters.storage_credentials is None

@@ -214,7 +214,7 @@ class TaskRecord(Answer):
 
     @property
     def shown_table(self) -> str | None:
-        """The name that people know the table by: of one that was dropped through the gateway its name before."""
+        """The name that people know the table by; for a table dropped through the gateway, its name before the drop."""
         dropped = self.properties.get("dropped-table")
         return f"{dropped} (dropped)" if dropped is not None and self.table is not None else self.table
 
@@ -229,7 +229,7 @@ class TaskRecord(Answer):
 
     @property
     def policy(self) -> str | None:
-        """The dotted name of the policy that asked for the work, None where a caller did."""
+        """The dotted name of the policy that requested the work, None if a caller did."""
         match _object(self.task_payload):
             case {"operation_parameters": {"policy": str(name)}}:
                 return name
@@ -281,11 +281,11 @@ REPORTED: Final = frozenset(
     {"lease_owner", "progress", "details", "result_location", "recurrence_cron", "outlook"}
     | {"waits", "waiting_plan", "approval"}
 )
-"""The members that a record without such a report does not have."""
+"""Members that a record has only if something was reported."""
 
 
 def shown(public: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of TaskRecord of a task's public record in their order, without reports that nobody made."""
+    """Return a public record's members of TaskRecord in their order, without unset reports."""
     defaults = {name: [] if field.default == () else field.default for name, field in TaskRecord.model_fields.items()}
     values = {name: public.get(name, default) for name, default in defaults.items()}
     return {name: value for name, value in values.items() if value or name not in REPORTED}

@@ -4,7 +4,7 @@ from delegation.environment import StoredSettingsError, fetch_with
 
 
 def fetch_settings(url: str) -> str:
-    """Return the text of an object `s3://bucket/key`; raises StoredSettingsError."""
+    """Return the text of an object `s3://bucket/key`. Raises StoredSettingsError."""
     # Imported here: boto3 would lengthen the cold start of every authorizer without such an object.
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 

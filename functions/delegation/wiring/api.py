@@ -93,7 +93,7 @@ def _approve(tasks: TaskService, task_id: str, wanted: "PlanApproval", *, by: Ca
 
 
 def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
-    """Have the dead letters of a task delivered again; the next sweep sends them."""
+    """Make the dead letters of a task deliverable again; the next sweep sends them."""
     from delegation.notifications.queue import dead_letters_of, resent  # noqa: PLC0415
 
     owed = notification_store(store)
@@ -103,7 +103,7 @@ def _resend(store: DynamoDbTaskStore, task_id: str) -> None:
 
 
 def mutations(store: DynamoDbTaskStore) -> "Mutations":
-    """Return what performs a change at most once for its key, for functions that end before the key's lease does."""
+    """Return what performs a change at most once for its key, for functions that end before the key's lease."""
     from delegation.idempotency.mutations import Mutations  # noqa: PLC0415
     from delegation.idempotency.reservations import DynamoDbReservationStore, KeyPolicy, ReservationTable  # noqa: PLC0415
 
@@ -114,7 +114,6 @@ def mutations(store: DynamoDbTaskStore) -> "Mutations":
 
 
 def receipt(task: Task) -> bytes | None:
-    """Return a task's receipt from the plan bucket, None without one."""
     from delegation.storage.base import ObjectNotFound  # noqa: PLC0415
     from delegation.wiring.operations import plan_store  # noqa: PLC0415
 
@@ -154,7 +153,7 @@ def api(logger: Logger) -> ApiHandler:
 
 
 def submissions(tasks: TaskService, store: DynamoDbTaskStore) -> Submissions:
-    """Return what accepts and runs requests; the first request that runs a purge imports the engine."""
+    """Return what accepts and runs requests; the engine is imported by the first request that runs a purge."""
     settings = RequestSettings.read()
     records = DynamoDbIdempotencyStore(store, settings.idempotency_table)
     for form in TYPES.forms:

@@ -32,12 +32,12 @@ from delegation.edge.trust.tokens import (
 
 
 def now() -> datetime:
-    """Return the time; `delegation.timestamps` has the same, and a cold start here would load it for that alone."""
+    """Return the time. `delegation.timestamps` has the same; it would be loaded at a cold start for this alone."""
     return datetime.now(UTC)
 
 
 def authorizer(settings: AuthorizerSettings | None = None) -> Authorizer:
-    """Return the authorizer; pydantic's ValidationError names a setting that is wrong."""
+    """Return the authorizer. ValidationError names a wrong setting."""
     settings = settings or AuthorizerSettings.read()
     check = _revocation(settings)
     return Authorizer(
@@ -99,7 +99,7 @@ def _revocation(settings: AuthorizerSettings) -> RevocationCheck | None:
 
 
 def _issuers(settings: AuthorizerSettings) -> tuple[TrustedIssuer, ...]:
-    """Return the issuer, and the next one with its own keys alone, or with the first one's if it names none."""
+    """Return the issuer and the next one; the next one has its own keys, or the first one's if it names none."""
     own = (
         [settings.token_public_key]
         if settings.token_next_issuer

@@ -6,7 +6,7 @@ import boto3
 from botocore.config import Config
 
 QUICK: Final = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
-"""For calls that answer in milliseconds: one that hangs is soon retried."""
+"""For calls that answer in milliseconds: a hanging one is soon retried."""
 WHILE_A_CALLER_WAITS: Final = Config(
     connect_timeout=1, read_timeout=2, retries={"mode": "standard", "total_max_attempts": 2}
 )

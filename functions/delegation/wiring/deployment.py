@@ -61,25 +61,25 @@ def behaviors_of(runner: str, deployed: DeployedTasks) -> Iterable[TaskBehavior]
 
 
 def added_behaviors(settings: TaskSettings) -> tuple[str, ...]:
-    """Return the names of the behaviors that are added to the built-in ones: the environment's, and the store's own."""
+    """Return the names of the added behaviors: the environment's, and the store's own."""
     named = BehaviorSettings.read().behaviors
     return named if settings.store == "table" else (*named, SWEEPS)
 
 
 @cache
 def _warn_of(unknown: tuple[str, ...]) -> None:
-    """Warn once in a process of retry properties without effect: a newer deployment may have set them."""
+    """Warn once per process of retry properties without effect: a newer deployment may have set them."""
     if unknown:
         text = "retry properties have no effect, because no behavior of this process has the task types %s"
         logger.warning(text, ", ".join(unknown), extra={"action": "start"})
 
 
 _THREADS: Final = 10
-"""Tasks admitted at once, as many as a client has connections."""
+"""Tasks admitted at the same time, as many as a client has connections."""
 
 
 def dispatcher(admitted: Callable[[str, int, str | None], None] = announce_nothing) -> Inbox:
-    """Return what starts executions for queue messages, and admits tasks, of which it informs `admitted`."""
+    """Return what starts executions for queue messages and admits tasks; `admitted` is called with each."""
     dispatcher = Dispatcher(aws("stepfunctions"), DispatcherSettings.read().state_machine_arn)
     deployed = deployment()
     admission = Admission(

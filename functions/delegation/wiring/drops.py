@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 
 def required_tombstones(tasks: TaskService, tables: PolarisClient) -> Tombstones:
-    """Return the tables that were dropped through the gateway; raises pydantic's ValidationError without a table."""
+    """Return the tables that were dropped through the gateway. Raises ValidationError without a tombstone table."""
     table = RequiredTombstoneEnvironment.read().tombstones_table
     store = TombstoneStore(TombstoneTable(aws("dynamodb", client_config())), table)
     return Tombstones(store, tasks, tables, utc_now, count_failed, count_stuck)
 
 
 def drop_steps(tombstones: Tombstones) -> DropSteps:
-    """Return the steps of a drop, with the guards' options that a purge without properties has."""
+    """Return the steps of a drop, with the guards' options of a purge without properties."""
     environment = DropEnvironment.read()
     return DropSteps(tombstones, environment.settings(), Limits.from_properties(environment.properties).base)
 
 
 def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
-    """Return what answers drops with purge in place of the catalog; raises pydantic's ValidationError."""
+    """Return what answers drops with purge in place of the catalog. Raises ValidationError."""
     tasks = task_service(dispatch_queue())
     steps = drop_steps(required_tombstones(tasks, synchronous_polaris()))
     return TableDrops(
@@ -59,7 +59,7 @@ def table_drops(forwarder: Forwarder, realm: str) -> TableDrops:
 
 
 def owners_tombstones(forwarder: Forwarder, realm: str, paths: "CatalogPaths") -> "OwnersTombstones":
-    """Return what answers callers about the tables that they dropped; raises pydantic's ValidationError."""
+    """Return what answers callers about the tables that they dropped. Raises ValidationError."""
     from delegation.gateway.drop.caller import OwnersTombstones  # noqa: PLC0415 - the gateway alone has them
 
     tombstones = required_tombstones(task_service(dispatch_queue()), synchronous_polaris())
@@ -72,20 +72,20 @@ def callers_files(table: LoadedTable) -> S3ObjectStore:
 
 
 def drop_behavior(tasks: TaskService) -> DropBehavior:
-    """Return the behavior of drops; raises pydantic's ValidationError without a table of tombstones."""
+    """Return the behavior of drops. Raises ValidationError without a tombstone table."""
     purges, tables = shared_access(tasks)
     return DropBehavior(purges, required_tombstones(tasks, tables))
 
 
 def drop_behaviors(tasks: TaskService) -> list[TaskBehavior]:
-    """Return the behaviors of drops and of what finishes them; raises pydantic's ValidationError as drop_behavior."""
+    """Return the behaviors of drops and of their upkeep. Raises as drop_behavior."""
     drops = drop_behavior(tasks)
     upkeep = tombstone_upkeep(lambda: drop_steps(drops.tombstones))
     return [drops, FunctionBehavior(tasks, upkeep)]
 
 
 def count_failed(record: Tombstone) -> None:
-    """Print the metric of a tombstone that failed; only the process whose write notes the failure calls this."""
+    """Print the metric of a failed tombstone; only the process whose write notes the failure calls this."""
     MetricLines.of_environment().put(
         {TOMBSTONES_FAILED: 1}, tombstone_id=record.tombstone_id, task_id=record.task_id or ""
     )

@@ -45,7 +45,7 @@ class GatewayEnvironment(EnvironmentSettings):
     """Where the catalog is, and where it appears to be. `catalog_url` is its base at an address that bypasses the load
     balancer's rule, `base_path` its base in the load balancer's paths. A mutation may take `timeout_seconds` of the
     catalog. `namespace_separator` joins namespace levels in paths, percent-encoded or not. `purge_requests`: drops with
-    purge are taken over (which needs the tombstone table), refused, or forwarded unchanged."""
+    purge are handled (which needs the tombstone table), refused, or forwarded unchanged."""
 
     catalog_url: str = Field(alias="DELEGATION_POLARIS_URL", pattern=r"^https?://[^/\s]+\S*$")
     base_path: str = Field("/api/catalog", alias="DELEGATION_GATEWAY_BASE_PATH", pattern=r"^(/[^/\s]+)*$")
@@ -97,7 +97,7 @@ def catalog_paths(environment: GatewayEnvironment) -> CatalogPaths:
 def mutations_held_for(seconds: float) -> Mutations:
     """Return what performs mutations at most once, each of which may take `seconds`. A write takes at most 3 s, and as
     long again to be read back without an answer: one is made before the mutation and one after it, within the answer's
-    time. botocore would check each call's arguments and compose a User-Agent, a third of its cost."""
+    time. botocore's argument checks and User-Agent would cost a third of each call."""
     settings = IdempotencySettings.read()
     quick = client_config(connect_timeout=0.5, read_timeout=1, parameter_validation=False, user_agent=_USER_AGENT)
     client = aws("dynamodb", quick)
@@ -115,7 +115,7 @@ def count_unavailable() -> None:
 def keyed_mutations(
     environment: GatewayEnvironment, forwarder: Forwarder, catalogs: KnownCatalogs
 ) -> CatalogMutations | None:
-    """Return what honours keys, None if the settings switch them off."""
+    """Return what honors keys, None if the settings disable them."""
     lifetime = IdempotencySettings.read().keys().advertised
     if lifetime is None:
         return None
@@ -135,13 +135,13 @@ EventHandler = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def gateway() -> EventHandler:
-    """Return what answers events of the gateway's API; pydantic's ValidationError names a setting that is wrong."""
+    """Return what answers events of the gateway's API. ValidationError names a wrong setting."""
     environment = GatewayEnvironment.read()
     forwarder = Forwarder(HttpUpstream(environment.catalog_url), timeout=environment.timeout_seconds)
     tokens = verifier(CatalogTokenSettings.read())
     catalogs = KnownCatalogs(forwarder)
     keys = None if tokens is None else keyed_mutations(environment, forwarder, catalogs)
-    # What they need is loaded by the first request that needs it: that takes longer than most requests.
+    # Loaded by the first request that needs it: that takes longer than most requests.
     make = cache(partial(_drops, forwarder, environment.realm, honours_keys=keys is not None))
     drops = environment.purge_requests == "drop" and TombstoneEnvironment.read().tombstones_table is not None
     served = Gateway(
@@ -169,7 +169,7 @@ def _drops(forwarder: Forwarder, realm: str, *, honours_keys: bool) -> PurgingDr
     drops = table_drops(forwarder, realm)
     if not honours_keys:
         return drops
-    # A drop that waits for its purge extends its hold on the key, so that the duplicates of one that was killed do not
-    # wait longer than those of any mutation.
+    # A drop that waits for its purge extends its hold on the key, so the duplicates of a killed drop wait no longer
+    # than those of any mutation.
     mutations = mutations_held_for(forwarder.timeout)
     return KeyedDrops(drops, mutations, realm, forwarder.forward, Patience.within(forwarder.timeout), utc_now)

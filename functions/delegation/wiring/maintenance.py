@@ -26,7 +26,7 @@ def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, Main
 
     def records() -> RecordUpkeep | None:
         if not isinstance(deployed.store, DynamoDbTaskStore):
-            return None  # Only the API writes records, together with tasks of a task table.
+            return None  # only the API writes records, together with tasks of a task table
         settings = IdempotencySettings.read()
         keys = settings.keys()
         store = DynamoDbIdempotencyStore(deployed.store, settings.idempotency_table)
@@ -36,7 +36,7 @@ def store_maintenance(deployed: DeployedTasks) -> Behavior[TaskMaintenance, Main
 
 
 def behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior of the recurring task that cleans up, for a process that runs it."""
+    """Return the behavior of the recurring maintenance task, for a process that runs it."""
     declared = store_maintenance(deployed)
 
     def work(parameters: TaskMaintenance, run: AttemptContext) -> Any:

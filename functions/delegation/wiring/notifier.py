@@ -1,5 +1,5 @@
-"""The notifier, as a Lambda and as the part of the sweeper that sends what is owed; and a worker's delivery, in threads
-beside its tasks: it needs no queue. The second thread delivers to receivers set apart, which may take long."""
+"""The notifier, as a Lambda and as the part of the sweeper that sends what is due; and a worker's delivery, in threads
+beside its tasks, without a queue. The second thread delivers to isolated receivers, which may take long."""
 
 import contextlib
 import logging
@@ -44,7 +44,7 @@ def notifier() -> Notifier:
 
 
 def send_owed(store: StoredTasks) -> int:
-    """Send what is owed and due, and return how many; nothing in a process without the queue."""
+    """Send what is due and return how many; nothing in a process without the queue."""
     queue = notification_queue()
     if queue is None:
         return 0
@@ -62,7 +62,7 @@ INTERVAL: Final = timedelta(seconds=15)
 
 @contextlib.contextmanager
 def delivering(stop: threading.Event, *, build: Callable[[], Notifier] = notifier) -> Iterator[None]:
-    """Deliver until `stop` is set, if a property has ends of tasks notified; any number of workers may do so."""
+    """Deliver until `stop` is set, if a property enables notifications; any number of workers may do so."""
     if not TaskSettings.read().policies().notifications.is_on:
         yield
         return
@@ -82,7 +82,7 @@ def _run(notifier: Notifier, deliver: Deliver, stop: threading.Event) -> None:
 
 
 def deliver_once(notifier: Notifier, deliver: Deliver = deliver_due) -> None:
-    """Deliver what is due, and log it; raises the store's errors."""
+    """Deliver what is due, and log it. Raises the store's errors."""
     delivered = deliver(notifier)
     for message in delivered:
         _log(message)

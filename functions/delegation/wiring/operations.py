@@ -1,4 +1,4 @@
-"""What makes the behaviors of operations and of upkeep; loading one is left to its first task."""
+"""Makes the behaviors of operations and of upkeep; each is loaded for its first task."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -74,14 +74,14 @@ def plan_store() -> S3PlanStore:
 
 
 def reference_store() -> ReferenceStore:
-    """Return the reference index of the table that the environment names."""
+    """Return the reference index in the table that the environment names."""
     calls = ReferenceTable(aws("dynamodb", client_config()))
     return ReferenceStore(calls, ReferenceEnvironment.read().references_table)
 
 
 @lru_cache(maxsize=1)
 def shared_access(tasks: TaskService) -> tuple[PurgeBehavior, PolarisClient]:
-    """Return the behavior of purges of a process, and its client: other operations and the index use the same."""
+    """Return a process' behavior of purges and its client, which other operations and the index share."""
     tables = polaris()
     return purge_behavior(tasks, tables), tables
 
@@ -105,12 +105,12 @@ def operations(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 
 def synchronous_behaviors(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the same with short time-outs, so that a caller who waits gets an answer in time."""
+    """Return the same with short time-outs, so that a waiting caller gets an answer in time."""
     return [purge_behavior(deployed.tasks, synchronous_polaris(), SYNCHRONOUS_TIMEOUTS)]
 
 
 def indexing(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return the behavior that refreshes the reference index, none where the settings want no index."""
+    """Return the behavior that refreshes the reference index, none if the settings disable the index."""
 
     def visits() -> TableVisited | None:
         from delegation.wiring.upkeep import visited_healths  # noqa: PLC0415 - only a pass reads any
@@ -132,7 +132,7 @@ def drops(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 
 def forecast(task: Task) -> Mapping[str, Any] | None:
-    """Return the forecast of the plan of a purge, an expiry or a dry run as JSON has it, None without a plan."""
+    """Return the forecast of a purge's, an expiry's or a dry run's plan as JSON, None without a plan."""
     from delegation.removal.task_attempt import forecast_of  # noqa: PLC0415 - for the API alone
 
     plan = operation_of(task).plan
@@ -146,7 +146,7 @@ _NONE: Final = "none"
 
 
 def upkeep(deployed: DeployedTasks) -> list[TaskBehavior]:
-    """Return what reads the health of tables and what executes policies; neither where no reference index is wanted."""
+    """Return what reads tables' health and what executes policies; none without a reference index."""
     index = shared_access(deployed.tasks)[0].references
     if index is None:
         return []
@@ -168,7 +168,7 @@ def upkeep(deployed: DeployedTasks) -> list[TaskBehavior]:
 
 
 def survey(deployed: DeployedTasks, catalog: str) -> None:
-    """Have a catalog's tables read, and its policies executed, after a complete pass of its index."""
+    """Start reading a catalog's tables and executing its policies, after a complete pass of its index."""
     from delegation.wiring.upkeep import ensure_health_read, ensure_policies_executed  # noqa: PLC0415 - once a pass
 
     index = shared_access(deployed.tasks)[0].references
@@ -178,8 +178,8 @@ def survey(deployed: DeployedTasks, catalog: str) -> None:
 
 
 def begin_upkeep(deployed: DeployedTasks) -> None:
-    """Have the catalogs indexed that the operator names for upkeep, where nobody may ever purge a table. The first pass
-    of the index starts the rest. A deployment that executes no type indexes none."""
+    """Start indexing the catalogs that the operator names for upkeep, where no purge may ever happen. The first pass of
+    the index starts the rest. A deployment that executes no type indexes none."""
     properties = TaskSettings.read().properties
     if properties.get(_TYPES, _NONE) == _NONE:
         return

@@ -1,4 +1,4 @@
-"""Tasks in the NoSQL persistence: their store in a process, and the sweep of the objects that its commits leave."""
+"""Tasks in the NoSQL persistence: their store in a process, and the sweep of unused objects of its commits."""
 
 from functools import cache
 from typing import Any
@@ -33,15 +33,15 @@ def process_tasks(settings: TaskSettings) -> PersistenceTaskStore:
 
 
 def persistent_tasks(client: Any, objects: str, references: str) -> PersistenceTaskStore:
-    """Return the tasks in two tables; it makes no call. Its node id is leased for minutes, because workers and commands
+    """Return the tasks in two tables; makes no call. Its node id is leased for minutes, because workers and commands
     may be killed."""
     process = task_process(backend_of(client, objects, references), leases=SHORT_LIVED, unreadable=count_unreadable)
     return PersistenceTaskStore(catalog_of_tasks(process), create=False)
 
 
 def create_task_tables(client: Any, objects: str, references: str) -> list[str]:
-    """Create the missing ones of the two tables and the tasks' reference; return the names of new tables. Raises
-    StoreUnavailable, OutcomeUnknown; it may be repeated."""
+    """Create the missing tables of the two and the tasks' reference; return the names of new tables. May be repeated.
+    Raises StoreUnavailable, OutcomeUnknown."""
     with translated():
         new = create_tables(client, objects, references)
     create_tasks(catalog_of_tasks(task_process(backend_of(client, objects, references), leases=SHORT_LIVED)))
@@ -54,7 +54,8 @@ def backend_of(client: Any, objects: str, references: str) -> Backend:
 
 @cache
 def process_client() -> Any:
-    """Return this process's client, whose time-outs let a commit find out what became of a call without an answer."""
+    """Return this process's client; its time-outs leave a commit time to find out the result of a call without an
+    answer."""
     return aws("dynamodb", client_config(**TIMEOUTS))
 
 
@@ -67,7 +68,7 @@ def notifications_of(store: PersistenceTaskStore) -> PersistenceNotificationStor
 
 
 def sweeps(_tasks: TaskService) -> list[Behavior[Sweep, SweepReport]]:
-    """Return the behavior that deletes what commits left, in the tables that the environment names."""
+    """Return the behavior that deletes unused objects of commits in the tables that the environment names."""
 
     def maintenance() -> RealmMaintenance:
         settings = TaskSettings.read()
@@ -85,5 +86,5 @@ def ensure_swept(tasks: TaskService) -> bool:
 
 
 def count_unreadable(reference: ReferenceKey) -> None:
-    """Print the metric of a waiting change that does not decode."""
+    """Print the metric of a waiting change that cannot be decoded."""
     MetricLines.of_environment().put({CHANGES_UNREADABLE: 1}, catalog=reference.catalog, reference=reference.name)

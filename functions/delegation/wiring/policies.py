@@ -1,4 +1,4 @@
-"""Where a deployment's policies are read, and what bounds them."""
+"""Where a deployment's policies come from, and what bounds them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ _SHOWN: Final = (
     "delegation.compaction.",
     "delegation.rewrite-manifests.",
 )
-"""How the properties begin that `UpkeepLimits` and `UpkeepSettings` read."""
+"""The prefixes of the properties that `UpkeepLimits` and `UpkeepSettings` read."""
 
 
 class PolicyFileEnvironment(EnvironmentSettings):
@@ -29,7 +29,7 @@ class PolicyFileEnvironment(EnvironmentSettings):
 
 
 def deployed_policies(requests: CatalogRequests) -> DeployedPolicies:
-    """Return the policies of the deployment; the file is read when it is first needed."""
+    """Return the policies of the deployment; the file is read on first use."""
     return DeployedPolicies(PolicyClient(requests), _policy_file())
 
 

@@ -1,4 +1,4 @@
-"""One request through the front with mutual TLS: the way of a caller, from the handshake to the API's function."""
+"""One request through the front end with mutual TLS, as a caller sends it: from the handshake to the API's function."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ HEALTH: Final = "/v1/health"
 _TIMEOUT_SECONDS: Final = 10.0
 _HTTPS: Final = 443
 _KEPT_SECONDS: Final = 3_600.0
-"""For how long a certificate that works is not read again."""
+"""How long a working certificate is kept before it is read again."""
 _MOST_BYTES: Final = 65_536
 
 
@@ -36,7 +36,7 @@ class ProbeSettings(EnvironmentSettings):
 
 
 class ProbeSecret(BaseModel):
-    """The probe's client certificate with its key, and the authority of the front's if no public one, in PEM."""
+    """In PEM: the probe's client certificate with its key, and the front end's authority if it is not public."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -45,7 +45,7 @@ class ProbeSecret(BaseModel):
     authority: str | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS settings; raises ssl.SSLError for what is no certificate or belongs to another key."""
+        """Return the TLS settings. Raises ssl.SSLError for an invalid certificate or another's key."""
         context = ssl.create_default_context(cadata=self.authority)
         with tempfile.TemporaryDirectory() as folder:
             certificate, key = Path(folder, "certificate.pem"), Path(folder, "key.pem")
@@ -58,7 +58,7 @@ class ProbeSecret(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """How long a probe took in seconds, and what was wrong; None if the service stated that it is up."""
+    """How long a probe took in seconds, and what was wrong; None if the service is up."""
 
     seconds: float
     problem: str | None = None
@@ -70,7 +70,7 @@ class ProbeUnusable(Exception):
 
 @dataclass
 class FrontProbe:
-    """Probes with a certificate that `certificate` returns; one that worked is kept for an hour."""
+    """Probes with the certificate that `certificate` returns; a working one is kept for an hour."""
 
     settings: ProbeSettings
     certificate: Callable[[], ssl.SSLContext]
@@ -79,7 +79,7 @@ class FrontProbe:
     _read_at: float = 0.0
 
     def perform(self) -> Probed:
-        """Ask once for the health."""
+        """Request the health once."""
         began = self.now()
         try:
             if self._context is None or began - self._read_at >= _KEPT_SECONDS:
@@ -126,7 +126,7 @@ def _wrong_in(status: int, body: bytes) -> str | None:
 
 
 def front_probe() -> FrontProbe:
-    """Return the probe of this process; raises pydantic's ValidationError for a setting."""
+    """Return the probe of this process. Raises ValidationError."""
     settings = ProbeSettings.read()
     secrets = aws("secretsmanager", QUICK)
 
@@ -137,7 +137,7 @@ def front_probe() -> FrontProbe:
         except (BotoCoreError, ClientError, KeyError) as error:
             raise ProbeUnusable(f"the probe's secret cannot be read: {type(error).__name__}") from error
         except (ValidationError, ssl.SSLError, UnicodeEncodeError):
-            # The cause would have the secret's text.
+            # Not chained: the cause quotes the secret.
             raise ProbeUnusable(
                 "the probe's secret must be JSON with certificate and key in PEM, which belong together"
             ) from None

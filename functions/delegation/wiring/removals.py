@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 
 
 def expiry_settings() -> ExpirySettings:
-    """Return the operator's numbers, which are those of purges."""
+    """Return the operator's numbers, the same as for purges."""
     numbers = purge_settings()
     return ExpirySettings(inline_max_files=numbers.inline_max_files, has_spark=numbers.has_spark, delete=numbers.delete)
 
 
 def expiry_behavior(tasks: TaskService) -> ExpiryBehavior:
-    """Return the behavior of expiries and of their dry runs. References and the engine are found by the settings of
-    purges."""
+    """Return the behavior of expiries and their dry runs. References and the engine follow the settings of purges."""
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
     permissions = PolicyPermissions(deployed_policies(tables.requests), UpkeepLimits.from_properties(properties))
@@ -70,8 +69,7 @@ def _role_tags(role: str, location: str, table: TableSource) -> TagStore:
 
 
 def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
-    """Return the behavior of removals and of their dry runs. References and the engine are found by the settings of
-    purges."""
+    """Return the behavior of removals and their dry runs. References and the engine follow the settings of purges."""
     numbers = purge_settings()
     purge, tables = shared_access(tasks)
     properties = PurgeEnvironment.read().properties
@@ -97,7 +95,7 @@ def orphans_behavior(tasks: TaskService) -> OrphansBehavior:
 
 _SESSION: Final = "polaris-delegation-quarantine"
 _SECONDS: Final = 3600
-"""Chained roles get an hour at most, and AssumeRole 15 minutes at least."""
+"""Chained roles get an hour at most; AssumeRole's minimum is 15 minutes."""
 _MARGIN: Final = timedelta(minutes=10)
 _CONNECTIONS: Final = 32
 _LONGEST_PREFIX: Final = 1_000
@@ -161,9 +159,9 @@ class AssumedRole:
 
 
 def session_policy(arn: str, root: Root) -> dict[str, Any]:
-    """Return the policy that leaves a role's session only the rights to tag the objects at a location."""
+    """Return the policy that narrows a role's session to tagging the objects at a location."""
     partition = arn.split(":")[1]
-    # Without ListBucket S3 answers 403 for an object that is not there.
+    # Without ListBucket S3 answers 403 for a missing object.
     return {
         "Version": "2012-10-17",
         "Statement": [
@@ -178,8 +176,8 @@ def session_policy(arn: str, root: Root) -> dict[str, Any]:
 
 
 def _below(prefix: str) -> str:
-    """Return the beginning of the ARNs of objects at a prefix, cut if too long for a policy. IAM User Guide, policy
-    variables: `*`, `?` and `$` are written as `${*}`, `${?}` and `${$}`."""
+    """Return the prefix of the ARNs of objects at a prefix, cut if too long for a policy. `*`, `?` and `$` are written
+    as `${*}`, `${?}` and `${$}` (IAM User Guide, policy variables)."""
     below, left = "", _LONGEST_PREFIX
     for character in f"{prefix}/" if prefix else "":
         literal = f"${{{character}}}" if character in "*?$" else character
@@ -193,7 +191,7 @@ def _below(prefix: str) -> str:
 def tags_as(
     sts: Any, arn: str, location: str, settings: Callable[[], S3Settings], clock: Callable[[], datetime]
 ) -> S3Tags:
-    """Return what tags the files of a table as an operator's role; raises what AssumedRole.client raises."""
+    """Return what tags the files of a table as an operator's role. Raises as AssumedRole.client."""
     role = AssumedRole(sts, arn, location, settings, clock)
     role.client()
     return S3Tags(role.client)

@@ -25,7 +25,7 @@ from delegation.wiring.settings import PurgeEnvironment
 from delegation.wiring.table_access import vended_table
 
 _IDLE: Final = timedelta(minutes=3)
-"""How long the job of the shared worker waits for another task: less than it costs to start Spark again."""
+"""How long the job of the shared worker waits for another task: less than starting Spark again costs."""
 _BUDGET: Final = timedelta(hours=5)
 """Twice as long is less than a job may take (JobConfiguration)."""
 
@@ -39,7 +39,7 @@ def manifests_behavior(tasks: TaskService) -> RewriteBehavior:
 
 
 def session_behaviors(tasks: TaskService, session: RewriteSession) -> Iterable[TaskBehavior]:
-    """Yield the behaviors of a process with a Spark session; dry runs, which need none, are left to others."""
+    """Yield the behaviors of a process with a Spark session. Dry runs need none and are left to others."""
     for made in (compaction_behavior(tasks), manifests_behavior(tasks)):
         behavior = replace(made, session=session)
         yield BehaviorWhenNeeded(frozenset({behavior.kind.work_type.work_task_type}), partial(_same, behavior))

@@ -1,4 +1,4 @@
-"""The rotation of the secret of the service's principal in Polaris."""
+"""The rotation of the service's client secret in Polaris."""
 
 from delegation.polaris.management import PolarisManagement, management_url
 from delegation.polaris.requests import ClientCredentials, OAuth2TokenSource
@@ -10,7 +10,6 @@ from delegation.wiring.clients import PATIENT, aws
 
 
 def secret_rotation() -> SecretRotation:
-    """Return what rotates the secret; raises pydantic's ValidationError for a setting."""
     settings = PolarisSettings.read()
     transport = Transport()
 

@@ -42,7 +42,7 @@ class TaskSettings(_Properties):
     @model_validator(mode="before")
     @classmethod
     def _given(cls, values: Any) -> Any:
-        """Have each table looked at, also one that is not set, by the name of its variable."""
+        """Validate each table, also an unset one, by the name of its variable."""
         aliases = (field.alias for field in cls.model_fields.values() if field.annotation is str and field.alias)
         return {**dict.fromkeys(aliases, ""), **values}
 
@@ -55,7 +55,7 @@ class TaskSettings(_Properties):
         return value
 
     def policies(self) -> Policies:
-        """Return the policies; raises InvalidProperty, except for properties of operations and of keys."""
+        """Return the policies. Raises InvalidProperty, except for properties of operations and of keys."""
         from delegation.wiring.types import of_tasks  # noqa: PLC0415 - most processes have no policies
 
         return Policies.from_properties(of_tasks(self.properties))
@@ -65,13 +65,13 @@ class LimitSettings(_Properties):
     """The caps of a deployment, for a command that reads its task table."""
 
     def limits(self) -> Caps | None:
-        """Return the caps of the properties, None where none are given; raises InvalidProperty."""
+        """Return the caps of the properties, None without any. Raises InvalidProperty."""
         limited = {name: value for name, value in self.properties.items() if name.startswith(PREFIX)}
         return Caps.from_properties(limited, InvalidProperty) if self.properties else None
 
 
 SWEEPS: Final = "delegation.wiring.persistent_tasks:sweeps"
-"""The behavior that a store on the persistence adds, named as those of DELEGATION_BEHAVIORS are."""
+"""The behavior that a store on the persistence adds, named like those of DELEGATION_BEHAVIORS."""
 
 
 class BehaviorSettings(EnvironmentSettings):
@@ -92,7 +92,7 @@ class QueueSettings(EnvironmentSettings):
 
 
 class NotificationQueueSettings(EnvironmentSettings):
-    """The queues of notifications, where there are some: of callbacks, of events, and for receivers set apart."""
+    """The queues of notifications, if any: of callbacks, of events, and for isolated receivers."""
 
     queue_url: str | None = Field(None, alias="DELEGATION_NOTIFICATION_QUEUE_URL", min_length=1)
     events_url: str | None = Field(None, alias="DELEGATION_EVENT_QUEUE_URL", min_length=1)
@@ -101,7 +101,7 @@ class NotificationQueueSettings(EnvironmentSettings):
 
 class NotifierSettings(EnvironmentSettings):
     """What delivers notifications: the event bus, the reference of callbacks' keys, and a PEM of authorities.
-    `callback_loopback`: receivers may be on this machine, as those of the local stack."""
+    `callback_loopback`: receivers may be on this machine, like those of the local stack."""
 
     event_bus: str = Field("default", alias="DELEGATION_EVENT_BUS", min_length=1)
     callback_keys: str = Field("", alias="DELEGATION_CALLBACK_KEYS")
@@ -115,7 +115,7 @@ class IdempotencySettings(_Properties):
     idempotency_table: str = Field(alias="DELEGATION_IDEMPOTENCY_TABLE", min_length=1)
 
     def keys(self) -> "KeySettings":
-        """Return how keys are treated (`polaris.idempotency.*`); raises InvalidProperty."""
+        """Return how keys are treated (`polaris.idempotency.*`). Raises InvalidProperty."""
         from delegation.idempotency.settings import KeySettings  # noqa: PLC0415 - most processes know no keys
 
         return KeySettings.from_properties(self.properties)
@@ -131,7 +131,7 @@ class TombstoneEnvironment(EnvironmentSettings):
 
 
 class RequiredTombstoneEnvironment(EnvironmentSettings):
-    """The table of tombstones, for a process that works on one."""
+    """The table of tombstones, for a process that requires one."""
 
     tombstones_table: str = Field(alias="DELEGATION_TOMBSTONES_TABLE", min_length=1)
 
@@ -142,7 +142,7 @@ class DropEnvironment(_Properties):
     budget_seconds: float = Field(25, alias="DELEGATION_SYNCHRONOUS_BUDGET", gt=0, le=900)
 
     def settings(self) -> "DropSettings":
-        """Return the settings `delegation.drop.*`; raises InvalidProperty."""
+        """Return the settings `delegation.drop.*`. Raises InvalidProperty."""
         from delegation.gateway.drop.settings import DropSettings  # noqa: PLC0415 - most processes drop no tables
 
         return DropSettings.from_properties(self.properties)
@@ -161,7 +161,7 @@ class PurgeEnvironment(_Properties):
 
 
 class ResultSettings(EnvironmentSettings):
-    """The bucket for results too large for the task table, where there is one."""
+    """The bucket for results too large for the task table, if there is one."""
 
     record_bucket: str | None = Field(None, alias="DELEGATION_PLAN_BUCKET", min_length=3)
 
@@ -173,7 +173,7 @@ class DispatcherSettings(EnvironmentSettings):
 
 
 class JobSettings(EnvironmentSettings):
-    """The EMR Serverless application, and the former ones whose job runs may not have ended, separated by commas."""
+    """The EMR Serverless application, and former ones whose job runs may not have ended, separated by commas."""
 
     application_id: str = Field(alias="DELEGATION_EMR_APPLICATION_ID", min_length=1)
     former_application_ids: str = Field("", alias="DELEGATION_EMR_FORMER_APPLICATION_IDS")
@@ -191,7 +191,7 @@ class OptionalJobSettings(EnvironmentSettings):
 
 
 class JobStartSettings(JobSettings):
-    """The settings for starting job runs; each run may write to its own folders of `record_bucket` alone."""
+    """The settings for starting job runs; each run may write only to its own folders of `record_bucket`."""
 
     role_arn: str = Field(alias="DELEGATION_EMR_JOB_ROLE_ARN", min_length=1)
     entry_point: str = Field(alias="DELEGATION_EMR_ENTRY_POINT", min_length=1)

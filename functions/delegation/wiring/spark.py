@@ -28,27 +28,27 @@ from delegation.wiring.types import TYPES, operation_of
 
 @functools.cache
 def service_polaris() -> PolarisClient:
-    """Return the process's client of Polaris; raises pydantic's ValidationError for its settings."""
+    """Return the process' client of Polaris. Raises ValidationError."""
     return PolarisSettings.read().client(new_session().client("secretsmanager"))
 
 
 @functools.cache
 def service_plans() -> S3PlanStore:
-    """Return the process's plan store; raises pydantic's ValidationError for its settings."""
+    """Return the process' plan store. Raises ValidationError."""
     return S3PlanStore(new_session().client("s3"), PurgeEnvironment.read().plan_bucket)
 
 
 @dataclass(frozen=True, slots=True)
 class JobResources:
-    """ExecutorResources of a deployed job: executors read the task, only the driver writes it. The driver sends the
-    task table and the lease, to keep StartJobRun's parameters short: they are one environment variable of a Lambda
-    function, whose variables are limited to 4 KB."""
+    """ExecutorResources of a deployed job: executors read the task, only the driver writes it. The driver sends them
+    the task table and the lease. That keeps StartJobRun's parameters short: they are one environment variable of a
+    Lambda function, whose variables are limited to 4 KB."""
 
     tasks_table: str
     lease: LeasePolicy
 
     def store(self, identifier: TableIdentifier) -> ListableStore:
-        """Return the store of a table, which is loaded as the service's principal."""
+        """Return the store of a table, loaded as the service's principal."""
         return vended_store(service_polaris(), identifier, clock=utc_now)
 
     def plans(self) -> PlanStore:
@@ -69,11 +69,11 @@ def job_resources() -> JobResources:
 
 
 def job_tasks() -> TaskService:
-    return task_service(counts=False)  # Complete counts a half deleted table, from the outcome that it reads
+    return task_service(counts=False)  # Complete counts a partly deleted table from the outcome that it reads
 
 
 def run_attempt(tasks: TaskService, task_id: str, attempt: int) -> Task:
-    """Run one attempt with the operation's own engine; raise LeaseLost if it no longer holds the task."""
+    """Run one attempt with the operation's own engine. Raises LeaseLost if it no longer holds the task."""
     operation = operation_of(tasks.reads.get(task_id))
     behavior, engine = named(operation.behavior)(tasks), named(operation.engine)
     after: Task = behavior.run_job(lambda ctx: engine(ctx, job_resources()), task_id, attempt)

@@ -18,7 +18,7 @@ from delegation.timestamps import utc_now
 from delegation.wiring.clients import aws
 
 _CALLER_WAITS: Final = httpx.Timeout(15, connect=3)
-"""For Polaris within API Gateway's 29 s: large metadata takes long, but two such answers do not fit."""
+"""For Polaris within API Gateway's 29 s: loading large metadata takes long, but two such calls do not fit."""
 
 
 def polaris(transport: Transport | None = None) -> PolarisClient:
@@ -51,6 +51,6 @@ def vended_table(
     timeouts: S3Timeouts | None = None,
     loaded: LoadedTable | None = None,
 ) -> tuple[VendedCredentials, S3ObjectStore]:
-    """Return a table's source and its files; each load of the source also renews the credentials of the files."""
+    """Return a table's source and its files; each load of the source also renews the files' credentials."""
     credentials = VendedCredentials(lambda: catalog.load_table(identifier), clock=clock, loaded=loaded)
     return credentials, S3ObjectStore(credentials, timeouts=timeouts)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _PERSISTENCE: Final = "delegation.wiring.persistent_tasks"
-"""Imported by its name where it is chosen: no deployed package contains the persistence."""
+"""Imported by name when it is chosen: no deployed package contains the persistence."""
 
 
 class StoredTasks(TaskStore, AdmissionStore, Protocol):
@@ -62,7 +62,7 @@ def task_service(
 
 
 def connect() -> "Tasks":
-    """Return what submits tasks from any process; it needs a task store's variables, and workers to run the tasks.
+    """Return what submits tasks from any process. It needs a task store's variables, and workers to run the tasks.
     Imports are inside, because no function of the service calls it."""
     from delegation.tasks.submit import Tasks  # noqa: PLC0415
 
@@ -116,9 +116,9 @@ def tasks_over(
     counts: bool = True,
     prints_ends: bool = True,
 ) -> TaskService:
-    """Return the task service; it prints a metric for each half deleted table, without `counts` the step Complete does.
-    With `prints_ends`, as in every process of the service, it prints a line with metrics for each task that it ends,
-    and for each attempt that it begins or ends."""
+    """Return the task service. It prints a metric for each partly deleted table; without `counts` the step Complete
+    does. With `prints_ends`, as in every process of the service, it prints a line with metrics for each task that it
+    ends, and for each attempt that it starts or ends."""
     return TaskService(
         store,
         policies,
@@ -142,14 +142,14 @@ def ending_lines() -> EndingLines:
 
 
 def known_codes() -> Collection[str]:
-    """Return every code of the catalogue; it is loaded here, because only failures need it."""
+    """Return every code of the catalogue, loaded here because only failures need it."""
     from delegation.edge.codes import codes  # noqa: PLC0415
 
     return frozenset(name for chapter in codes().values() for name in chapter)
 
 
 class RecordBucket:
-    """ResultStore of the service's own bucket; hardly any process keeps or reads a large result."""
+    """ResultStore on the service's own bucket; hardly any process keeps or reads a large result."""
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket

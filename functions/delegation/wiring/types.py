@@ -1,5 +1,5 @@
-"""The operations and the other task types of the service, in one list each: to add one, write its folder and name it
-here. Nothing else names an operation."""
+"""The operations and the other task types of the service, in one list each. To add one, write its folder and name it
+here; nothing else names an operation."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -23,11 +23,11 @@ _MAINTENANCE: Final = TaskType(name=STORE_MAINTENANCE, is_housekeeping=True, is_
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation on tables: the task type of its work, and that of its dry run. What else a process needs of it is
-    named as `module:name`, and imported when it is first needed. `behavior` returns for a TaskService what runs an
-    attempt in this process (`run`) or in a Spark job (`run_job`). `engine` does the work of a job, with an attempt's
-    context and the executors' resources. `policies` is the PolicyKind that executes a catalog's policies. `command` is
-    the word of the command that submits the work."""
+    """One operation on tables: the task type of its work, and that of its dry run. All else that a process needs of it
+    is named as `module:name`, and imported on first use. `behavior` returns for a TaskService what runs an attempt in
+    this process (`run`) or in a Spark job (`run_job`). `engine` does the work of a job, with an attempt's context and
+    the executors' resources. `policies` is the PolicyKind that executes a catalog's policies. `command` is the
+    subcommand that submits the work."""
 
     work: TaskType
     plan: TaskType | None = None
@@ -135,7 +135,7 @@ def of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def policies_of(properties: Mapping[str, str]) -> Policies:
-    """Read the service's properties for tasks, and check those of each task type; raise InvalidProperty."""
+    """Read the service's properties for tasks, and check those of each task type. Raises InvalidProperty."""
     for form in TYPES.forms:
         form.check(properties)
     from delegation.removal.requests import foreign_locations  # noqa: PLC0415 - to check it takes storage
@@ -147,19 +147,19 @@ def policies_of(properties: Mapping[str, str]) -> Policies:
 
 
 def load_runners() -> None:
-    """Import what makes the behaviors, for a process that runs tasks: while it starts, not with its first task."""
+    """Import what makes the behaviors, for a process that runs tasks: at its start, not with its first task."""
     for task_type in TYPES.values():
         if task_type.runner is not None:
             importlib.import_module(task_type.runner.partition(":")[0])
 
 
 def operation_of(task: Task) -> Operation:
-    """Return the operation whose work or dry run a task is; raises KeyError for a task of another type."""
+    """Return the operation whose work or dry run a task is. Raises KeyError for a task of another type."""
     return _BY_TYPE[task.task_type]
 
 
 def forecast_of(task: Task) -> Mapping[str, Any] | None:
-    """Return the forecast of a task's plan as JSON has it, None without a plan."""
+    """Return the forecast of a task's plan as JSON, None without a plan."""
     reference = TYPES.of(task).forecast
     if reference is None:
         return None

@@ -46,19 +46,18 @@ def health_store() -> HealthStore:
 
 
 def health_task(deployed: DeployedTasks, index: ReferenceStore) -> TaskBehavior:
-    """Return the behavior that reads the health of a catalog's tables."""
     return FunctionBehavior(deployed.tasks, _health(deployed, index))
 
 
 def visited_healths(deployed: DeployedTasks) -> TableVisited | None:
-    """Return what reads the health of each table that one pass of the index visits; None without an index."""
+    """Return what reads the health of each table that a pass of the index visits; None without an index."""
     access, tables = shared_access(deployed.tasks)
     settings = ReferenceSettings.from_properties(PurgeEnvironment.read().properties)
     return None if access.references is None else _refresher(access.references, tables, settings).visited()
 
 
 def ensure_health_read(deployed: DeployedTasks, index: ReferenceStore, catalog: str) -> None:
-    """Have the health of a catalog's tables read, now and as often as the reference index is refreshed."""
+    """Start reading the health of a catalog's tables, as often as the reference index is refreshed."""
     ensure_submitted(deployed.tasks, _health(deployed, index), catalog)
 
 
@@ -95,12 +94,11 @@ _REALM: Final = "POLARIS"
 
 
 def upkeep_task(deployed: DeployedTasks) -> TaskBehavior:
-    """Return the behavior that executes a catalog's policies."""
     return FunctionBehavior(deployed.tasks, _upkeep(deployed))
 
 
 def ensure_policies_executed(deployed: DeployedTasks, catalog: str) -> None:
-    """Have a catalog's policies executed from now on, where the operator allows any type."""
+    """Start executing a catalog's policies if the operator allows any type."""
     if UpkeepLimits.from_properties(PurgeEnvironment.read().properties).types:
         ensure_submitted(deployed.tasks, _upkeep(deployed), catalog)
 

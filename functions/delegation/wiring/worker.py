@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def added_worker(settings: WorkerSettings, stop: threading.Event) -> tuple[DeployedTasks, Worker]:
-    """Return a worker that runs the added behaviors alone: it needs a store of tasks, and nothing of a catalog."""
+    """Return a worker that runs only the added behaviors: it needs a store of tasks, and no catalog."""
     deployed = deployment(None, JobsLeftToSweeper(), dispatch_grace=timedelta(0))
     behaviors = Behaviors(deployed.added)
     admission = WorkersAdmission(deployed.tasks, deployed.store, behaviors.task_types)
@@ -69,7 +69,7 @@ def shared_worker(
     *,
     engines: Collection[str],
 ) -> "SharedWorker":
-    """Return the worker of a session; `stop` is the event that ends it. Rewrites that wait name it by `engines`."""
+    """Return the worker of a session; `stop` is the event that ends it. Waiting rewrites name it by `engines`."""
     from delegation.rewrites.shared_job import LeftRewrites  # noqa: PLC0415
     from delegation.rewrites.worker import SessionWorker, SharedWorker  # noqa: PLC0415 - others rewrite nothing
     from delegation.wiring.rewrites import session_behaviors  # noqa: PLC0415

@@ -43,7 +43,7 @@ def _described(event: Event, name: str, headers: Mapping[str, str] = _JSON) -> A
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """The health of the service; without a token only whether it is up, which is decided by the first check."""
+    """The health of the service; without a token only whether it is up, which the first check decides."""
 
     deps: Dependencies
 
@@ -63,7 +63,7 @@ class HealthCheck:
         return ApiResponse(answer, render_json(body), headers={} if status == "up" else {"Retry-After": "5"})
 
     def _paused(self) -> list[Mapping[str, Any]]:
-        """Return what is paused; nothing if that cannot be read now, for then the check of the task table fails."""
+        """Return what is paused; nothing if that cannot be read now: the check of the task table then fails."""
         try:
             return [pause.document() for pause in self.deps.pauses().shown().pauses]
         except DelegationError:
@@ -81,7 +81,7 @@ def checked(name: str, check: Callable[[], object]) -> Mapping[str, Any]:
 
 ApiHandler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 Operation = Callable[[Event, LambdaContext, str], ApiResponse]
-"""Answers a request whose path has this id, empty for a path without one."""
+"""Answers a request with the id in its path, empty for a path without one."""
 
 
 def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> ApiHandler:
@@ -110,7 +110,7 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> A
 
 
 def _route(event: Event) -> tuple[Endpoint, str]:
-    """Return the operation of a request, and the id in its path, which may end with slashes; raises EdgeError or
+    """Return the operation of a request, and the id in its path, which may end with slashes. Raises EdgeError or
     MethodNotAllowed."""
     path, method = event["path"].rstrip("/"), event["httpMethod"].upper()
     parts = (path.removeprefix(BASE_PATH) if path.startswith(f"{BASE_PATH}/") else path).split("/")
@@ -185,8 +185,8 @@ def _pausing(deps: Dependencies) -> "Pausing":
 
 
 def _response(event: Event, served: ApiResponse) -> dict[str, Any]:
-    """Return the answer for API Gateway's REST proxy, with text as its body: it does not decode Base64 without binary
-    media types."""
+    """Return the answer for API Gateway's REST proxy with its body as text: without binary media types it does not
+    decode Base64."""
     headers = {
         "Cache-Control": "no-store",
         "Content-Type": "application/json",

@@ -14,8 +14,8 @@ from polaris_common.errors import printable
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An operation with its method and path; `permission` is None for an open method. One after which more may be
-    deleted takes only the parameters of `query`, and without `has_body` no body; others ignore unknown ones."""
+    """An operation with its method and path; `permission` is None for an open method. An endpoint that may cause
+    deletes accepts only the parameters of `query`, and without `has_body` no body; others ignore unknown ones."""
 
     operation: str
     method: str
@@ -82,7 +82,7 @@ class Admitted:
 
 def admitted(event: Mapping[str, Any], endpoint: Endpoint) -> Admitted:
     """Return the caller of an operation. Raises EdgeError without the authorizer's context, Forbidden, and BadRequest
-    for a request id that cannot be logged and for what the operation does not take."""
+    for a request id that cannot be logged and for what the operation does not accept."""
     caller = caller_of(event)
     if caller is None:
         raise EdgeError("the request carries no authorized caller", code="UNAUTHORIZED")
@@ -110,7 +110,7 @@ def _check_taken(event: Mapping[str, Any], endpoint: Endpoint, known: tuple[str,
 
 
 def caller_of(event: Mapping[str, Any]) -> Admitted | None:
-    """Return who called, None for a caller without a token."""
+    """Return the caller, None without a token."""
     context = (event.get("requestContext") or {}).get("authorizer") or {}
     client = context.get("client_id")
     if not isinstance(client, str) or not client:

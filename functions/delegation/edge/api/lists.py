@@ -1,4 +1,4 @@
-"""`GET /v1/tasks`: the tasks of the deployment, the newest received first; and pages of any list."""
+"""`GET /v1/tasks`: the tasks of the deployment, newest received first; and pages of any list."""
 
 import base64
 import binascii
@@ -31,7 +31,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A wanted page: at most `size` entries after the position `after` (None: from the start) of the list `of`."""
+    """A requested page: at most `size` entries after the position `after` (None: from the start) of the list `of`."""
 
     of: str
     size: int
@@ -44,13 +44,13 @@ class Page:
 
 
 def read(event: Mapping[str, Any], *, of: str, largest: int) -> Page:
-    """Return the page that a request's query asks for; raises BadRequest, also for a token of another list."""
+    """Return the page that a query requests. Raises BadRequest, also for a token of another list."""
     query = event.get("queryStringParameters") or {}
     return Page(of, _size(query.get(SIZE), largest), _position(query.get(TOKEN), of))
 
 
 class PageBudget:
-    """The bytes that a page has left; its first record has room whatever its size."""
+    """The bytes that a page has left; its first record fits at any size."""
 
     def __init__(self) -> None:
         self._left: int | None = None
@@ -86,7 +86,7 @@ def _position(token: str | None, of: str) -> str | None:
 
 
 def number_after(page: Page) -> int:
-    """Return the number after which a page begins; raises BadRequest for a position that is no number."""
+    """Return the number after which a page starts. Raises BadRequest for a position that is no number."""
     if page.after is None:
         return 0
     if not _NUMBER.fullmatch(page.after):
@@ -115,7 +115,7 @@ class Lists:
     deps: Dependencies
 
     def tasks(self, event: Event) -> ApiResponse:
-        """Return a page of tasks; BadRequest names a filter that is not valid."""
+        """Return a page of tasks. BadRequest names an invalid filter."""
         admitted(event, LIST)
         query = event.get("queryStringParameters") or {}
         selection = selected(query, self.deps.clock())
@@ -129,7 +129,7 @@ class Lists:
 
 
 def selected(query: Mapping[str, str], now: datetime) -> Selection:
-    """Return the tasks that the filters of a query ask for; raises BadRequest."""
+    """Return the selection by the filters of a query. Raises BadRequest."""
     which = Received(
         until=now + _CLOCKS_DIFFER,
         since=_since(query.get(SINCE)),
@@ -175,7 +175,7 @@ def _list_of(query: Mapping[str, str]) -> str:
 
 
 def _body(page: ReceivedPage, now: datetime, types: TaskTypes) -> dict[str, Any]:
-    """Return the page's tasks and those that cannot be read, as far as there is room, and the cursor that follows."""
+    """Return the page's tasks and the unreadable ones, as far as there is room, and the cursor that follows."""
     tasks: list[dict[str, Any]] = []
     unreadable: list[dict[str, str]] = []
     cursor, room, last = page.cursor, PageBudget(), None

@@ -48,9 +48,9 @@ _ID_IN_PATH: Final = re.compile(r"\{\w+\}")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A requested change, under an idempotency key if there is one. `document` is what a repeat must equal, `resource`
-    the id in the path. `make` makes the change and returns the answer's document. After an unknown outcome it is made
-    again, unless `verify` proves by what was observed before that it was made."""
+    """A requested change, with its idempotency key if any. `document` is what a repeat must equal, `resource` the id in
+    the path. `make` makes the change and returns the answer's document. After an unknown outcome it is made again,
+    unless `verify` proves from the earlier observation that it was made."""
 
     caller: Admitted
     endpoint: Endpoint
@@ -64,9 +64,9 @@ class Change:
 
 
 def changed(deps: Dependencies, change: Change, task_id: str = "") -> ApiResponse:
-    """Make a change and answer, once for its key, or answer as stored; of a task's change the log has how. Raises
-    KeyConflict, MutationInProgress, the errors of the stores, and the refusal of a change that is made now; it is
-    stored for the repeats."""
+    """Make a change and answer, once for its key, or return the stored answer. A task's change is logged. Raises
+    KeyConflict, MutationInProgress, the errors of the stores, and the refusal of the change, which is stored for
+    repeats."""
     if change.key is None:
         return served(change.make(), task_id)
     refusals: list[DelegationError] = []
@@ -148,7 +148,7 @@ class Management:
         return served(body, valid_id)
 
     def receipt(self, event: Event, task_id: str) -> ApiResponse:
-        """Return the receipt of a purge that ended; raises EdgeError (RECEIPT_NOT_FOUND)."""
+        """Return the receipt of a purge that ended. Raises EdgeError (RECEIPT_NOT_FOUND)."""
         admitted(event, RECEIPT)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         receipt = self.deps.receipt(task)
@@ -162,7 +162,7 @@ class Management:
         return ApiResponse(200, receipt, task.task_id)
 
     def estimate(self, event: Event, task_id: str) -> ApiResponse:
-        """Return what the execution of a task's plan takes, and what is left of it; raises EdgeError."""
+        """Return what executing a task's plan takes, and what is left. Raises EdgeError."""
         admitted(event, ESTIMATE)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         forecast = self.deps.estimate(task)
@@ -178,7 +178,8 @@ class Management:
         return served(estimate_of(task, forecast, self.deps.clock(), self.deps.types), task.task_id)
 
     def place(self, event: Event, task_id: str) -> ApiResponse:
-        """Return for what a task waits: its lane, its place in it, and what keeps the lane from starting its next."""
+        """Return what a task waits for: its lane, its place in it, and what keeps the lane's next task from
+        starting."""
         admitted(event, PLACE)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         waiting = self.deps.waiting(task)
@@ -211,7 +212,7 @@ class Management:
         )
 
     def retry(self, event: Event, task_id: str) -> ApiResponse:
-        """Retry a FAILURE with a fresh attempt budget, and dispatch it; raises EdgeError for any other task."""
+        """Retry a FAILURE with a fresh attempt budget, and dispatch it. Raises EdgeError for any other task."""
         caller = admitted(event, RETRY)
         valid_id = task_id_of(task_id)
 
@@ -230,7 +231,7 @@ class Management:
         return self._changed(event, RETRY, valid_id, caller, change=retry, did=_is_retry)
 
     def resend(self, event: Event, task_id: str) -> ApiResponse:
-        """Have the dead letters of a task's ends delivered again, and return the task; a repeat finds none."""
+        """Make the dead letters of a task's ends deliverable again, and return the task; a repeat finds none."""
         caller = admitted(event, RESEND)
         valid_id = task_id_of(task_id)
 
@@ -291,13 +292,13 @@ def _shows_nothing(_before: str, _after: Task) -> bool:
 
 
 def _is_retry(before: str, after: Task) -> bool:
-    """Only a retry, or another submission, follows a FAILURE."""
+    """Only a retry or another submission follows a FAILURE."""
     return before == Status.FAILURE and after.status is Status.SUBMITTED
 
 
 @dataclass(frozen=True, slots=True)
 class Pausing:
-    """The operations on pauses; each may be repeated, and with an idempotency key changes something at most once."""
+    """The operations on pauses. Each may be repeated, and changes something at most once per idempotency key."""
 
     deps: Dependencies
 
@@ -306,7 +307,7 @@ class Pausing:
         return served(_body(self.deps.pauses().shown()))
 
     def pause(self, event: Event) -> ApiResponse:
-        """Pause a scope in the caller's name; raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
+        """Pause a scope in the caller's name. Raises BadRequest, TaskError (TOO_MANY_PAUSES)."""
         caller = admitted(event, PAUSE)
 
         def pause(wanted: PauseRequest) -> PauseRecord:
@@ -317,7 +318,7 @@ class Pausing:
         return self._changed(event, PAUSE, caller, PauseRequest, pause)
 
     def resume(self, event: Event) -> ApiResponse:
-        """End the pause of a scope; raises BadRequest."""
+        """End the pause of a scope. Raises BadRequest."""
         caller = admitted(event, RESUME)
         return self._changed(
             event, RESUME, caller, ResumeRequest, lambda wanted: self.deps.pauses().resume(self._scope(wanted))
@@ -326,7 +327,7 @@ class Pausing:
     def _changed(
         self, event: Event, endpoint: Endpoint, caller: Admitted, model: type[B], change: Callable[[B], PauseRecord]
     ) -> ApiResponse:
-        """Make a change, at most once for its key; one whose outcome is unknown is made again, with the same effect."""
+        """Make a change, at most once for its key; after an unknown outcome it is made again, with the same effect."""
         key, document = key_of(event, self.deps), body_of(event)
         wanted = read_model(document, model)
         asked = Change(caller, endpoint, key, document, lambda: _body(change(wanted)), keeps_refusals=False)

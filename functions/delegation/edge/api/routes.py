@@ -83,7 +83,7 @@ def record_of(
     holder: str | None = None,
 ) -> dict[str, Any]:
     """Return a task as the API shows it, with its recorded children and its outlook at `now`. `holder` is the lease
-    holder for a caller that may see it; `types` know how far a task is."""
+    holder for a caller that may see it; `types` know a task's progress."""
     children = {"children": reads.children(task.task_id)} if task.family.children else {}
     record = {**task.public(), "lease_owner": holder, **children}
     if now is not None:
@@ -94,12 +94,12 @@ def record_of(
 
 
 def without_pauses() -> "PauseControl":
-    """Refuse to pause anything, as a service does whose store keeps no pauses."""
+    """Refuse to pause: this service's store keeps no pauses."""
     raise route_not_found()
 
 
 def without_plans(task_id: str, wanted: "PlanApproval", *, by: Caller, is_operator: bool) -> Task:  # noqa: ARG001
-    """Refuse to approve anything, as a service does none of whose tasks wait for a person."""
+    """Refuse to approve: no task of this service waits for a person."""
     raise route_not_found()
 
 
@@ -215,15 +215,15 @@ class Routes:
 
 
 def key_of(event: Event, deps: Dependencies) -> str | None:
-    """Return a request's idempotency key, None without one or if the service ignores keys; raises BadRequest."""
+    """Return a request's idempotency key, None without one or if the service ignores keys. Raises BadRequest."""
     if deps.idempotency_lifetime is None:
         return None
     return read_idempotency_key(headers.values(event, "Idempotency-Key"))
 
 
 def read_idempotency_key(values: list[str]) -> str | None:
-    """Return the idempotency key, None without the header. Raises BadRequest if it is repeated or malformed. Blanks
-    around it do not count (RFC 9110, Section 5.5)."""
+    """Return the idempotency key, None without the header. Blanks around it do not count (RFC 9110, Section 5.5).
+    Raises BadRequest if it is repeated or malformed."""
     if not values:
         return None
     if len(values) > 1:
@@ -255,7 +255,7 @@ def _received_at(event: Event, now: datetime) -> datetime:
 
 
 def body_of(event: Event) -> Document:
-    """Return a request's body; raises what `require_json` and `read_body` raise."""
+    """Return a request's body. Raises what `require_json` and `read_body` raise."""
     require_json(event)
     return read_body(event.get("body"), is_base64=bool(event.get("isBase64Encoded")))
 
@@ -284,7 +284,7 @@ def _require_identity_encoding(event: Event) -> None:
 
 
 def _asks_for_dry_run(event: Event) -> bool:
-    """Return whether the query has `dry-run=true`; raises BadRequest for another value than true or false."""
+    """Return whether the query has `dry-run=true`. Raises BadRequest for another value than true or false."""
     given = (event.get("queryStringParameters") or {}).get(DRY_RUN)
     if given not in {None, "true", "false"}:
         raise BadRequest(f"query {DRY_RUN}", "must be true or false")
@@ -292,7 +292,7 @@ def _asks_for_dry_run(event: Event) -> bool:
 
 
 def _as_dry_run(document: Document) -> Document:
-    """Return a validated body with the property `dry-run`, as if the caller had written it there."""
+    """Return a validated body with the property `dry-run`, as if the caller had set it there."""
     parameters = document["operation_parameters"]
     given = (parameters.get("properties") or {}).items()
     properties = {**{name: value for name, value in given if name not in DRY_RUN_SPELLINGS}, DRY_RUN: "true"}
@@ -300,7 +300,7 @@ def _as_dry_run(document: Document) -> Document:
 
 
 def task_id_of(text: str) -> str:
-    """Return a path's task id in lower case; raises BadRequest unless it is a UUID of 36 characters."""
+    """Return a path's task id in lower case. Raises BadRequest unless it is a UUID of 36 characters."""
     try:
         task_id = str(UUID(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What operators do with tombstones, tables dropped by the gateway: list, show, restore, purge, dismiss."""
+"""What operators do with tombstones (tables dropped by the gateway): list, show, restore, purge, dismiss."""
 
 import re
 from collections.abc import Mapping
@@ -40,12 +40,12 @@ _CURSOR: Final = re.compile(r"[0-9a-f-]{1,120}")
 @dataclass(frozen=True, slots=True)
 class TombstoneRoutes:
     """Operations on tombstones; `problems` answers their DelegationErrors. Restore, purge and dismissal may be
-    repeated: a repeat finishes what the first began, and with an idempotency key gets its answer."""
+    repeated: a repeat finishes the first request, and with its idempotency key gets its answer."""
 
     deps: Dependencies
 
     def list(self, event: Event) -> ApiResponse:
-        """Return a page of tombstones, the newest first."""
+        """Return a page of tombstones, newest first."""
         admitted(event, TOMBSTONES)
         page = lists.read(event, of="tombstones", largest=_LARGEST_PAGE)
         if page.after is not None and not _CURSOR.fullmatch(page.after):
@@ -61,7 +61,7 @@ class TombstoneRoutes:
         return served(record.public())
 
     def restore(self, event: Event, tombstone_id: str) -> ApiResponse:
-        """Rename a tombstone back, to its former name or to that of the body."""
+        """Rename a tombstone back, to its former name or to the body's."""
         caller = admitted(event, RESTORE_TOMBSTONE)
         key, valid_id, document = key_of(event, self.deps), tombstone_id_of(tombstone_id), _document(event)
         wanted = read_model(document, RestoreRequest).to
@@ -77,7 +77,7 @@ class TombstoneRoutes:
         return changed(self.deps, change)
 
     def purge(self, event: Event, tombstone_id: str) -> ApiResponse:
-        """Have a tombstone purged now: end its grace period, or retry a purge that failed."""
+        """Purge a tombstone now: end its grace period, or retry a failed purge."""
         caller = admitted(event, PURGE_TOMBSTONE)
         key, valid_id = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         by = Caller(client_id=caller.client_id, subject=caller.subject)
@@ -88,7 +88,7 @@ class TombstoneRoutes:
         return changed(self.deps, change)
 
     def dismiss(self, event: Event, tombstone_id: str) -> ApiResponse:
-        """End a tombstone that failed: drop its entry, and keep its files."""
+        """End a failed tombstone: drop its entry, and keep its files."""
         caller = admitted(event, DISMISS_TOMBSTONE)
         key, valid_id = key_of(event, self.deps), tombstone_id_of(tombstone_id)
         body = unread_body(event.get("body") or "")
@@ -109,14 +109,14 @@ class TombstoneRoutes:
 
 
 def tombstone_id_of(text: str) -> str:
-    """Return a path's tombstone id; raises BadRequest for any other text."""
+    """Return a path's tombstone id. Raises BadRequest for any other text."""
     if not _ID.fullmatch(text):
         raise BadRequest("tombstoneId", "must be the tombstone_id of a tombstone")
     return text
 
 
 def _document(event: Event) -> Mapping[str, Any]:
-    """Return the body of a request, an empty document without one; raises what `body_of` raises."""
+    """Return the body of a request, an empty document without one. Raises as `body_of`."""
     return body_of(event) if event.get("body") else {}
 
 

@@ -51,7 +51,7 @@ class CertificateSource(StrEnum):
 
 
 def parse_name(text: str) -> x509.Name:
-    """Parse a distinguished name (RFC 4514, such as `CN=polaris,O=Example`); raises ValueError."""
+    """Parse a distinguished name (RFC 4514, such as `CN=polaris,O=Example`). Raises ValueError."""
     try:
         name = x509.Name.from_rfc4514_string(text, dict(_NAMES))
     except ValueError:
@@ -62,7 +62,7 @@ def parse_name(text: str) -> x509.Name:
 
 
 def parse_serials(text: str) -> frozenset[int]:
-    """Parse hexadecimal serial numbers separated by commas, with optional colons; raises ValueError."""
+    """Parse hexadecimal serial numbers separated by commas, with optional colons. Raises ValueError."""
     parts = [part.strip().lower().replace(":", "") for part in text.split(",")] if text.strip() else []
     if not all(_SERIAL.fullmatch(part) for part in parts):
         raise ValueError("serial numbers are hexadecimal, separated by commas, such as 0a:1b,2c3d")
@@ -71,13 +71,13 @@ def parse_serials(text: str) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class CertificateReader:
-    """Where TLS ends; `endpoints` are the ids of the VPC endpoints through which an ALB alone reaches the API."""
+    """Where TLS ends; `endpoints` are the VPC endpoints through which only an ALB reaches the API."""
 
     source: CertificateSource = CertificateSource.APIGATEWAY
     endpoints: frozenset[str] = frozenset()
 
     def presented(self, event: Mapping[str, Any]) -> x509.Certificate:
-        """Return the client certificate of a REQUEST authorizer event; raises CertificateRefused without one."""
+        """Return the client certificate of a REQUEST authorizer event. Raises CertificateRefused without one."""
         behind_alb = self.source is CertificateSource.ALB
         pem = _from_alb(event, self.endpoints) if behind_alb else _from_api_gateway(event)
         if not pem:
@@ -93,7 +93,7 @@ class CertificateReader:
 
 @dataclass(frozen=True, slots=True)
 class CertificatePin:
-    """The one admitted identity; `serials` are the only certificate numbers, None also admits renewed ones.
+    """The one admitted identity. `serials` are the only certificate numbers; None also admits renewed ones.
     `revocation` is None if no list is configured; API Gateway checks none, an ALB those of its trust store."""
 
     subject: x509.Name
@@ -102,7 +102,7 @@ class CertificatePin:
     revocation: RevocationCheck | None = None
 
     def names(self, certificate: x509.Certificate) -> bool:
-        """Return whether subject and issuer are the pinned ones; raises CertificateRefused if they cannot be read."""
+        """Return whether subject and issuer are the pinned ones. Raises CertificateRefused if they cannot be read."""
         try:
             return (certificate.subject, certificate.issuer) == (self.subject, self.issuer)
         except ValueError:
@@ -122,7 +122,7 @@ class CertificatePin:
 
 
 def load_authorities(text: str) -> tuple[x509.Certificate, ...]:
-    """Parse the certificates of certificate authorities, one or several in PEM; raises ValueError."""
+    """Parse the certificates of certificate authorities, one or several in PEM. Raises ValueError."""
     try:
         return tuple(x509.load_pem_x509_certificates(text.encode()))
     except ValueError:
@@ -130,7 +130,7 @@ def load_authorities(text: str) -> tuple[x509.Certificate, ...]:
 
 
 def thumbprint(certificate: x509.Certificate) -> str:
-    """Return a certificate's SHA-256 thumbprint as a bound token has it, `x5t#S256` (RFC 8705, Section 3.1)."""
+    """Return a certificate's SHA-256 thumbprint in the form of a bound token, `x5t#S256` (RFC 8705, Section 3.1)."""
     return base64.urlsafe_b64encode(certificate.fingerprint(hashes.SHA256())).rstrip(b"=").decode()
 
 
@@ -141,8 +141,8 @@ def _from_api_gateway(event: Mapping[str, Any]) -> str | None:
 
 def _from_alb(event: Mapping[str, Any], endpoints: Collection[str]) -> str | None:
     """Return the certificate that an ALB verified, from its headers (Application Load Balancers guide, "Mutual TLS").
-    Headers are not signed, so they are read only from the VPC endpoint that nothing but the ALB reaches; API Gateway
-    itself writes its id (API Gateway guide, "Variables for data models", `identity.vpceId`)."""
+    Headers are not signed, so they are read only from the VPC endpoint that nothing but the ALB reaches. API Gateway
+    itself writes the endpoint's id (API Gateway guide, "Variables for data models", `identity.vpceId`)."""
     if _identity(event).get("vpceId") not in endpoints:
         raise CertificateRefused("the request did not come through a VPC endpoint of DELEGATION_CLIENT_VPC_ENDPOINTS")
     if headers.values(event, CHAIN_HEADER):
@@ -206,7 +206,7 @@ class Authorizer:
     binding: TokenBinding = TokenBinding.OPTIONAL
 
     def decide(self, event: Mapping[str, Any]) -> AuthorizerDecision:
-        """Return Allow or Deny (403); raises Unauthorized, answered with 401. KeysUnavailable and
+        """Return Allow or Deny (403). Raises Unauthorized, answered with 401. KeysUnavailable and
         RevocationListUnavailable (500) mean that nothing was decided."""
         method_arn = event["methodArn"]
         # `arn:…:api-id/stage/GET/v1/health` is `GET/v1/health`
@@ -227,7 +227,7 @@ class Authorizer:
         return AuthorizerDecision(admitted, expires=certificate.not_valid_after_utc)
 
     def _identity_of(self, certificate: x509.Certificate) -> Identity:
-        """Return the identity that accepts a certificate; raises the refusal of the pin that names its subject."""
+        """Return the identity that accepts a certificate. Raises the refusal of the pin that names its subject."""
         now, refusals = self.clock(), []
         for identity in self.identities:
             for pin in identity.pins:

@@ -36,7 +36,7 @@ class Listed(StrEnum):
 
 
 class OutdatedList(StrEnum):
-    """What a list means after its nextUpdate for a certificate that it does not name."""
+    """What a list means, after its nextUpdate, for a certificate that it does not name."""
 
     REFUSE = "refuse"
     ADMIT = "admit"
@@ -65,8 +65,8 @@ class RevocationList:
     def check(
         self, certificate: x509.Certificate, now: datetime, outdated: OutdatedList, *, what: str = _CLIENTS
     ) -> None:
-        """Raise CertificateRefused for a revoked certificate, and for any if the list is not valid at `now`. `what` is
-        the certificate in the error's text."""
+        """Raise CertificateRefused for a revoked certificate, and for any if the list is not valid at `now`. `what`
+        names the certificate in the error's text."""
         if self.this_update > now:
             raise CertificateRefused("the revocation list is not yet valid")
         if self.listed.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None:
@@ -92,7 +92,6 @@ class UnavailableList:
         return not any(_issued(signer, certificate) for signer in self.decided)
 
     def check(self, *_: object, **__: object) -> NoReturn:
-        """Raise RevocationListUnavailable."""
         raise self.error
 
 
@@ -114,8 +113,8 @@ class StaticLists:
 @dataclass(frozen=True, slots=True)
 class RevocationCheck:
     """Refuses what the lists revoke, and what no list covers: a missing list is not an empty one. A certificate is as
-    good as the authorities between it and a root: `authorities` are their certificates. One that no list covers counts
-    as not revoked, as a root does, which is revoked by its removal from the trust store."""
+    good as the authorities between it and a root: `authorities` are their certificates. An authority that no list
+    covers counts as not revoked; so does a root, which is revoked by its removal from the trust store."""
 
     lists: RevocationLists
     outdated: OutdatedList = OutdatedList.REFUSE
@@ -134,8 +133,8 @@ class RevocationCheck:
     def _check_issuers(
         self, certificate: x509.Certificate, now: datetime, lists: Sequence[AnyList], longest: int
     ) -> None:
-        """Raise CertificateRefused if each authority that may have signed a certificate is revoked, or one above it. An
-        authority may have several certificates for one key during a renewal: one that is not revoked suffices."""
+        """Raise CertificateRefused if each authority that may have signed a certificate, or one above it, is revoked.
+        An authority may have several certificates for one key during a renewal: one that is not revoked suffices."""
         refusal: CertificateRefused | None = None
         for issuer in self.authorities:
             if not longest or not _issued(issuer, certificate):
@@ -170,7 +169,7 @@ Fetch = Callable[[str, str | None], Fetched | None]
 
 
 def s3_object(url: str) -> tuple[str, str]:
-    """Return bucket and key of `s3://bucket/key`; raises ValueError."""
+    """Return bucket and key of `s3://bucket/key`. Raises ValueError."""
     match = _OBJECT.fullmatch(url)
     if match is None:
         raise ValueError("must be the URL of an object, such as s3://bucket/lists/ca.crl")
@@ -295,7 +294,8 @@ def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> Revoc
 
 
 def is_signed_by(listed: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
-    """Whether the key of the issuer's certificate, which may sign lists, signed the list (RFC 5280, Section 6.3.3)."""
+    """Return whether the key of the issuer's certificate, which may sign lists, signed the list (RFC 5280, Section
+    6.3.3)."""
     if authority.subject != listed.issuer:
         return False
     try:
@@ -303,7 +303,7 @@ def is_signed_by(listed: x509.CertificateRevocationList, authority: x509.Certifi
     except x509.ExtensionNotFound:
         usage = None
     try:
-        # Of a certificate without the extension any use is permitted (RFC 5280, Section 4.2.1.3).
+        # Without the extension, a certificate permits any use (RFC 5280, Section 4.2.1.3).
         return (usage is None or usage.crl_sign) and listed.is_signature_valid(authority.public_key())  # type: ignore[arg-type]
     except (TypeError, ValueError, UnsupportedAlgorithm):
         return False
@@ -320,7 +320,7 @@ def _parse(data: bytes) -> x509.CertificateRevocationList:
 
 
 def _limits(listed: x509.CertificateRevocationList) -> tuple[frozenset[x509.GeneralName], Listed]:
-    """Return a list's distribution points and kind of certificates (RFC 5280, Section 5.2.5); raises _Limited if it
+    """Return a list's distribution points and kind of certificates (RFC 5280, Section 5.2.5). Raises _Limited if it
     omits others."""
     places: frozenset[x509.GeneralName] = frozenset()
     of = Listed.ALL

@@ -1,7 +1,7 @@
 """Verification of OAuth2 bearer tokens (RFC 6750): JWTs with type, signature, issuer, audience and times. The key comes
-from the issuer's JWKS (RFC 7517), cached and fetched again for an unknown key id, or from a setting if it publishes
-none, as Polaris' own token broker. Algorithms are asymmetric and follow from the key, not from the token (RFC 8725,
-Sections 2.1 and 3.1)."""
+from the issuer's JWKS (RFC 7517), cached and fetched again for an unknown key id, or from a setting if the issuer
+publishes none, like Polaris' own token broker. Algorithms are asymmetric and follow from the key, not from the token
+(RFC 8725, Sections 2.1 and 3.1)."""
 
 import json
 import math
@@ -36,7 +36,7 @@ _LONGEST_NAME: Final = 256
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """Access tokens (RFC 9068, Section 4) and plain JWTs, which Polaris issues; other types have another purpose."""
 _LATEST_SECONDS: Final = 253_402_300_799
-"""The end of the year 9999: a time after it is a mistake, or a token without an end."""
+"""The end of the year 9999: a later time is a mistake, or means a token without an end."""
 _THUMBPRINT: Final = "x5t#S256"
 _SUBJECT: Final = "sub:"
 _CLIENT: Final = "client:"
@@ -72,12 +72,12 @@ class VerificationKey:
 
 class KeySource(Protocol):
     def keys(self, kid: str | None) -> Iterable[VerificationKey]:
-        """Return the keys that may have signed a token with this key id; raises KeysUnavailable."""
+        """Return the keys that may have signed a token with this key id. Raises KeysUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticKeys:
-    """A KeySource of configured keys, tried whatever a token's key id; two while the issuer replaces its key."""
+    """A KeySource of configured keys, tried for every token's key id; two while the issuer replaces its key."""
 
     configured: tuple[VerificationKey, ...]
 
@@ -87,9 +87,9 @@ class StaticKeys:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The authenticated caller; idempotency keys are scoped to its `client_id`. Of a token without client it is `sub:`
-    and the subject, which is no client's id (see `client_text`). `thumbprint` is that of the only certificate with
-    which the token may be used, None if it is not bound."""
+    """The authenticated caller; idempotency keys are scoped to its `client_id`. For a token without client that is
+    `sub:` and the subject, which is no client's id (see `client_text`). `thumbprint` is that of the only certificate
+    with which the token may be used, None if it is not bound."""
 
     client_id: str
     subject: str
@@ -180,13 +180,14 @@ def require_scope(principal: Principal, scope: str) -> None:
 
 
 def require_client(principal: Principal, clients: Collection[str]) -> None:
-    """Raise Forbidden unless the token's client is one of the pinned ones; none pinned admits any client."""
+    """Raise Forbidden unless the token's client is pinned; without pinned clients any is admitted."""
     if clients and principal.client_id not in clients:
         raise Forbidden("the token belongs to a client that is not pinned", code="CLIENT_REFUSED")
 
 
 def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding) -> None:
-    """Raise Unauthorized for a token that is bound to another certificate (RFC 8705, Section 3), or need be bound."""
+    """Raise Unauthorized for a token that is bound to another certificate (RFC 8705, Section 3), or must be bound and
+    is not."""
     if principal.thumbprint is None and binding is TokenBinding.REQUIRED:
         raise Unauthorized("the token is not bound to a certificate (delegation:token-binding)")
     if principal.thumbprint is not None and principal.thumbprint != thumbprint:
@@ -194,7 +195,7 @@ def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding
 
 
 def bearer_token(authorization: str | None) -> str:
-    """Return the token of a Bearer Authorization header (RFC 6750, Section 2.1); raises Unauthorized."""
+    """Return the token of a Bearer Authorization header (RFC 6750, Section 2.1). Raises Unauthorized."""
     if authorization is None:
         raise Unauthorized("no Authorization header, or more than one")
     token = authorization[len(_SCHEME) :].strip()
@@ -206,7 +207,7 @@ def bearer_token(authorization: str | None) -> str:
 
 
 def public_key(pem: str) -> VerificationKey:
-    """Parse a public key in PEM; raises ValueError if it is none or of an unsupported type."""
+    """Parse a public key in PEM. Raises ValueError for other text or an unsupported type."""
     try:
         key = load_pem_public_key(pem.strip().encode())
     except ValueError:
@@ -258,12 +259,13 @@ def _thumbprint_of(claims: Mapping[str, Any]) -> str | None:
 
 
 def client_text(client_id: str) -> str:
-    """Return a client's id so that it differs from every subject's: only an id that begins like one is changed."""
+    """Return a client's id so that it differs from every subject's: only an id that starts like a subject's is
+    changed."""
     return f"{_CLIENT}{client_id}" if client_id.startswith((_SUBJECT, _CLIENT)) else client_id
 
 
 def _is_access_token(header: Mapping[str, Any]) -> bool:
-    """Whether the header's `typ`, which is optional (RFC 7519, Section 5.1), names a JWT or an access token."""
+    """Return whether the header's `typ`, which is optional (RFC 7519, Section 5.1), names a JWT or an access token."""
     kind = header.get("typ", "JWT")
     return isinstance(kind, str) and kind.lower() in _TYPES
 
@@ -373,7 +375,7 @@ def _members(body: bytes) -> list[object]:
 
 
 def _key_of(member: object) -> VerificationKey | None:
-    """Return a public signature key, None for any other, which is to be ignored (RFC 7517, Section 5)."""
+    """Return a public signature key, None for any other, which is ignored (RFC 7517, Section 5)."""
     if not isinstance(member, dict) or "d" in member or member.get("use", "sig") != "sig":
         return None
     reader, needed = _KEY_TYPES.get(str(member.get("kty")), (None, ()))
