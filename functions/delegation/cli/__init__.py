@@ -1,4 +1,4 @@
-"""The console script `delegation`: runs the command, or names what to install for it; it needs no extra itself."""
+"""The console script `delegation`: runs the command, or names what to install for it. It needs no extra itself."""
 
 import codecs
 import io
@@ -16,7 +16,7 @@ _PLAIN: Final = {"✓": "+", "✗": "x", "…": "...", "–": "-", "→": "->", 
 
 
 def print_anywhere() -> None:
-    """Let a terminal without Unicode show plain characters for ours; printing them ended in a traceback."""
+    """Replace characters that a terminal without Unicode cannot print; they ended in a traceback."""
     codecs.register_error("delegation", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -1,6 +1,6 @@
 """`delegation callbacks …`: list the events and callbacks that were not delivered, and send them again.
 
-They use the task table with the operator's own AWS credentials; the sweeper and the notifier do the rest.
+They use the task table with the operator's own AWS credentials; the sweeper and the notifier do the delivery.
 """
 
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ def name_of(notification: Notification) -> str:
 
 
 def text_of(notification: Notification) -> str:
-    """Return a notification for people: three lines that fit on 80 columns but for a long reason."""
+    """Return a notification for people: three lines that fit on 80 columns unless the reason is long."""
     times = "once" if notification.attempts == 1 else f"{notification.attempts} times"
     lines = [
         f"{notification.state.value}  {notification.channel}, tried {times}",

@@ -1,4 +1,4 @@
-"""One call of a command: the options that many commands have, what it prints on, and what it reaches."""
+"""One call of a command: the common options, its output, and its connections."""
 
 import functools
 import inspect
@@ -40,7 +40,7 @@ def switch(flag: str, text: str) -> Any:
 
 
 def argument(metavar: str, text: str, default: Any = ...) -> Any:
-    """Return an argument, optional ones too, without its default in the help."""
+    """Return an argument, also an optional one, without its default in the help."""
     return typer.Argument(default, metavar=metavar, show_default=False, help=text)
 
 
@@ -87,7 +87,7 @@ _OPTIONS: Final[Mapping[str, tuple[Any, Any]]] = {
     "key": (KeyOption, None),
     "wait": (WaitOption, False),
 }
-"""The options that many commands have, by the members of Call that have their values; and their defaults."""
+"""The common options, by the members of Call that have their values; and their defaults."""
 
 
 _NO_FILTERS: Final[Mapping[str, Any]] = {}
@@ -117,13 +117,13 @@ class Call:
 
     @cached_property
     def connection(self) -> "Connection":
-        """What the command reaches, closed when it ends; raises SettingsInvalid."""
+        """The command's connections, closed when it ends. Raises SettingsInvalid."""
         from delegation.cli.connection import Connection  # noqa: PLC0415 - `--help` needs no client
 
         return Connection.of(self.ctx, self.stack)
 
     def tasks(self) -> "TaskSource":
-        """Return the service's tasks, or those of the task table; naming a task table means the latter."""
+        """Return the service's tasks, or the task table's if a task table is named."""
         if self.direct or self.tasks_table is not None:
             from delegation.cli.tasks.direct import DirectTasks  # noqa: PLC0415 - loads the task store
 
@@ -133,7 +133,7 @@ class Call:
         return ApiTasks(self.connection.operator_client())
 
     def pauses(self) -> "PauseSource":
-        """Return the service's pauses, or those of the task table; naming a task table means the latter."""
+        """Return the service's pauses, or the task table's if a task table is named."""
         if self.direct or self.tasks_table is not None:
             from delegation.cli.tasks.direct import DirectPauses  # noqa: PLC0415 - loads the task store
 
@@ -141,7 +141,8 @@ class Call:
         return self.connection.operator_client()
 
     def confirm(self, question: str, *, otherwise: str | None = None) -> None:
-        """Ask at a terminal, unless --yes is given, and raise Abort for a no; elsewhere it is a yes, or `otherwise`."""
+        """At a terminal, ask unless --yes is given, and raise Abort for a no. Without one the answer is yes, unless
+        `otherwise` states why not."""
         if self.yes:
             return
         if at_a_terminal():
@@ -154,7 +155,7 @@ class Call:
 
 
 def group(name: str) -> typer.Typer:
-    """Return the application of a built-in group of commands, with the help that the list of all has."""
+    """Return the application of a built-in group of commands, with its help from the list of all."""
     from delegation.cli.main import BUILT_IN  # noqa: PLC0415 - it is loaded by now
 
     return typer.Typer(cls=WordGroup, no_args_is_help=True, help=BUILT_IN[name].help)
@@ -171,8 +172,8 @@ def command(
     table: "OptionTable | None" = None,
     filters: Mapping[str, Any] = _NO_FILTERS,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function of a Call; `takes` names options of _OPTIONS, `table` is that of its operation.
-    The values of `filters`, options by name, are the call's filters."""
+    """Make a command of a function of a Call; `takes` names options of _OPTIONS, `table` is that of its operation. The
+    values of `filters`, options by name, are the call's filters."""
     of_table = [] if table is None else [option for option in table.options if option.argument is not None]
     names: Sequence[str] = (*takes.split(), "as_json")
 

@@ -1,4 +1,4 @@
-"""The settings of the call that is running."""
+"""The settings and connections of the running call."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -34,7 +34,7 @@ PROFILE_KEY: Final = "delegation.profile"
 
 
 def settings_of(ctx: typer.Context) -> CallerSettings:
-    """Return the settings with the profile that the call names, read once in a call; raises SettingsInvalid."""
+    """Return the settings with the profile that the call names, read once in a call. Raises SettingsInvalid."""
     meta = ctx.meta  # shared by the contexts of one call
     if _KEY not in meta:
         meta[_KEY] = CallerSettings.load(meta.get(PROFILE_KEY))
@@ -47,7 +47,7 @@ _TASK_KEY: Final = [{"AttributeName": "task_id", "KeyType": "HASH"}, {"Attribute
 
 
 def find_task_table(client: Any) -> str:
-    """Return the only table with the task table's key schema; raises TaskTableUnknown, StoreUnavailable."""
+    """Return the only table with the task table's key schema. Raises TaskTableUnknown, StoreUnavailable."""
     tables = _tables_with(client, _TASK_KEY)
     if len(tables) != 1:
         raise TaskTableUnknown(
@@ -59,7 +59,7 @@ def find_task_table(client: Any) -> str:
 
 
 def find_index_table(client: Any) -> str:
-    """Return the only table of a stack that can be the reference index; raises CommandError, StoreUnavailable."""
+    """Return the only table of a stack that can be the reference index. Raises CommandError, StoreUnavailable."""
     tables = [name for name in _tables_with(client, _INDEX_KEY) if "references" in name.lower()]
     if len(tables) != 1:
         raise CommandError(
@@ -138,7 +138,7 @@ class Stack(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> "Stack":
-        """Read a stack.json; raises CommandError or SettingsInvalid."""
+        """Read a stack.json. Raises CommandError or SettingsInvalid."""
         try:
             return cls.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
@@ -179,7 +179,7 @@ class Connection:
 
     @classmethod
     def of(cls, ctx: typer.Context, stack: Path | None) -> "Connection":
-        """Return the connection of a command, closed when the command ends; raises SettingsInvalid."""
+        """Return the connection of a command, closed when the command ends. Raises SettingsInvalid."""
         connection = cls(stack, settings_of(ctx))
         ctx.call_on_close(connection.close)
         return connection
@@ -193,29 +193,30 @@ class Connection:
         return self._http
 
     def client_settings(self) -> ClientSettings:
-        """Return the settings of the service's client; raises CommandError, SettingsInvalid."""
+        """Return the settings of the service's client. Raises CommandError, SettingsInvalid."""
         return self._client_settings({}) if self._address("edge_url") else self.stack().client_settings()
 
     def operator_settings(self) -> ClientSettings:
-        """Return the same with the operator's identity where there is one; raises the same."""
+        """Return the same with the operator's identity if there is one. Raises the same."""
         return self._client_settings(_OPERATOR) if self._address("edge_url") else self.stack().operator_settings()
 
     def client(self) -> DelegationClient:
-        """Return a client of the service; also raises ClientMisconfigured."""
+        """Return a client of the service. Also raises ClientMisconfigured."""
         return self._opened.enter_context(DelegationClient.connect(self.client_settings()))
 
     def operator_client(self) -> DelegationClient:
-        """Return a client with the operator's identity; raises the same."""
+        """Return a client with the operator's identity. Raises the same."""
         return self._opened.enter_context(DelegationClient.connect(self.operator_settings()))
 
     def catalog(self) -> PolarisClient:
-        """Return a Polaris client with the caller's credential; raises CommandError, SettingsInvalid."""
+        """Return a Polaris client with the caller's credential. Raises CommandError, SettingsInvalid."""
         named = self.named_polaris()
         url = self.stack().polaris_url if named is None else named
         return self._as_caller(url, self.http(), by_settings=named is not None)
 
     def catalog_through_gateway(self) -> PolarisClient:
-        """Return a client with the caller's credential whose requests lead through the gateway; raises CommandError."""
+        """Return a client with the caller's credential that sends its requests through the gateway. Raises
+        CommandError."""
         http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(_HELD_OPEN, connect=5.0)))
         own = self._address("gateway_url")
         if own is None and self.named_polaris() is not None:
@@ -238,7 +239,7 @@ class Connection:
         return self._address("polaris_url")
 
     def admin_credential(self) -> SecretStr | None:
-        """Return the credential of an administrator of Polaris, None without one; raises as `stack`."""
+        """Return the credential of an administrator of Polaris, None without one. Raises as `stack`."""
         credential = self.settings.get("polaris_admin_credential")
         if credential is not None:
             return SecretStr(credential)
@@ -262,7 +263,7 @@ class Connection:
         return store == "persistence"
 
     def persistence_tables(self) -> tuple[str, str]:
-        """Return the objects table and the references table of the settings; raises SettingsInvalid."""
+        """Return the objects table and the references table of the settings. Raises SettingsInvalid."""
         names = ("objects_table", "persistence_references_table")
         tables = [self.settings.get(name) or "" for name in names]
         if problems := [
@@ -272,7 +273,7 @@ class Connection:
         return tables[0], tables[1]
 
     def task_table(self, table: str | None) -> "DynamoDbTaskStore":
-        """Return a task table in the AWS environment, or without `table` or with --stack that of the local stack."""
+        """Return a task table in the AWS environment; without `table` or with --stack that of the local stack."""
         from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore  # noqa: PLC0415 - loads boto3
 
         table = table or self.settings.get("tasks_table")
@@ -280,14 +281,14 @@ class Connection:
         return DynamoDbTaskStore(ConditionalTable(client), table or find_task_table(client))
 
     def reference_store(self, table: str | None) -> "ReferenceStore":
-        """Return the reference index, found as a task table is; raises CommandError, ReferencesUnavailable."""
+        """Return the reference index, found like a task table. Raises CommandError, ReferencesUnavailable."""
         from delegation.references.store import ReferenceStore, ReferenceTable  # noqa: PLC0415 - boto3
 
         client, name = self._index_table(table)
         return ReferenceStore(ReferenceTable(client), name)
 
     def health_store(self, table: str | None) -> "HealthStore":
-        """Return the health of tables, which is in the table of the reference index; raises as `reference_store`."""
+        """Return the health of tables, which is in the table of the reference index. Raises as `reference_store`."""
         from delegation.upkeep.health.store import HealthStore, HealthTable  # noqa: PLC0415 - loads boto3
 
         client, name = self._index_table(table)
@@ -315,13 +316,13 @@ class Connection:
         return s3_client(S3Settings(endpoint, region), config=config, **identity)
 
     def pause_store(self, table: str | None) -> "PauseStore":
-        """Return the store of pauses beside the tasks; raises as `task_store`."""
+        """Return the store of pauses beside the tasks. Raises as `task_store`."""
         from delegation.wiring.tasks import pause_store  # noqa: PLC0415 - loads boto3
 
         return pause_store(self.task_store(table))
 
     def operator(self, table: str | None) -> str:
-        """Return the ARN of the AWS identity, or that STS did not tell it, for which no cancellation must fail."""
+        """Return the ARN of the AWS identity, or a note that STS did not answer: no cancellation may fail for that."""
         import boto3  # noqa: PLC0415 - commands that call the API work without it
         from botocore.config import Config  # noqa: PLC0415
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
@@ -363,11 +364,11 @@ class Connection:
         return dynamodb_client(endpoint, **emulated_identity(endpoint))
 
     def _is_on_aws(self, table: str | None) -> bool:
-        """Whether a named table is in the account of the AWS environment, and not in a local stack."""
+        """Return whether a named table is in the account of the AWS environment, and not in a local stack."""
         return table is not None and not self._named and (not self.uses_stack() or self.settings.get("stack") is None)
 
     def _address(self, name: str) -> str | None:
-        """Return an address of the settings, which a stack that is named precedes; raises SettingsInvalid."""
+        """Return an address of the settings; a named stack takes precedence. Raises SettingsInvalid."""
         return None if self._named else self.settings.address(name)
 
 
@@ -379,7 +380,7 @@ def emulated_identity(endpoint: str) -> Mapping[str, Any]:
 def polaris_as(
     url: str, credential: SecretStr, *, scope: str, realm: str | None, http: httpx.Client | None = None
 ) -> PolarisClient:
-    """Return a Polaris client with an `id:secret` credential; raises CommandError for any other form."""
+    """Return a Polaris client with an `id:secret` credential. Raises CommandError for any other form."""
     shared = Transport(http)
     token = polaris_tokens(url, credential, scope=scope, realm=realm, transport=shared)
     return PolarisClient(url, token, realm=realm, transport=shared)
@@ -394,7 +395,7 @@ def polaris_tokens(
     transport: Transport,
     setting: str = "DELEGATION_POLARIS_CREDENTIAL",
 ) -> OAuth2TokenSource:
-    """Return the tokens of an `id:secret` credential at Polaris' own endpoint; raises CommandError (BAD_CONNECTION)."""
+    """Return the tokens of an `id:secret` credential at Polaris' own endpoint. Raises CommandError (BAD_CONNECTION)."""
     client_id, separator, secret = credential.get_secret_value().partition(":")
     if not (client_id and separator and secret):
         raise CommandError(
@@ -411,7 +412,7 @@ def polaris_tokens(
 
 
 def dynamodb_client(endpoint: str | None = None, **identity: Any) -> Any:
-    """Return a DynamoDB client with the AWS environment's region and keys, or `identity`; raises CommandError."""
+    """Return a DynamoDB client with the AWS environment's region and keys, or `identity`. Raises CommandError."""
     import boto3  # noqa: PLC0415 - commands that call the API work without it
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 

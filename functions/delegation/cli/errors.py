@@ -1,5 +1,5 @@
-"""Errors of the command line, each with what to do next; and misuse: how it is answered, and that no wrong word is
-answered with a word that changes something."""
+"""Errors of the command line, each with what to do next; and misuse, where no wrong word may suggest a word that
+changes something."""
 
 import errno
 import itertools
@@ -46,7 +46,7 @@ class CommandError(DelegationError):
 
 
 def partly_done(failed: Mapping[str, str], of: str, done: str) -> CommandError:
-    """Return the error: some of several items could not be `done`, each for its own reason."""
+    """Return the error for several items of which some could not be `done`, each for its own reason."""
     named = "; ".join(f"{name} ({reason})" for name, reason in itertools.islice(failed.items(), _NAMED))
     more = len(failed) - _NAMED
     return CommandError(
@@ -167,9 +167,9 @@ HARMLESS: Final = frozenset(
         *("persistence", "polaris", "references", "refs", "show", "tasks", "types", "watch", "why"),
     )
 )
-"""The words that only show something, or that only lead to other words: the others are never suggested."""
+"""Words that only show something or lead to other words; no others are suggested."""
 _CONSENT: Final = frozenset({"--yes", "--even-if-incomplete", "--experimental-format", "--keep", "--outside"})
-"""Options that allow something: a misspelled option is not answered with one of them."""
+"""Options that allow something; a misspelled option never suggests them."""
 _LONGEST_MESSAGE: Final = 500
 
 
@@ -201,7 +201,7 @@ def _unless_absent(process: Callable[[Any, Any], Any]) -> Callable[[Any, Any], A
 
 
 def suggestion(wrong: str, words: Iterable[str]) -> str:
-    """Return the end of a message for a wrong word: a similar word if it is harmless and no other is more similar."""
+    """Return the end of a message for a wrong word: the most similar word, if it is harmless."""
     near = get_close_matches(wrong, list(words))
     if near and near[0] in HARMLESS:
         return f". Did you mean {near[0]!r}?"
@@ -209,7 +209,7 @@ def suggestion(wrong: str, words: Iterable[str]) -> str:
 
 
 def wants_json(words: Iterable[str]) -> bool:
-    """Return whether a call asks for JSON, even if it is misused elsewhere."""
+    """Return whether a call requests JSON, even if it is misused elsewhere."""
     for word in words:
         if word == "--":
             return False
@@ -219,7 +219,7 @@ def wants_json(words: Iterable[str]) -> bool:
 
 
 def suggest_nothing(command: Any) -> None:
-    """Have typer's own groups in a command suggest no word, because which of theirs change something is unknown."""
+    """Make typer's own groups in a command suggest no word: which of theirs change something is unknown."""
     if isinstance(command, TyperGroup):
         command.suggest_commands = False
         for inner in command.commands.values():
@@ -227,7 +227,7 @@ def suggest_nothing(command: Any) -> None:
 
 
 def list_whole_sentences(command: Any) -> None:
-    """Have a group's list show the whole first paragraph of each command's help, which would be cut to one line."""
+    """Show the whole first paragraph of each command's help in a group's list, which would be cut to one line."""
     command.short_help = command.short_help or " ".join((command.help or "").partition("\n\n")[0].split())
     for inner in getattr(command, "commands", {}).values():
         list_whole_sentences(inner)

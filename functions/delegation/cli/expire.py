@@ -57,7 +57,7 @@ def expire_command(call: Call, table: TableArgument) -> None:
 
 
 def _properties(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
+    """Return the properties of the request. Raises BadParameter for a value that the service would refuse."""
     properties = {**given, **_limit_of(given.get(OLDER_THAN))}
     if MAX_SNAPSHOT_AGE in properties:
         properties.pop(OLDER_THAN)
@@ -66,7 +66,7 @@ def _properties(given: Mapping[str, str]) -> dict[str, str]:
     try:
         choices_of(properties, asked_at=utc_now())
     except InvalidOption as error:
-        # An age sets another property than a time.
+        # An age sets a different property from a time.
         raise refused(OPTIONS, error, OLDER_THAN if error.name == MAX_SNAPSHOT_AGE else error.name) from None
     return properties
 
@@ -100,7 +100,7 @@ class Preview:
 
     @classmethod
     def of(cls, table: LoadedTable, properties: Mapping[str, str], now: datetime) -> "Preview":
-        """Decide for a loaded table; raises the errors of the guards and of the decision."""
+        """Decide for a loaded table. Raises the errors of the guards and of the decision."""
         check_table(parse_metadata(table.metadata_location, table.metadata), table_uuid=table.table_uuid)
         retention = choices_of(properties, asked_at=now).retention
         decision = decide(table.metadata, retention, now_ms=int(now.timestamp() * 1000))

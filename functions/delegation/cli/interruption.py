@@ -1,4 +1,4 @@
-"""Ctrl-C in a command that deletes: it stops at once, or else the process ends while the object store is silent."""
+"""Ctrl-C in a command that deletes: it stops at the next batch, or the process ends if the object store hangs."""
 
 import os
 import signal
@@ -17,14 +17,14 @@ TIME_TO_REPORT: Final = 0.4
 
 
 class Interrupted(DelegationError):
-    """Ctrl-C ended the command; what is marked as done stays done."""
+    """Ctrl-C ended the command; files that are marked as deleted stay marked."""
 
     code = "INTERRUPTED"
     retryable = True
 
 
 class Interruption:
-    """SIGINT while a purge runs in this process; `checkpoint` raises once it came."""
+    """SIGINT while a purge runs in this process; `checkpoint` raises after it."""
 
     def __init__(self, text: str, report: Callable[[DelegationError], None]) -> None:
         self.error = Interrupted(text)
@@ -38,7 +38,7 @@ class Interruption:
             raise self.error
 
     def claim(self) -> None:
-        """Have this thread report how the command ended; wait for the end of the process if another one does."""
+        """Make this thread report how the command ended; if another thread does, wait for the end of the process."""
         if not self._claimed():
             threading.Event().wait()
 
@@ -49,7 +49,7 @@ class Interruption:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Handle SIGINT; only the main thread of a process may, so elsewhere nothing changes."""
+        """Handle SIGINT. Only the main thread of a process may, so elsewhere nothing changes."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -15,7 +15,7 @@ CHECKOUT: Final = Path(str(delegation.__file__)).resolve().parents[2]
 
 
 def _target() -> str:
-    """Return the module and the attribute of the group; raises CommandError (NO_CHECKOUT)."""
+    """Return the module and the attribute of the group. Raises CommandError (NO_CHECKOUT)."""
     project = CHECKOUT / "pyproject.toml"
     tools = tomllib.loads(project.read_text(encoding="utf-8")).get("tool", {}) if project.is_file() else {}
     target = tools.get("delegation", {}).get("commands", {}).get("local")

@@ -38,7 +38,7 @@ from polaris_common.errors import DelegationError
 ENTRY_POINTS: Final = "delegation.commands"
 _LONGEST_WARNING: Final = 500
 EXTRAS: Final = {"cbor2": "persistence"}
-"""The extra that brings a module; any other module is of the extra `service`."""
+"""The extra that installs a module; any other module belongs to the extra `service`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ BUILT_IN: Final[Mapping[str, LazyCommand]] = {
 
 
 class CommandRoot(WordGroup):
-    """Imports a command when it is called, and prints a foreseen error with a next step; any other one is a bug."""
+    """Imports a command when it is called, and prints an expected error with a next step; any other one is a bug."""
 
     loaders: Mapping[str, Callable[[], Any]]
     as_json = False
@@ -181,7 +181,7 @@ class CommandRoot(WordGroup):
         if not (standalone_mode and self.as_json):
             try:
                 return super().main(given, prog_name, complete_var, standalone_mode, windows_expand_args, **extra)
-            except OSError as error:  # before a command begins: --install-completion writes into HOME
+            except OSError as error:  # before a command starts: --install-completion writes into HOME
                 refused = refused_by_machine(error)
                 if refused is None:
                     raise

@@ -1,4 +1,4 @@
-"""The plan of a scan or a removal, read with the operator's own AWS credentials."""
+"""The commands about orphan files: scan, show, approve. A plan is read with the operator's own AWS credentials."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ from polaris_common.errors import counted, printable
 
 
 def opened_plan(connection: Connection, text: str, plan_bucket: str | None) -> tuple[PlanStore, OrphanIndex]:
-    """Return the plans and the index of a plan; raises BadParameter and CommandError."""
+    """Return the plans and the index of a plan. Raises BadParameter and CommandError."""
     named = PLAN_NAME.fullmatch(text)
     if named is None:
         raise typer.BadParameter("must be a plan's id, or a receipt's key or s3:// address", param_hint="PLAN")
@@ -244,7 +244,7 @@ def _approved(output: Output, task: TaskRecord, then: str) -> None:
 
 
 def _checked(properties: dict[str, str]) -> dict[str, str]:
-    """Return the properties of the request; raises BadParameter for a value that the service would refuse."""
+    """Return the properties of the request. Raises BadParameter for a value that the service would refuse."""
     # Only the service knows what the operator allows.
     allowing = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": "delete"})
     try:

@@ -1,4 +1,4 @@
-"""How a command's result is printed, as text for people or as JSON for programs, and what to do about an error."""
+"""How a command's result is printed, as text for people or as JSON for programs, and the advice about an error."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ _QUOTED: Final = re.compile(r"`[^`]*`")
 
 
 def next_step(error: DelegationError, options: Set[str] | None = None) -> str:
-    """Return one or two sentences of advice; a sentence about an option that is not of `options` is left out."""
+    """Return one or two sentences of advice, without sentences about options that are not in `options`."""
     own: object = getattr(error, "next_step", None)
     if isinstance(own, str):
         return own
@@ -45,18 +45,18 @@ def next_step(error: DelegationError, options: Set[str] | None = None) -> str:
 
 
 def _advice(error: DelegationError) -> tuple[str, ...]:
-    """Return the advice of the first of an error's codes that the table has: at a terminal, and to a caller."""
+    """Return the advice of the first of an error's codes in the table: at a terminal, and to a caller."""
     from delegation.edge.codes import by_code, codes_of_the_command  # noqa: PLC0415 - only failures need it
 
     table = {**codes_of_the_command(), **by_code()}
     known = next(table[code] for code in _codes(error) if code in table)
     if known.command is None and known.retryable:
-        known = table[DelegationError.code]  # the action is a caller's of the API; a person runs the command again
+        known = table[DelegationError.code]  # the action is for a caller of the API; a person runs the command again
     return tuple(filter(None, (known.command, known.action)))
 
 
 def _codes(error: DelegationError) -> Iterator[str]:
-    """Yield the code that the service answered with if the request has to change, then the error's and its classes'."""
+    """Yield the service's code if the request has to change, then the codes of the error and its classes."""
     if isinstance(error, RequestRefused | RequestStillRunning) and not isinstance(error, NotAuthenticated):
         yield from filter(None, [vars(error).get("error_code")])
     yield error.code
@@ -93,7 +93,7 @@ class Output:
             self.show(*screens)
 
     def show(self, *screens: Screen) -> None:
-        """Print text alone, nothing as JSON: the document is one."""
+        """Print only text, nothing as JSON: the output is a single document."""
         for given in () if self.as_json else screens:
             made = given() if callable(given) else given
             for screen in made if isinstance(made, Iterator) else (made,):
@@ -139,7 +139,7 @@ class Output:
         self.result(view.model_dump(mode="json"), lambda: task_screen(view))
 
     def tasks(self, page: TaskPage, since: datetime | None = None, columns: Sequence[str] | None = None) -> None:
-        """Show a list; another program gets a line for each task, and nothing else on stdout."""
+        """Show a list; if piped, one line for each task, and nothing else on stdout."""
         if self.as_json:
             shown = [{**view.model_dump(mode="json"), "known_behavior": page.is_known(view)} for view in page.tasks]
             unreadable = [{"task_id": record.task_id, "reason": record.reason} for record in page.unreadable]
@@ -155,12 +155,12 @@ class Output:
         else:
             self.show(task_list(page, self.width) if columns is None else table(page, columns))
         if page.cursor is not None:
-            # A cursor belongs to the filters, and `2h` is another time in the next call.
+            # A cursor belongs to its filters, and `2h` would be another time in the next call.
             options = f"--cursor {page.cursor}" + ("" if since is None else f" --since {isoformat(since)}")
             notes.print(f"Continue with {options}", style="dim", soft_wrap=True)
 
     def candidates(self, page: TaskPage) -> None:
-        """Show to stderr what a change by filter is about."""
+        """Show on stderr which tasks a change by filter covers."""
         if self.as_json:
             return
         self._err.print(task_list(page, self._err.width), crop=False)
@@ -215,7 +215,7 @@ class Output:
                 yield watch.show
 
     def _line_printer(self, watch: TaskWatch) -> Callable[[TaskRecord], None]:
-        """Print a line whenever it differs from the last one; for output that is not a terminal."""
+        """Print a line whenever it differs from the last one, for output that is not a terminal."""
         last = ""
 
         def show(view: TaskRecord) -> None:
@@ -255,7 +255,7 @@ def print_json(document: Mapping[str, Any], stream: TextIO | None = None) -> Non
 
 
 def error_code(error: DelegationError) -> str:
-    """Return the machine-readable code: the one that the service returned, else the error class's."""
+    """Return the machine-readable code: the service's, else the error class's."""
     returned: object = getattr(error, "error_code", None)
     return returned if isinstance(returned, str) else error.code
 
@@ -282,7 +282,7 @@ def watch(
     interval_seconds: float = 1.0,
     timeout_seconds: float | None = None,
 ) -> TaskRecord:
-    """Show a task until it is terminal; raises CommandError after the time-out, Ctrl-C, or a failure."""
+    """Show a task until it is terminal. Raises CommandError after the time-out, Ctrl-C, or a failure."""
     try:
         with output.watching() as show:
             for view in client.follow(task_id, interval_seconds=interval_seconds, timeout_seconds=timeout_seconds):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 5.0
 _SETTLES_SECONDS: Final = 25.0
-"""A process reads what is paused every 20 s: until then it may still begin an attempt."""
+"""A process reads the pauses every 20 s; until then it may still start an attempt."""
 _MOST_SHOWN: Final = 1_000
 RealmOption = Annotated[bool, typer.Option("--realm", help="Only tasks of the realm, not the service's maintenance.")]
 TableOption = Annotated[str | None, option("--table", "Only tasks of this table.", "CATALOG.NS.TABLE")]
@@ -86,7 +86,7 @@ def drain(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Any] = time.sleep,
 ) -> PauseList:
-    """Keep attempts from beginning until none runs and every process knows it; raises CommandError (time-out)."""
+    """Keep attempts from starting until none runs and every process knows the pause. Raises CommandError (time-out)."""
     paused = pauses.pause(PauseRequest(reason=reason, mode="drain"))
     began, quiet_since = now(), None
     while True:

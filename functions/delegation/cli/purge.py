@@ -1,4 +1,4 @@
-"""`delegation purge`: purge a table in this process from its metadata file, without service and catalog."""
+"""`delegation purge`: purges a table in this process from its metadata file, without service and catalog."""
 
 import time
 from dataclasses import dataclass, field
@@ -230,7 +230,7 @@ class _Report:
             if isinstance(self.problem, Interrupted):
                 typer.echo(str(self.problem), err=True)
         elif self.problem is not None:
-            Output().problem(self.problem)  # its advice is not of this command's options alone
+            Output().problem(self.problem)  # its advice is not limited to this command's options
         elif document["status"] == "PLANNED":
             forecast = self.result.forecast.text() if self.result and self.result.forecast else "an unknown time"
             typer.echo(f"Planned {counted(document['files_planned'], 'file')} in {self.plan}; nothing was deleted.")

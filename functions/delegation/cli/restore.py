@@ -1,4 +1,4 @@
-"""`delegation orphans restore`: bring back what a removal deleted in a bucket with versions.
+"""`delegation orphans restore`: brings back what a removal deleted in a bucket with versions.
 
 It works with the operator's own AWS credentials: those that the catalog vends may not remove delete markers.
 """
@@ -93,7 +93,7 @@ class PastRemoval:
 
     @classmethod
     def of(cls, document: Mapping[str, Any], what: str) -> "PastRemoval":
-        """Read a receipt; raises CommandError (RECEIPT_NOT_FOUND) for one that is not of a removal of orphan files."""
+        """Read a receipt. Raises CommandError (RECEIPT_NOT_FOUND) unless it is of a removal of orphan files."""
         if "files_listed" not in document or not isinstance(document.get("plan"), list):
             raise receipt_unknown(what, "the receipt does not belong to a removal of orphan files")
         return cls(
@@ -171,7 +171,7 @@ def _run_of(client: "S3Client", plans: PlanStore, removal: PastRemoval, *, dry_r
 
 
 def _bucket_of(receipt: str, plan_bucket: str | None, connection: Connection) -> str | None:
-    """Return the bucket of plans that the command or the settings name; raises BadParameter for no receipt."""
+    """Return the bucket of plans that the command or the settings name. Raises BadParameter for no receipt."""
     match = PLAN_NAME.fullmatch(receipt)
     if match is None and not _TASK.fullmatch(receipt) and _location_of(receipt) is None:
         raise typer.BadParameter(
@@ -188,7 +188,7 @@ def _location_of(text: str) -> str | None:
 
 
 def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
-    """Return all quarantines of a location; raises CommandError (NOT_RESTORABLE) if there are none."""
+    """Return all quarantines of a location. Raises CommandError (NOT_RESTORABLE) if there are none."""
     from delegation.removal.orphans.released import tagged_at  # noqa: PLC0415 - few restores need it
 
     plan_ids = tuple(segment.id for segment in tagged_at(plans, location).values())
@@ -201,7 +201,7 @@ def _tagged_here(plans: PlanStore, location: str) -> PastRemoval:
 
 
 def plans_of(connection: Connection, bucket: str | None) -> PlanStore:
-    """Return the plans in a bucket, by default the settings' or the local stack's; raises CommandError."""
+    """Return the plans in a bucket, by default the settings' or the local stack's. Raises CommandError."""
     from delegation.storage.s3_plans import S3PlanStore  # noqa: PLC0415 - loads boto3
 
     bucket = bucket or connection.settings.get("plan_bucket")
@@ -230,7 +230,7 @@ def _opened(connection: Connection, receipt: str, bucket: str | None) -> tuple[P
 
 
 def _bucket_of_stack(client: "S3Client") -> str:
-    """Return the only bucket of a local stack that can have the plans; raises CommandError (PLAN_BUCKET_UNKNOWN)."""
+    """Return the only bucket of a local stack that can have the plans. Raises CommandError (PLAN_BUCKET_UNKNOWN)."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - loads boto3
 
     try:

@@ -1,7 +1,7 @@
-"""How commands lay out what they print, and the live view of a task.
+"""The layout of what commands print, and the live view of a task.
 
-Names, ids and addresses are copied, so their words stay whole: print tables and fields with `crop=False`, and what is
-longer than the terminal has a line of its own, which the terminal wraps.
+Names, ids and addresses are copied, so their words stay whole: print tables and fields with `crop=False`. A text that
+is longer than the terminal has a line of its own, which the terminal wraps.
 """
 
 import re
@@ -29,7 +29,7 @@ def text_of(cell: Cell) -> Text:
 
 
 def unbroken(text: Text) -> Text:
-    """Return a text that is printed as it is, however narrow the terminal."""
+    """Return a text that is printed unwrapped in any terminal."""
     made = text.copy()
     made.no_wrap, made.overflow = True, "ignore"
     return made
@@ -44,7 +44,7 @@ def longest_line(text: Text) -> int:
 
 
 def fitting(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
-    """Return a width for each column within `room`, the widest narrowed first; None if words would be broken."""
+    """Return a width for each column within `room`, narrowing the widest first; None if words would be broken."""
     widths = list(natural)
     while (excess := sum(widths) + GAP * (len(widths) - 1) - room) > 0:
         wrappable = [place for place, width in enumerate(widths) if width > least[place]]
@@ -56,7 +56,7 @@ def fitting(natural: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 
 class WrappedText:
-    """A text that is wrapped between words; lines with a word longer than the terminal are printed as they are."""
+    """A text that is wrapped between words; a line with a word longer than the terminal is printed unwrapped."""
 
     def __init__(self, text: Cell, *, indent: int = 0) -> None:
         self._text = text_of(text)
@@ -99,7 +99,7 @@ class LabelledLines:
 
 
 class Rows:
-    """A table without lines; where a word would be broken, `otherwise`, or a block of fields for each row."""
+    """A table without lines. If a word would be broken, `otherwise`, or a block of fields for each row."""
 
     def __init__(self, *header: str, right: Collection[str] = (), otherwise: RenderableType | None = None) -> None:
         self._header = header
@@ -145,16 +145,16 @@ STYLES = {
 
 
 def status_text(status: str) -> Text:
-    """Return a status in its color; one that a later release adds stays plain."""
+    """Return a status in its color; an unknown one stays plain."""
     return Text(status, style=STYLES.get(status, ""))
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
-"""Control characters, and those that turn the direction of what follows (Unicode Standard Annex #9)."""
+"""Control characters, and those that change the direction of text (Unicode Standard Annex #9)."""
 
 
 def plain(text: str) -> str:
-    """Return text without characters that a terminal would obey; a record's texts are others'."""
+    """Return text without characters that control a terminal: others write a record's texts."""
     return _CONTROL.sub(" ", text)
 
 
@@ -164,13 +164,13 @@ def outcome_text(view: TaskRecord) -> str:
 
 
 def summary_text(summary: str) -> str:
-    """Return a summary with the bytes and seconds that it states exactly as other sizes and durations are printed."""
+    """Return a summary with its exact bytes and seconds printed like other sizes and durations."""
     text = re.sub(r"\b(\d+) bytes\b", lambda match: size_text(int(match[1])), plain(summary))
     return re.sub(r"(?<=\bin )(\d+\.\d) s\b", lambda match: duration_text(float(match[1])), text)
 
 
 def asker_text(asker: Asker) -> str:
-    """Return a client and the subject for which it acted, if that is another."""
+    """Return a client, and the subject for which it acted if that is different."""
     client, subject = plain(asker.client_id), plain(asker.subject)
     return f"{client} ({subject})" if subject not in {"", client} else client
 
@@ -195,7 +195,7 @@ def size_text(count: int) -> str:
 
 
 def between_text(least: Value, most: Value | None, text: Callable[[Value], str]) -> str:
-    """Return what is at least and at most as one number or two; `most` is None if that is not known."""
+    """Return a range as one number or two; `most` is None if unknown."""
     if most is None:
         return f"{text(least)} or more"
     shown = text(least), text(most)

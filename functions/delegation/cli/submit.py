@@ -80,7 +80,7 @@ def submit_command(
 
 
 def form_of(task_type: str | None) -> RequestForm:
-    """Return the form of the requests for a task type, by default the first one's; raises BadParameter."""
+    """Return the form of the requests for a task type, by default the first one's. Raises BadParameter."""
     forms = {name: traits.requests for name, traits in TYPES.items() if traits.requests is not None}
     if task_type not in (None, *forms):
         raise typer.BadParameter(f"{task_type!r} is not one of {', '.join(forms)}", param_hint="--type")
@@ -89,7 +89,7 @@ def form_of(task_type: str | None) -> RequestForm:
 
 
 def options_of(form: RequestForm, given: Mapping[str, str], *, dry_run: bool) -> dict[str, str]:
-    """Return the options of a request by their names; raises BadParameter for one that the operation does not have."""
+    """Return the options of a request by name. Raises BadParameter for an option that the operation does not have."""
     try:
         options = form.options.canonical(given)
     except DelegationError as error:
@@ -117,10 +117,8 @@ def _submit(call: Call, form: RequestForm, wanted: TableRequest, *, sync: bool, 
 
 
 def call_request(call: Call, identifier: TableIdentifier, properties: Mapping[str, str]) -> TableRequest:
-    """Return the request of a command for an operation on one table; raises BadParameter for an unusable --key.
-
-    With --key it has no time, for a repetition must have the same payload.
-    """
+    """Return the request of a command for an operation on one table. With --key it has no time, because a repeat must
+    have the same payload. Raises BadParameter for an unusable --key."""
     return TableRequest(
         realm=call.connection.client_settings().realm,
         identifier=identifier,
@@ -140,7 +138,7 @@ def send(
     """Submit a request and print that it was accepted, as JSON also `shown`; return the task if --wait followed it."""
     client, key = call.connection.client(), str(wanted.correlation_id)
     accepted = client.submit(form.request(wanted, synchronous=False), key=key)
-    # The table stays, so there is no entry in the catalog to speak of.
+    # The table stays, so its entry in the catalog is not mentioned.
     call.output.accepted(accepted, key=key, dry_run=True, shown=shown)
     return watch(call.output, client, accepted.delegation_task_id) if call.wait else None
 
@@ -152,7 +150,7 @@ def refused(table: OptionTable, error: DelegationError, name: str) -> typer.BadP
 
 
 def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, send: Callable[[], T]) -> T:
-    """Send a request, after the task of a clone has ended if that is in its way: clones have one uuid, and one task."""
+    """Send a request; if the task of a clone prevents that, after its end: clones share one uuid, and one task."""
     ended: set[tuple[str, int]] = set()
     while True:
         try:
@@ -175,7 +173,7 @@ def _in_turn(output: Output, client: DelegationClient, table: TableIdentifier, s
 
 
 def _table_of(task: TaskRecord) -> TableIdentifier | None:
-    """Return the table that a purge's payload names, None for one that cannot be read."""
+    """Return the table that a purge's payload names, None if it cannot be read."""
     try:
         identity = json.loads(task.task_payload)["operation_parameters"]["table_identity"]
         return TableIdentifier(identity["catalog_name"], tuple(identity["namespace_levels"]), identity["table_name"])
@@ -184,7 +182,7 @@ def _table_of(task: TaskRecord) -> TableIdentifier | None:
 
 
 def parse_table(text: str) -> TableIdentifier:
-    """Parse `catalog.level.level.table`, each part plain or between backquotes; raises BadParameter."""
+    """Parse `catalog.level.level.table`, each part plain or between backquotes. Raises BadParameter."""
     parts = split_name(text)
     if len(parts) < 3:
         raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE.TABLE", param_hint="CATALOG.NAMESPACE.TABLE")
@@ -195,7 +193,7 @@ def parse_table(text: str) -> TableIdentifier:
 
 
 def parse_namespace(text: str, hint: str = "CATALOG.NAMESPACE") -> tuple[str, tuple[str, ...]]:
-    """Parse `catalog.level.level`; raises BadParameter."""
+    """Parse `catalog.level.level`. Raises BadParameter."""
     parts = split_name(text)
     if len(parts) < 2:
         raise typer.BadParameter(f"{text!r} is not CATALOG.NAMESPACE", param_hint=hint)
@@ -203,7 +201,7 @@ def parse_namespace(text: str, hint: str = "CATALOG.NAMESPACE") -> tuple[str, tu
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:
-    """Parse texts of the form `name=value`; raises BadParameter, also for a repeated name."""
+    """Parse texts of the form `name=value`. Raises BadParameter, also for a repeated name."""
     properties: dict[str, str] = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -216,7 +214,7 @@ def parse_properties(texts: Sequence[str]) -> dict[str, str]:
 
 
 def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
-    """Read the table of a LoadTableResult from a file, without its credentials; raises CommandError."""
+    """Read the table of a LoadTableResult from a file, without its credentials. Raises CommandError."""
     try:
         document: Any = json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -236,7 +234,7 @@ def read_metadata(identifier: TableIdentifier, path: str) -> LoadedTable:
 
 
 def checked_key(key: str | None) -> str:
-    """Return an idempotency key, a new one without `key`; raises BadParameter."""
+    """Return an idempotency key, a new one without `key`. Raises BadParameter."""
     if key is None:
         return new_key()
     if not is_key(key):

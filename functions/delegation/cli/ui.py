@@ -1,4 +1,4 @@
-"""What the status page shows: its own files, and what the service states to the operator, read-only."""
+"""The contents of the status page: its own files, and what the service reports to the operator, read-only."""
 
 import json
 import re
@@ -44,7 +44,7 @@ _LONGEST: Final = 2_000
 _MOST_TABLES: Final = 200
 """Tables of a catalog that the page has: those where most can be freed."""
 _STATUSES: Final[Mapping[str, int]] = {"HEALTH_UNKNOWN": 404, "NAME_INVALID": 400, "QUERY_INVALID": 400}
-"""The status of an answer by the code of an error; 502 for every other, which the service or a store gave."""
+"""The status of an answer by error code; 502 for every other, which comes from the service or a store."""
 _TASK: Final = re.compile(r"api/tasks/([0-9a-fA-F-]{36})")
 
 
@@ -165,7 +165,7 @@ def _task(client: DelegationClient, task_id: str, now: datetime) -> Mapping[str,
         receipt: Receipt | None = client.receipt(task_id)
     except NotFound:
         receipt = None
-    # The receipt is beside the plan, so that of a dry run's plan is of the task that executed it.
+    # The receipt is beside the plan, so a dry run's plan has the receipt of the task that executed it.
     by = None if receipt is None else executed_elsewhere(task, receipt)
     pauses = [ShownPause.model_validate(pause) for pause in client.health().paused]
     return {
@@ -194,12 +194,12 @@ _REFUSED: Final = PageAnswer(404, "text/plain; charset=utf-8", b"Open the addres
 
 
 class StatusServer(ThreadingHTTPServer):
-    """Serves `answer`, which is given the path below the secret one, until it is shut down."""
+    """Serves `answer`, which gets the path below the secret one, until it is shut down."""
 
     daemon_threads = True
 
     def __init__(self, answer: Callable[[str], PageAnswer], port: int = 0) -> None:
-        """`port` 0 is any free one; raises OSError for one that is taken."""
+        """`port` 0 is any free one. Raises OSError for a used one."""
         self.answer = answer
         self.secret = secrets.token_urlsafe(24)
         super().__init__((LOOPBACK, port), StatusRequest)
@@ -215,7 +215,7 @@ class StatusRequest(BaseHTTPRequestHandler):
     sys_version: ClassVar[str] = ""  # type: ignore[misc]
 
     def do_GET(self) -> None:
-        """Answer below the secret path, to this page alone."""
+        """Answer below the secret path, only to this page."""
         _, _, rest = self.path.partition("/")
         secret, slash, target = rest.partition("/")
         answered = _REFUSED
@@ -257,7 +257,7 @@ def ui_command(
 
     Reads with your operator identity. Keep the printed address secret.
     """
-    # The page asks again by itself every few seconds: it shows a failure at once, and repeats nothing.
+    # The page repeats its requests every few seconds: it shows a failure at once, and needs no repeats here.
     client = call.connection.operator_client().without_repeats()
     try:
         server = StatusServer(lambda target: answer(client, target, utc_now, operator_reads(call.connection)), port)
@@ -277,7 +277,7 @@ def ui_command(
 
 
 def operator_reads(connection: Connection) -> OperatorReads:
-    """Return what reads the stores with the operator's own credentials, each time it is asked."""
+    """Return what reads the stores with the operator's own credentials, at each call."""
 
     def audit(catalog: str) -> Mapping[str, Any]:
         from delegation.cli.catalog.audit import KnownPlans, audit_of  # noqa: PLC0415 - nobody else waits for it

@@ -119,7 +119,7 @@ class _Stop:
                 signal.signal(number, handler)
 
     def _on_signal(self, _signal: int, _frame: FrameType | None) -> None:
-        # In a thread, because the main thread may hold the lock of the event that is to be set.
+        # In a thread, because the main thread may hold the lock of the event to be set.
         threading.Thread(target=self._stop).start()
 
     def _stop(self) -> None:
@@ -138,7 +138,7 @@ def _log_to_stderr() -> None:
 
 
 def _ensure_maintenance(deployed: DeployedTasks, *, added_only: bool) -> None:
-    """Submit the recurring maintenance task, in case no sweeper has done so, and the sweep of a persistence."""
+    """Submit the recurring maintenance task, in case no sweeper has, and the sweep of a persistence."""
     try:
         if not added_only:
             ensure_submitted(deployed.tasks, store_maintenance(deployed))
@@ -151,7 +151,7 @@ def _ensure_maintenance(deployed: DeployedTasks, *, added_only: bool) -> None:
 
 
 def _settings(properties: Path | None, poll: str) -> WorkerSettings:
-    """Read the command's settings, and take the properties of the file if given; raises BadSettings."""
+    """Read the command's settings, and the properties of the file if given. Raises BadSettings."""
     if properties is not None:
         given = read_properties(properties)
         policies_of(given)
@@ -171,7 +171,7 @@ def _duration(option: str, text: str) -> timedelta:
 
 
 def _limits(engine: str, tasks_at_once: int | None, idle: str | None, budget: str | None) -> "WorkerLimits | None":
-    """Return the limits of a worker with a Spark session, None for another worker; raises BadSettings."""
+    """Return the limits of a worker with a Spark session, None for another worker. Raises BadSettings."""
     if engine != "spark":
         if idle is not None or budget is not None:
             raise BadSettings("--idle and --budget: only a worker with --engine spark ends by itself")
@@ -195,7 +195,7 @@ def _worker(
     added_only: bool,
     spark: "WorkerLimits | None",
 ) -> "tuple[DeployedTasks, Worker | SharedWorker]":
-    """Create a worker from the environment, one with a Spark session if it gets limits; raises BadSettings."""
+    """Create a worker from the environment, with a Spark session if it gets limits. Raises BadSettings."""
     try:
         store = TaskSettings.read()
         store.policies()
@@ -224,7 +224,7 @@ def _worker(
 
 
 def read_properties(path: Path) -> Mapping[str, str]:
-    """Read a JSON object of strings, or lines `name=value` or `name: value` (`#`, `!`: comment); raises BadSettings."""
+    """Read a JSON object of strings, or lines `name=value` or `name: value` (`#`, `!`: comment). Raises BadSettings."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

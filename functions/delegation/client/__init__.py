@@ -1,4 +1,4 @@
-"""The client of the Delegation Service, which needs httpx and pydantic alone (README.md, "From your code")."""
+"""The client of the Delegation Service, which needs only httpx and pydantic (README.md, "From your code")."""
 
 from delegation.client.client import AsyncDelegationClient, DelegationClient
 from delegation.client.delegated_purge import DelegatedPurge

@@ -1,4 +1,4 @@
-"""What a receiver of callbacks needs: verify that the service sent one, just now, and read what it states."""
+"""For a receiver of callbacks: verifies that the service sent one just now, and parses it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ FRESH_FOR: Final = timedelta(minutes=5)
 
 
 class CallbackRefused(DelegationClientError):
-    """A request is no callback of the service, or not a present one; answer it with 401 and do nothing else."""
+    """A request is no callback of the service, or not a recent one; answer it with 401 and do nothing else."""
 
     code = "CALLBACK_REFUSED"
 
@@ -47,7 +47,7 @@ class EndOfTask(BaseModel):
 
 
 class CallbackVerifier:
-    """Verifies callbacks with the key agreed on, and with the next or the former one while it is replaced."""
+    """Verifies callbacks with the agreed key, and during a replacement also with the next or the former one."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CallbackVerifier:
         fresh_for: timedelta = FRESH_FOR,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """`keys` are one or two texts of at least 32 bytes; raises ValueError for others, without quoting them."""
+        """`keys` are one or two texts of at least 32 bytes. Raises ValueError for others, without quoting them."""
         self._keys = tuple(key.encode() for key in keys)
         if not 1 <= len(self._keys) <= MOST_KEYS or any(len(key) < SHORTEST_KEY for key in self._keys):
             raise ValueError(f"callbacks are verified with one or {MOST_KEYS} keys of at least {SHORTEST_KEY} bytes")
@@ -64,9 +64,9 @@ class CallbackVerifier:
         self._clock = clock
 
     def verify(self, headers: Mapping[str, str], body: bytes) -> EndOfTask:
-        """Return a callback's content; raise CallbackRefused unless the service signed it within `fresh_for` of now.
-        The service repeats a callback until it is answered with 2xx, with the same Idempotency-Key and a new time:
-        answer 200 to a `notification_id` that you have already processed, and do nothing else."""
+        """Return a callback's content. The service repeats a callback until it is answered with 2xx, with the same
+        Idempotency-Key and a new time: answer 200 to a `notification_id` that you have already processed, and do
+        nothing else. Raises CallbackRefused unless the service signed it within `fresh_for` of now."""
         named = {name.lower(): value for name, value in headers.items()}
         key, header = named.get(KEY_HEADER.lower()), named.get(SIGNATURE_HEADER.lower())
         if not key or not header:

@@ -1,5 +1,5 @@
-"""The blocking client of the Delegation Service's REST API, and the same for asyncio: the methods of both are made of
-the table of operations."""
+"""The blocking and the asyncio client of the Delegation Service's REST API. Both get their methods from the table of
+operations."""
 
 import asyncio
 import inspect
@@ -61,7 +61,7 @@ class Answered(Generic[P, T]):
 
 
 class IteratedMethod(Generic[P, V]):
-    """A method that performs an operation and iterates over the values that it gives."""
+    """A method that performs an operation and iterates over its values."""
 
     def __init__(self, operation: Callable[Concatenate[Operations, P], Giving[V]]) -> None:
         self._operation = operation
@@ -88,7 +88,7 @@ def _method(
 
 
 class Methods:
-    """The methods; each is described where its operation is (`client.operations`)."""
+    """The methods, described at their operations (`client.operations`)."""
 
     execute = Answered(Operations.execute)
     submit = Answered(Operations.submit)
@@ -128,8 +128,6 @@ def new_key() -> str:
 
 
 class _ServiceClient(Methods, Generic[H]):
-    """What both clients have in common."""
-
     _pause: ClassVar["staticmethod[[float], Any]"]
     _opened: ClassVar["staticmethod[[ClientTls, httpx.Timeout], Any]"]
 
@@ -156,9 +154,9 @@ class _ServiceClient(Methods, Generic[H]):
 
     @classmethod
     def connect(cls, settings: ClientSettings, *, on_repeat: ReportRepeat = log_repeat) -> Self:
-        """Return a client with the certificate and OAuth2 client of the settings; raises ClientMisconfigured.
-        Certificates whose files change are used from the next handshake on. Close the client, or use it in a `with` or
-        `async with` statement."""
+        """Return a client with the certificate and OAuth2 client of the settings. Changed certificate files are used
+        from the next handshake on. Close the client, or use it in a `with` or `async with` statement. Raises
+        ClientMisconfigured."""
         issuer = blocking_client(settings.issuer_tls(), TIMEOUT)
         service = cls._opened(settings.service_tls(), TIMEOUT)
         token = tokens_of(settings, issuer)
@@ -177,7 +175,7 @@ class _ServiceClient(Methods, Generic[H]):
             return token_unavailable(error)
 
     def _arguments(self, step: Send, own: httpx.Timeout) -> dict[str, Any]:
-        """Return what a client of httpx is to send, within its `own` time limits."""
+        """Return the arguments for a client of httpx, within its `own` time limits."""
         request = step.request
         return {
             "method": request.method,
@@ -191,10 +189,10 @@ class _ServiceClient(Methods, Generic[H]):
 class DelegationClient(_ServiceClient[httpx.Client]):
     """Calls the Delegation Service at `base_url`, which ends with `/delegation-service/api`; thread-safe.
 
-    `execute` and `submit` send the given key. If `GET /v1/config` advertises idempotency keys, they otherwise send a
-    new UUID, and repeat the request with its key after `request_in_progress`, 429, 5xx and lost answers until the
-    advertised lifetime ends (IdempotencyWindowExpired). Neither a terminal failure nor an answer with `retryable` false
-    is repeated. A malformed key is a ValueError, and nothing is sent. `on_repeat` gets each repeat with the last
+    `execute` and `submit` send the given key. Without one they send a new UUID if `GET /v1/config` advertises
+    idempotency keys. They repeat the request with its key after `request_in_progress`, 429, 5xx and lost answers until
+    the advertised lifetime ends (IdempotencyWindowExpired). Neither a terminal failure nor an answer with `retryable`
+    false is repeated. A malformed key is a ValueError, and nothing is sent. `on_repeat` gets each repeat with the last
     answer; by default it is logged. Every method raises ServiceUnreachable, TlsRefused, TokenUnavailable, AnswerLost,
     UnexpectedAnswer, and an ErrorAnswer for an error of the service.
     """
@@ -203,7 +201,7 @@ class DelegationClient(_ServiceClient[httpx.Client]):
     _opened = staticmethod(blocking_client)
 
     def close(self) -> None:
-        """Close the connections that `connect` opened; may be called again."""
+        """Close the connections that `connect` opened; may be repeated."""
         for client in self._owned:
             client.close()
 
@@ -225,7 +223,7 @@ class DelegationClient(_ServiceClient[httpx.Client]):
             reply = self._perform(step)
 
     def each(self, conversation: Giving[V]) -> Iterator[V]:
-        """Perform the steps of a conversation and yield what it gives."""
+        """Perform the steps of a conversation and yield its values."""
         reply: Any = None
         while True:
             try:
@@ -274,16 +272,16 @@ def tokens_of(settings: ClientSettings, issuer: httpx.Client) -> OAuth2TokenSour
 
 
 class AsyncDelegationClient(_ServiceClient[httpx.AsyncClient]):
-    """Calls the Delegation Service as DelegationClient does; its methods are coroutines and asynchronous iterators. A
+    """Calls the Delegation Service like DelegationClient; its methods are coroutines and asynchronous iterators. A
     blocking, thread-safe source provides tokens, in a thread. `on_repeat` and `on_progress` may be functions or
-    coroutine functions. A cancelled coroutine may have sent its request: repeat it with its key, or look for the
+    coroutine functions. A cancelled coroutine may have sent its request: repeat it with its key, or search for the
     task."""
 
     _pause = staticmethod(asyncio.sleep)
     _opened = staticmethod(asyncio_client)
 
     async def aclose(self) -> None:
-        """Close the connections that `connect` opened; may be called again."""
+        """Close the connections that `connect` opened; may be repeated."""
         for client in self._owned:
             if isinstance(client, httpx.AsyncClient):
                 await client.aclose()
@@ -308,7 +306,7 @@ class AsyncDelegationClient(_ServiceClient[httpx.AsyncClient]):
             reply = await self._perform(step)
 
     async def each(self, conversation: Giving[V]) -> AsyncIterator[V]:
-        """Perform the steps of a conversation and yield what it gives."""
+        """Perform the steps of a conversation and yield its values."""
         reply: Any = None
         while True:
             try:

@@ -1,4 +1,4 @@
-"""How a request is sent and repeated, and what its answers mean; all decisions, no I/O. A client performs the steps of
+"""How a request is sent and repeated, and what its answers mean: all decisions, no I/O. A client performs the steps of
 a conversation, blocking or with asyncio."""
 
 import json
@@ -41,7 +41,7 @@ SUBMIT: Final = "v1/tasks"
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 Payload = PurgeRequest | Mapping[str, Any]
-"""What is to be done: a purge, or the JSON object of a TaskPayload."""
+"""A purge, or the JSON object of a TaskPayload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def of_task(task_id: str, part: str = "") -> str:
 
 
 def of_tombstone(tombstone_id: str, part: str = "") -> str:
-    """Return the path of a tombstone, or of what can be done with it."""
+    """Return the path of a tombstone, or of an action on it."""
     return f"v1/tombstones/{encoded(tombstone_id)}{part}"
 
 
@@ -90,7 +90,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Obtain a token, another one than `refused`; its text or a TokenUnavailable is sent back."""
+    """Obtain a token, a different one from `refused`; its text or a TokenUnavailable is sent back."""
 
     refused: str | None = field(default=None, repr=False)
 
@@ -114,7 +114,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Call a function of the caller's with a value."""
+    """Call the caller's function with a value."""
 
     receiver: Callable[[Any], Any]
     value: Any
@@ -129,14 +129,14 @@ class Give(Generic[V]):
 
 Step = Bearer | Send | Pause | Notify | Give[Any]
 Conversation = Generator[Step, Any, T]
-"""Ends with what was asked for."""
+"""Returns the result at its end."""
 Giving = Generator[Bearer | Send | Pause | Notify | Give[V], Any, Any]
 """Gives one value after the other."""
 
 
 logger = logging.getLogger("delegation.client")
 PASSING: Final = (ServiceFailed, ServiceUnreachable, AnswerLost)
-"""Failures after which a request that changes nothing, or nothing twice, may be sent again."""
+"""Failures after which a request without an effect, or with the same effect twice, may be sent again."""
 WITH_KEY: Final = (RequestStillRunning, *PASSING)
 """Failures after which any request may be sent again with its idempotency key."""
 READ_ATTEMPTS: Final = 4
@@ -165,7 +165,7 @@ class SameKeyPauses:
 
 @dataclass(frozen=True, slots=True)
 class NoRepeats:
-    """No request is sent again, for a caller that has its own way to try again."""
+    """Sends no request again, for a caller with its own retries."""
 
     def wait(self, attempt: int, retry_after_seconds: float | None) -> None:
         del attempt, retry_after_seconds
@@ -173,7 +173,7 @@ class NoRepeats:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A request is about to be sent again: the number of the attempt that failed, its answer as an error, the pause."""
+    """An upcoming repeat: the number of the failed attempt, its answer as an error, and the pause."""
 
     attempt: int
     last: DelegationClientError
@@ -196,7 +196,7 @@ def same_key_wait(
     error: DelegationClientError, attempt: int, pauses: Pauses, *, key: str, window: timedelta, elapsed: timedelta
 ) -> float | None:
     """Return the pause before a request is sent again with its key, None if it is not. Raises IdempotencyWindowExpired
-    when the service may have forgotten the key by then: `elapsed` since the first request and the pause reach the
+    if the service may have forgotten the key by then: `elapsed` since the first request, plus the pause, reaches the
     advertised `window`."""
     wait = pauses.wait(attempt, retry_after_seconds(error))
     if wait is not None and elapsed + timedelta(seconds=wait) >= window:
@@ -205,13 +205,12 @@ def same_key_wait(
 
 
 def retry_after_seconds(error: DelegationClientError) -> float | None:
-    """Return the `Retry-After` of an answer that asks to wait."""
     return error.retry_after_seconds if isinstance(error, RequestStillRunning | ServiceFailed) else None
 
 
 AnswerType = TypeVar("AnswerType", bound=BaseModel)
 Reply = httpx.Response | httpx.RequestError
-"""The result of a request: an answer whose body is read, or the error that prevented one."""
+"""The result of a request: an answer with its body read, or the error that prevented one."""
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _CERTIFICATE_ALERT: Final = re.compile("CERTIFICATE|UNKNOWN_CA")
@@ -219,7 +218,7 @@ _MESSAGE_LIMIT: Final = 1000
 
 
 def checked(reply: Reply, request: ServiceRequest, base_url: str, answer: type[AnswerType]) -> AnswerType:
-    """Return the answer's body; raises the DelegationClientError that states why there is none."""
+    """Return the answer's body. Raises the DelegationClientError that states why there is none."""
     if isinstance(reply, httpx.RequestError):
         raise transport_error(reply, base_url) from reply
     if not reply.is_success:
@@ -235,7 +234,7 @@ def checked(reply: Reply, request: ServiceRequest, base_url: str, answer: type[A
 
 
 def transport_error(error: httpx.RequestError, base_url: str) -> DelegationClientError:
-    """Return the error for a request without a usable answer: whether it was sent decides what may be repeated."""
+    """Return the error for a request without a usable answer; whether it was sent decides what may be repeated."""
     refusal = _certificate_refusal(error)
     if refusal is not None:
         return TlsRefused(f"mutual TLS with {base_url} failed: {refusal}")
@@ -245,7 +244,7 @@ def transport_error(error: httpx.RequestError, base_url: str) -> DelegationClien
 
 
 def error_response(response: httpx.Response) -> HttpError:
-    """Return the fields that the body has; API Gateway's error bodies have at most a message."""
+    """Return the error's fields from the body; API Gateway's error bodies have at most a message."""
     try:
         body = json.loads(response.content)
     except (ValueError, RecursionError):

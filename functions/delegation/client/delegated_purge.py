@@ -27,7 +27,7 @@ class DelegatedPurge:
     Call `submit` where the drop is requested; a worker runs `behavior`. `catalog` needs the privileges to load and drop
     tables. The task survives the loss of its worker at any call: its requests to the service have one idempotency key,
     those to the catalog may be repeated. The store in DynamoDB and the command `delegation worker` need the extra
-    `service`; without it making one raises ExtraMissing.
+    `service`; without it the constructor raises ExtraMissing.
     """
 
     client: DelegationClient
@@ -61,9 +61,9 @@ class DelegatedPurge:
         return tasks.submit(self.behavior(), order_of(self.realm, table, properties or {}))
 
     def cancel(self, tasks: "Tasks", task_id: str) -> "Task":
-        """Cancel a task and the service's task that it waits for; return the former. May be repeated. What is deleted
-        stays deleted. Raises the errors of the task store and, once the caller's task is cancelled, those of the
-        service; an ended task is no error."""
+        """Cancel a task and the service's task that it waits for; return the former. May be repeated. Deleted files
+        stay deleted; an ended task is no error. Raises the errors of the task store and, once the caller's task is
+        cancelled, those of the service."""
         from delegation.client.purge_task import service_task_of  # noqa: PLC0415 - the extra is there
 
         task = tasks.handle(self.behavior(), task_id).cancel()

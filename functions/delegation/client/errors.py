@@ -41,7 +41,7 @@ class TokenUnavailable(DelegationClientError):
 
 
 class IssuerUnavailable(TokenUnavailable):
-    """The token endpoint was unreachable or failed for now, after a few tries; nothing was sent."""
+    """The token endpoint was unreachable or failed temporarily, after a few tries; nothing was sent."""
 
 
 class AnswerLost(DelegationClientError):
@@ -73,7 +73,7 @@ class IdempotencyWindowExpired(DelegationClientError):
 
 
 class WaitTimedOut(DelegationClientError):
-    """The task had no outcome when the caller's time-out ended the wait; it continues. `task` is as read last."""
+    """The task had no outcome when the caller's time-out ended the wait; it continues. `task` is the last read."""
 
     code = "WAIT_TIMED_OUT"
 
@@ -87,7 +87,7 @@ class WaitTimedOut(DelegationClientError):
 
 
 class ExtraMissing(DelegationClientError):
-    """A module is not installed that only an extra of this package brings; nothing was done."""
+    """A module is missing that only an extra of this package installs; nothing was done."""
 
     code = "EXTRA_MISSING"
 
@@ -148,8 +148,8 @@ class PurgedNotDropped(DelegationClientError):
 
 
 class NothingPurged(DelegationClientError):
-    """The service succeeded but deleted no file, so the table was not dropped: that would lose its files. So ends a dry
-    run, and a purge that kept every file because another table shares it."""
+    """The service succeeded but deleted no file, so the table was not dropped: a drop would lose its files. Happens for
+    a dry run, and for a purge that kept every file because another table shares it."""
 
     code = "NOTHING_PURGED"
 
@@ -163,8 +163,8 @@ class NothingPurged(DelegationClientError):
 
 
 class TableChangedSincePurge(DelegationClientError):
-    """After the purge the name is another table's, or the table has a newer commit; nothing was dropped. `purged` and
-    `found` are table-uuid and metadata location; the uuid of a table that cannot be loaded is None."""
+    """After the purge the name belongs to another table, or the table has a newer commit; nothing was dropped. `purged`
+    and `found` are table-uuid and metadata location; the uuid of a table that cannot be loaded is None."""
 
     code = "TABLE_CHANGED_SINCE_PURGE"
 
@@ -215,7 +215,7 @@ class ErrorAnswer(DelegationClientError):
 
 
 class RequestRefused(ErrorAnswer):
-    """The request was refused, and would be again unless it is changed."""
+    """The request was refused, and an unchanged repeat would be too."""
 
     code = "REQUEST_REFUSED"
 
@@ -265,7 +265,7 @@ class RequestStillRunning(ErrorAnswer):
 
 
 class ServiceFailed(ErrorAnswer):
-    """429 or 5xx without an outcome of the task, which may pass."""
+    """429 or 5xx without an outcome of the task; it may be temporary."""
 
     code = "SERVICE_FAILED"
     retryable = True

@@ -1,7 +1,7 @@
-"""Task executors (Delegation Service proposal, Polaris Changes) and their factory. The table is purged first and then
+"""Task executors (Delegation Service proposal, Polaris Changes) and their factory. The table is purged first, and then
 dropped if its name is still the purged table's (Delegation Service proposal, Order Of Deletion: Metadata & Object
 Storage). A drop is by name, so the table is loaded again before it. A commit or recreation between the load and the
-drop loses its entry, because the Iceberg REST API has no conditional drop; its files stay, and registering its
+drop loses its entry, because the Iceberg REST API has no conditional drop. Its files stay, and registering its
 metadata.json restores it."""
 
 import os
@@ -41,10 +41,11 @@ if TYPE_CHECKING:
 _METADATA_FILE: Final = re.compile(r"\S+\.json\b")
 
 Authorise = Callable[[TableIdentifier], bool]
-"""Whether the caller may drop the table with its files; only True permits it, and it may raise the host's own error.
+"""Returns whether the caller may drop the table with its files; only True permits it, and it may raise the host's own
+error.
 
-The service purges as its own principal, so a caller who may read a table could otherwise have it purged: the
-drop that proves the privilege comes after the files are gone. In Polaris this is the authorizer's decision on
+The service purges as its own principal, so without it a caller who may only read a table could have it purged: the drop
+that proves the privilege comes after the files are gone. In Polaris this is the authorizer's decision on
 DROP_TABLE_WITH_PURGE for the caller (Apache Polaris documentation, Access Control).
 """
 
@@ -74,7 +75,7 @@ class PurgedTable:
 
 
 def drop_if_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_location: Callable[[], str | None]) -> None:
-    """Drop the table without purge if its name is still the purged one's; a missing one counts as dropped.
+    """Drop the table without purge if its name is still the purged table's; a missing one counts as dropped.
     `deleted_location` returns the metadata file that the purge deleted last. Raises TableChangedSincePurge, and
     PurgedNotDropped if the table cannot be loaded or dropped."""
     try:
@@ -88,8 +89,8 @@ def drop_if_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_locati
 
 
 def _check_unchanged(catalog: TableCatalog, purged: PurgedTable, deleted_location: Callable[[], str | None]) -> None:
-    """Check that the name is still the purged table's; raises NoSuchTable, TableChangedSincePurge and others. A purge
-    that kept the metadata file, because a live table shares it, leaves the table as it was loaded."""
+    """Check that the name is still the purged table's. A purge that kept the metadata file, because a live table shares
+    it, leaves the table as it was loaded. Raises NoSuchTable, TableChangedSincePurge and others."""
     try:
         loaded = catalog.load_table(purged.identifier, vend=False)
     except TableMetadataMissing as missing:
@@ -120,7 +121,7 @@ SERVICE: Final = "service"
 
 @contextmanager
 def needed_by(what: str, extra: str = SERVICE) -> Iterator[None]:
-    """Import here what only `extra` brings; raises ExtraMissing, which names it, for a module that is not installed."""
+    """Import here what only `extra` installs. Raises ExtraMissing, which names it, for a missing module."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -211,11 +212,11 @@ class WholeCatalog(Protocol):
 class LocalTaskExecutor:
     """Purges a table in this process with the service's inline engine, then drops it from the catalog.
 
-    `catalog` is of a principal that gets credentials vended for the table, which read and delete its files, and may
-    list and load the tables that could share them: with `scan` `namespace` only those of its namespace. `plans` is the
-    directory or `s3://…` place for plans and receipts; a call after a failure or crash resumes there, so it must
-    outlive the process. Use one process at a time for a table. `store_of` opens a table's files other than with vended
-    credentials. Making one raises ExtraMissing without the extra `service`.
+    `catalog` acts for a principal that gets vended credentials which read and delete the table's files. The principal
+    must be able to list and load the tables that could share them; with `scan` `namespace` only those of its namespace.
+    `plans` is the directory or `s3://…` place for plans and receipts. A call after a failure or crash resumes there, so
+    it must outlive the process. Use one process at a time for a table. `store_of` opens a table's files other than with
+    vended credentials. Without the extra `service` the constructor raises ExtraMissing.
     """
 
     catalog: WholeCatalog
@@ -237,7 +238,7 @@ class LocalTaskExecutor:
         """Purge the table with its guards, and drop it without purge if it is still the same; `key` has no effect.
         Raises NotAuthorised, ClientMisconfigured for a dry run, InvalidOption, the errors of `inline.purge_table`,
         NothingPurged, TableChangedSincePurge and PurgedNotDropped."""
-        del key  # the plan's place is what makes a repeat resume
+        del key  # a repeat resumes by the plan's place
         refuse_dry_run(properties)
         require_authorised(self.authorise, identifier)
         from delegation.client.local_purge import LocalPurge  # noqa: PLC0415 - the extra is there
@@ -259,9 +260,9 @@ _VARIABLES: Final = {name: name.upper().replace(".", "_").replace("-", "_") for 
 
 
 def executor_properties(file: Path | None = None, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Read the properties of a Polaris host: those of its `application.properties`, then of the environment. A variable
-    takes precedence, as in Quarkus (All configuration options: ordinals). Raises ClientMisconfigured for an unreadable
-    file, and for an unknown name with this service's prefix."""
+    """Read the properties of a Polaris host: its `application.properties`, then the environment. A variable takes
+    precedence, as in Quarkus (All configuration options: ordinals). Raises ClientMisconfigured for an unreadable file,
+    and for an unknown name with this service's prefix."""
     properties: dict[str, str] = {}
     if file is not None:
         try:
@@ -286,7 +287,7 @@ def connect_to(base_url: str) -> DelegationClient:
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutorFactory:
-    """Provides the executor that Polaris' `application.properties` name. `connect` returns a client for a base URL,
+    """Provides the executor that Polaris' `application.properties` names. `connect` returns a client for a base URL,
     `local` are further arguments of a LocalTaskExecutor; `catalog` and `authorise` are those of every executor."""
 
     properties: Mapping[str, str] = field(repr=False)
@@ -303,7 +304,7 @@ class TaskExecutorFactory:
         return cls(executor_properties(file), **arguments)
 
     def executor(self) -> TaskExecutor:
-        """Return the executor; raises ClientMisconfigured for another task type or endpoint, and ExtraMissing."""
+        """Return the executor. Raises ClientMisconfigured for another task type or endpoint, and ExtraMissing."""
         task_type = self.properties.get(TASK_TYPE)
         if task_type == "local":
             return LocalTaskExecutor(self.catalog, self.realm, authorise=self.authorise, **self.local)
@@ -318,5 +319,5 @@ class TaskExecutorFactory:
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.netloc:
             raise ClientMisconfigured(f"{ENDPOINT}: {endpoint!r} is not an http(s) URL")
-        # The proposal's example leaves the API's base path out.
+        # The proposal's example omits the API's base path.
         return endpoint if parts.path else f"{endpoint}{BASE_PATH}"

@@ -1,5 +1,6 @@
-"""Idempotency keys for a catalog's client that sends none, as pyiceberg 0.12 (Idempotency-Key proposal, "Client-Side").
-Needs neither pyiceberg nor requests: it sits between the given catalog's session and the session's adapter."""
+"""Idempotency keys for a catalog's client that sends none, such as pyiceberg 0.12 (Idempotency-Key proposal,
+"Client-Side"). Needs neither pyiceberg nor requests: it sits between the given catalog's session and the session's
+adapter."""
 
 import json
 import logging
@@ -35,7 +36,7 @@ class HttpAdapter(Protocol):
     """The part of requests' HTTPAdapter that a session calls."""
 
     def send(self, request: Any, *args: Any, **options: Any) -> Any:
-        """Send a prepared request and return the response; raises OSError without one."""
+        """Send a prepared request and return the response. Raises OSError without one."""
 
     def close(self) -> None: ...
 
@@ -85,9 +86,9 @@ class KeyedRequests:
 
 
 def send_keys(catalog: Any, **options: Any) -> bool:
-    """Have a pyiceberg RestCatalog send keys and repeat with them; return whether its server honors keys. Otherwise
-    nothing changes, because a repeat could be a second effect (Idempotency-Key proposal, "Client behavior"). `options`
-    are those of KeyedRequests."""
+    """Make a pyiceberg RestCatalog send keys and repeat with them; return whether its server honors keys. Otherwise
+    nothing changes, because a repeat could have a second effect (Idempotency-Key proposal, "Client behavior").
+    `options` are those of KeyedRequests."""
     session = catalog._session  # noqa: SLF001 - pyiceberg has no public way to it
     base = f"{catalog.uri.rstrip('/')}/"
     warehouse = catalog.properties.get("warehouse")
@@ -101,7 +102,7 @@ def send_keys(catalog: Any, **options: Any) -> bool:
 
 
 def advertised(config: bytes) -> timedelta | None:
-    """Return how long keys are remembered by a `/v1/config` in either form, None if they are not honoured."""
+    """Return how long keys are remembered by a `/v1/config` in either form, None if they are not honored."""
     try:
         document = json.loads(config)
         properties = document.get("properties") or {}
@@ -113,7 +114,7 @@ def advertised(config: bytes) -> timedelta | None:
 
 
 def is_mutation(method: str, url: str) -> bool:
-    """Whether a request changes the catalog."""
+    """Return whether a request changes the catalog."""
     path = urlsplit(url).path
     return method in {"POST", "DELETE"} and "/v1/" in path and _MUTATION.search(path) is not None
 

@@ -1,7 +1,5 @@
-"""A purge in this process: the service's inline engine, with its plan and its place in a directory or a bucket.
-
-It needs the extra `service`.
-"""
+"""A purge in this process by the service's inline engine, with its plan and marks in a directory or a bucket. It needs
+the extra `service`."""
 
 import json
 import time
@@ -42,7 +40,7 @@ class LocalHead(DirectHead):
     """The published segments of a table's purge; a table that was created again under the name starts afresh."""
 
     def claim(self, metadata_location: str, table_uuid: str) -> None:
-        """Begin with this table, unless the place is already its own."""
+        """Start with this table, unless the place is already its own."""
         if self.stored is None or self.stored["table_uuid"] != table_uuid:
             self._write({"metadata_location": metadata_location, "table_uuid": table_uuid, "segments": []})
 
@@ -66,7 +64,7 @@ class LocalPurge:
         self._plans = DirectResources(f"{self.place.rstrip('/')}/{self.task_id}").plans()
 
     def run(self, properties: Mapping[str, str]) -> "LocallyPurged":
-        """Purge the table; raises what `purge_table` raises, and for an option DelegationError (INVALID_REQUEST)."""
+        """Purge the table. Raises what `purge_table` raises, and for an option DelegationError (INVALID_REQUEST)."""
         properties = OPTIONS.canonical(properties)
         head = LocalHead(self._plans)
         table = self._claimed(head)
@@ -74,7 +72,8 @@ class LocalPurge:
         return LocallyPurged(self._outcome(result), table, result.metadata_location)
 
     def _claimed(self, head: LocalHead) -> PurgedTable:
-        """Return the table as it was when its purge began; its place knows one whose metadata file is deleted."""
+        """Return the table as it was when its purge started; for one whose metadata file is deleted, from the plan's
+        place."""
         try:
             table = self.catalog.load_table(self.identifier, vend=False)
         except TableMetadataMissing:

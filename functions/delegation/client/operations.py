@@ -1,5 +1,5 @@
 """The table of the API's operations: their requests, answers, and whether they may be repeated. `client.client` makes
-both clients of it."""
+both clients from it."""
 
 import itertools
 import json
@@ -46,9 +46,8 @@ from polaris_common.backoff import exponential
 
 
 class TaskFilters(TypedDict, total=False):
-    """Which tasks a list has; a filter that is None or absent does not count. `status` is one or several, `type` a task
-    type, `table` a table's dotted name (catalog.namespace.name). `since` is the earliest time of receipt. `page_size`
-    is from 1 to 100."""
+    """Which tasks a list has; None is no filter. `status` is one or several, `type` a task type, `table` a table's
+    dotted name (catalog.namespace.name). `since` is the earliest time of receipt. `page_size` is from 1 to 100."""
 
     status: str | Iterable[str] | None
     type: str | None
@@ -71,7 +70,7 @@ def _text(value: object) -> str:
 
 
 LAST_READ_SECONDS: Final = 1.0
-"""What the read of a task at a timeout may take."""
+"""The longest read of a task at a timeout."""
 LONGEST_POLL_SECONDS: Final = 15.0
 OnProgress = Callable[[TaskRecord], Any]
 """Called with a task now and after each change; with the asyncio client it may be a coroutine function."""
@@ -95,7 +94,7 @@ class Polls:
     timeout_seconds: float | None = None
 
     def pause(self, unchanged: int) -> float:
-        """Return the seconds until the next read, after that many reads in a row without a change."""
+        """Return the seconds until the next read, after this many reads in a row without a change."""
         return exponential(unchanged + 1, self.interval_seconds, max(self.interval_seconds, self.longest_seconds))
 
     def left(self, elapsed: timedelta) -> float | None:
@@ -107,7 +106,7 @@ class Operations(Conversations):
     """Each operation of the API once, as the conversation that performs it; those that give values are iterated."""
 
     def execute(self, payload: Payload, *, key: str | None = None) -> Conversation[TaskSuccessResponse]:
-        """Execute a task and wait for its outcome, with as many requests as needed; raises TaskFailed."""
+        """Execute a task and wait for its outcome, with as many requests as needed. Raises TaskFailed."""
         return self._submitted(lambda key: submission(EXECUTE, payload, key), key, TaskSuccessResponse)
 
     def submit(self, payload: Payload, *, key: str | None = None, dry_run: bool = False) -> Conversation[TaskAccepted]:
@@ -116,7 +115,7 @@ class Operations(Conversations):
         return self._submitted(lambda key: submission(path, payload, key), key, TaskAccepted)
 
     def get(self, task_id: str) -> Conversation[TaskRecord]:
-        """Return a task's current version; raises NotFound."""
+        """Return a task's current version. Raises NotFound."""
         return self._read(ServiceRequest("GET", of_task(task_id)), TaskRecord)
 
     def versions(self, task_id: str, *, page_size: int = 100) -> Giving[TaskRecord]:
@@ -143,26 +142,26 @@ class Operations(Conversations):
         return self._read(ServiceRequest("GET", path), TaskList)
 
     def receipt(self, task_id: str) -> Conversation[Receipt]:
-        """Return the receipt of a purge that ended; raises NotFound without one (`RECEIPT_NOT_FOUND`)."""
+        """Return the receipt of a purge that ended. Raises NotFound without one (`RECEIPT_NOT_FOUND`)."""
         return self._read(ServiceRequest("GET", of_task(task_id, "/receipt")), Receipt)
 
     def estimate(self, task_id: str) -> Conversation[Estimate]:
-        """Return what executing a task's plan takes; raises NotFound without a plan (`ESTIMATE_NOT_FOUND`). To know it
-        before a purge, submit it with `dry_run`, wait for that task, and pass its id."""
+        """Return what executing a task's plan takes. To know it before a purge, submit the purge with `dry_run`, wait
+        for that task, and pass its id. Raises NotFound without a plan (`ESTIMATE_NOT_FOUND`)."""
         return self._read(ServiceRequest("GET", of_task(task_id, "/estimate")), Estimate)
 
     def place(self, task_id: str) -> Conversation[TaskPlace]:
-        """Return what a task waits for: its lane, its place there, and what keeps the next one from starting; raises as
+        """Return what a task waits for: its lane, its place there, and what keeps the next one from starting. Raises as
         `get`."""
         return self._read(ServiceRequest("GET", of_task(task_id, "/place")), TaskPlace)
 
     def cancel(self, task_id: str) -> Conversation[TaskRecord]:
-        """Cancel a task, or ask a running one to stop; raises Conflict if it ended otherwise (`TASK_ENDED`)."""
+        """Cancel a task, or request a running one to stop. Raises Conflict if it ended otherwise (`TASK_ENDED`)."""
         return self._read(ServiceRequest("POST", of_task(task_id, "/cancel")), TaskRecord)
 
     def retry(self, task_id: str) -> Conversation[TaskRecord]:
-        """Retry a FAILURE; raises Conflict for any other task (`TASK_NOT_FAILED`). If the answer is lost the request is
-        repeated; a refusal of the repeat means that the first had effect."""
+        """Retry a FAILURE. If the answer is lost the request is repeated; a refusal of the repeat means that the first
+        had effect. Raises Conflict for any other task (`TASK_NOT_FAILED`)."""
         sent = itertools.count(1)
 
         def once() -> Conversation[TaskRecord]:
@@ -185,8 +184,8 @@ class Operations(Conversations):
         return self._read(change(of_task(task_id, "/approve"), wanted.model_dump_json(exclude_none=True)), TaskRecord)
 
     def tombstones(self, *, page_size: int = 100) -> Giving[TombstoneRecord]:
-        """Yield the tables dropped through the gateway, newest first; pages are requested on demand. Raises NotFound in
-        a deployment without a gateway (`NO_TOMBSTONES`), as the other three do."""
+        """Yield the tables dropped through the gateway, newest first; pages are requested on demand. Like the other
+        operations on tombstones, raises NotFound in a deployment without a gateway (`NO_TOMBSTONES`)."""
         return _given(lambda token: self.tombstone_page(token=token, page_size=page_size), lambda page: page.tombstones)
 
     def tombstone_page(self, *, token: str | None = None, page_size: int = 100) -> Conversation[TombstoneList]:
@@ -195,24 +194,24 @@ class Operations(Conversations):
         return self._read(ServiceRequest("GET", path), TombstoneList)
 
     def tombstone(self, tombstone_id: str) -> Conversation[TombstoneRecord]:
-        """Return a tombstone as it is now; raises NotFound."""
+        """Return a tombstone as it is now. Raises NotFound."""
         return self._read(ServiceRequest("GET", of_tombstone(tombstone_id)), TombstoneRecord)
 
     def restore_tombstone(self, tombstone_id: str, *, to: RestoredName | None = None) -> Conversation[TombstoneRecord]:
-        """Give a dropped table its name back, or another one; raises Conflict (`RESTORE_REFUSED`, `NAME_TAKEN`)."""
+        """Give a dropped table its name back, or another one. Raises Conflict (`RESTORE_REFUSED`, `NAME_TAKEN`)."""
         content = RestoreRequest(to=to).model_dump_json(exclude_none=True)
         return self._read(change(of_tombstone(tombstone_id, "/restore"), content), TombstoneRecord)
 
     def purge_tombstone(self, tombstone_id: str) -> Conversation[TombstoneRecord]:
-        """End a tombstone's grace period, or retry its purge; raises Conflict (`PURGE_NOT_POSSIBLE`)."""
+        """End a tombstone's grace period, or retry its purge. Raises Conflict (`PURGE_NOT_POSSIBLE`)."""
         return self._read(ServiceRequest("POST", of_tombstone(tombstone_id, "/purge")), TombstoneRecord)
 
     def dismiss_tombstone(self, tombstone_id: str) -> Conversation[TombstoneRecord]:
-        """End a FAILED tombstone, drop its entry, keep its files; raises Conflict (`DISMISSAL_REFUSED`)."""
+        """End a FAILED tombstone: drop its entry, keep its files. Raises Conflict (`DISMISSAL_REFUSED`)."""
         return self._read(ServiceRequest("POST", of_tombstone(tombstone_id, "/dismiss")), TombstoneRecord)
 
     def health(self) -> Conversation[Health]:
-        """Return whether the service works; a service that reports a failure raises ServiceFailed."""
+        """Return whether the service works. Raises ServiceFailed if the service reports a failure."""
         return self._read(ServiceRequest("GET", "v1/health"), Health)
 
     def pauses(self) -> Conversation[PauseList]:
@@ -237,8 +236,8 @@ class Operations(Conversations):
         timeout_seconds: float | None = None,
     ) -> Conversation[TaskRecord]:
         """Wait for a task's end and return it, SUCCESS or FAILURE; `on_progress` gets it now and at each change. It is
-        read after `interval_seconds`, and while nothing changes after growing pauses of `longest_seconds` at most.
-        Raises NotFound, and WaitTimedOut after `timeout_seconds`; the task then continues."""
+        read after `interval_seconds`; while nothing changes the pauses grow to `longest_seconds`. Raises NotFound, and
+        WaitTimedOut after `timeout_seconds`; the task then continues."""
         following = self._followed(task_id, Polls(interval_seconds, longest_seconds, timeout_seconds))
         reply: Any = None
         while True:
@@ -259,12 +258,12 @@ class Operations(Conversations):
     def follow(
         self, task_id: str, *, interval_seconds: float = 1.0, timeout_seconds: float | None = None
     ) -> Giving[TaskRecord]:
-        """Yield the task now and after each change, until it is terminal or the timeout ends; raises NotFound."""
+        """Yield the task now and after each change, until it is terminal or the timeout ends. Raises NotFound."""
         return self._followed(task_id, Polls(interval_seconds, interval_seconds, timeout_seconds))
 
     def _followed(self, task_id: str, polls: Polls) -> Giving[TaskRecord]:
         """Give the task now and after each change, until its end or the timeout; return it as last read. Reads continue
-        through outages. Without a timeout a service that never answered this client is given up after READ_ATTEMPTS
+        through outages. Without a timeout, a service that never answered this client is given up after READ_ATTEMPTS
         reads, because its address may be wrong."""
         began = self._clock()
         task: TaskRecord | None = None
@@ -306,7 +305,7 @@ class Operations(Conversations):
 def _given(
     read: Callable[[str | None], Conversation[SomePage]], values: Callable[[SomePage], Iterable[V]]
 ) -> Giving[V]:
-    """Give the values of each page, and request the next page when all of one are taken."""
+    """Give the values of each page, and request the next page when a page is used up."""
     token: str | None = None
     while True:
         page = yield from read(token)

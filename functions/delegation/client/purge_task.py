@@ -54,14 +54,14 @@ class PurgeOutcome(BaseModel):
 
 
 def order_of(realm: str, table: LoadedTable, properties: Mapping[str, str]) -> PurgeOrder:
-    """Return the parameters for a table as it was just loaded."""
+    """Return the parameters for a table that was just loaded."""
     return PurgeOrder(realm=realm, identifier=table.identifier, table=TableState.of(table), properties=dict(properties))
 
 
 def purge_task(
     client: DelegationClient, catalog: TableCatalog, clock: Callable[[], datetime]
 ) -> Behavior[PurgeOrder, PurgeOutcome]:
-    """Return the behavior; the client sends each request once, because the task's own retries follow."""
+    """Return the behavior. The client sends each request once, because the task's own retries follow."""
     work = _Work(client.without_repeats(), catalog, clock)
     return Behavior(TASK_TYPE, PurgeOrder, work, result=PurgeOutcome, identify=_identity, context=Context)
 
@@ -75,7 +75,7 @@ def _identity(order: PurgeOrder) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """The TaskFunction: each step may have been done by an attempt that was lost before it was recorded."""
+    """The TaskFunction. An earlier attempt may have done each step and been lost before recording it."""
 
     client: DelegationClient
     catalog: TableCatalog
@@ -104,7 +104,7 @@ class _Work:
         return self.client.submit(purge, key=key).delegation_task_id
 
     def _finished(self, order: PurgeOrder, context: Context, number: int, task_id: str) -> PurgeOutcome:
-        """Return the outcome once the service's task has ended; raises RunPostponed until then."""
+        """Return the outcome once the service's task has ended. Raises RunPostponed until then."""
         try:
             task = self.client.get(task_id)
         except NotFound:
@@ -134,13 +134,13 @@ class _Work:
         drop_if_unchanged(self.catalog, purged, lambda: task.purged_metadata_location)
 
     def _cancel(self, task_id: str | None) -> None:
-        """Ask the service to stop; a service that cannot be asked now finishes its task."""
+        """Request the service to stop; if it cannot be reached now, it finishes its task."""
         if task_id is not None:
             with suppress(DelegationClientError):
                 self.client.cancel(task_id)
 
     def _wait(self, context: Context) -> timedelta:
-        """Return the wait until the next look at the service's task: a tenth of this task's age."""
+        """Return the wait until the next read of the service's task: a tenth of this task's age."""
         received = context.task.received_timestamp
         return max(min((self.clock() - received) / 10, LONGEST_WAIT), SHORTEST_WAIT)
 
@@ -153,16 +153,16 @@ def service_task_of(task: Task) -> str | None:
 
 
 def _remember(context: Context, number: int, task_id: str | None) -> None:
-    """Write where a later attempt continues, now."""
+    """Write now where a later attempt continues."""
     cursor: dict[str, Any] = {"submission": number} | ({} if task_id is None else {"delegation_task_id": task_id})
     context.checkpoint(cursor=cursor)
     context.save()
-    if context.task.cancel_requested:  # as the write has just found it
+    if context.task.cancel_requested:  # found by the write above
         raise RunCancelled(context.task.task_id)
 
 
 def _may_pass(error: DelegationError) -> bool:
-    """Return whether the same step may succeed later, of errors whose class alone does not state it."""
+    """Return whether the same step may succeed later, for errors whose class alone does not state it."""
     match error:
         case TokenUnavailable() | PurgedNotDropped():
             return isinstance(error.__cause__, DelegationError) and error.__cause__.retryable

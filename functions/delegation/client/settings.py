@@ -1,4 +1,5 @@
-"""Settings of a client: addresses, certificates, read again when their files change, and the OAuth2 client."""
+"""Settings of a client: addresses, the OAuth2 client, and certificates, which are read again when their files
+change."""
 
 import contextlib
 import json
@@ -20,9 +21,9 @@ Seen = tuple[tuple[int, int, int] | None, ...]
 
 
 class ClientTls:
-    """A TLS context with a client certificate; thread-safe. `refresh` has the next handshake use the files' new
-    content; open connections stay. A half-written file, or a certificate without its key, leaves the former one in use
-    until the next refresh."""
+    """A TLS context with a client certificate; thread-safe. After `refresh` the next handshake uses the files' new
+    content; open connections stay. With a half-written file, or a certificate without its key, the former one stays in
+    use until the next refresh."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class ClientTls:
             context.load_cert_chain(self._client_cert, self._client_key)
 
     def _state(self) -> Seen:
-        """Return what changes with each file: inode, time in nanoseconds, size; None for one that is not there."""
+        """Return what changes with each file: inode, time in nanoseconds, size; None for a missing one."""
         return tuple(_signature(path) for path in self._files)
 
 
@@ -82,7 +83,7 @@ def asyncio_client(tls: ClientTls, timeout: httpx.Timeout) -> httpx.AsyncClient:
 
 @contextlib.contextmanager
 def _readable(**files: Path | None) -> Iterator[None]:
-    """Have a failure name the files that cannot be read, or all of these if each can be."""
+    """On a failure, name the files that cannot be read, or all of these if each can be."""
     try:
         yield
     except OSError as error:
@@ -122,9 +123,9 @@ class ClientSettings(EnvironmentSettings):
 
     @classmethod
     def read(cls) -> Self:
-        """Read the settings as the command `delegation` does: the environment over a profile. Without `edge_url` they
-        come from the local stack whose stack.json DELEGATION_STACK or the profile names, else `.local/stack.json`.
-        Raises ClientMisconfigured, which names each missing or wrong one, and no value."""
+        """Read the settings like the command `delegation`: the environment over a profile. Without `edge_url` they come
+        from the local stack whose stack.json DELEGATION_STACK or the profile names, else `.local/stack.json`.
+        ClientMisconfigured names each missing or wrong one, and no value."""
         with _in_the_clients_words():
             settings = CallerSettings.load()
             if settings.get("edge_url") is not None:
@@ -135,7 +136,7 @@ class ClientSettings(EnvironmentSettings):
 
     @classmethod
     def at(cls, edge_url: str) -> Self:
-        """Read the other settings from the environment and the profile; raises ClientMisconfigured."""
+        """Read the other settings from the environment and the profile. Raises ClientMisconfigured."""
         with _in_the_clients_words():
             given = CallerSettings.load().variables()
             return cls._validated("the connection to the service", given | {"DELEGATION_EDGE_URL": edge_url}, _CORRECT)
@@ -148,19 +149,20 @@ class ClientSettings(EnvironmentSettings):
             raise SettingsInvalid(where, problems_of(error), next_step) from None
 
     def mutual_tls(self) -> ssl.SSLContext:
-        """Return the context for the service, with the certificates as they are now; raises ClientMisconfigured."""
+        """Return the context for the service, with the present certificates. Raises ClientMisconfigured."""
         return self.service_tls().context
 
     def token_tls(self) -> ssl.SSLContext:
-        """Return the context for the token endpoint, which trusts public authorities and `ca_cert`; raises as above."""
+        """Return the context for the token endpoint, which trusts public authorities and `ca_cert`. Raises
+        ClientMisconfigured."""
         return self.issuer_tls().context
 
     def service_tls(self) -> ClientTls:
-        """Return TLS with the service, whose certificates can be read again; raises ClientMisconfigured."""
+        """Return TLS with the service, whose certificates can be read again. Raises ClientMisconfigured."""
         return ClientTls(self.ca_cert, self.client_cert, self.client_key)
 
     def issuer_tls(self) -> ClientTls:
-        """Return the same with the token endpoint; raises ClientMisconfigured."""
+        """Return the same for the token endpoint. Raises ClientMisconfigured."""
         return ClientTls(self.ca_cert, and_public=True)
 
 
@@ -173,7 +175,7 @@ def _in_the_clients_words() -> Iterator[None]:
 
 
 def _stack(path: Path) -> Mapping[str, Any]:
-    """Return the fields of a stack.json; raises SettingsInvalid if there is none, or no JSON object."""
+    """Return the fields of a stack.json. Raises SettingsInvalid if there is none, or no JSON object."""
     try:
         fields = json.loads(path.read_bytes())
     except OSError as error:

@@ -66,7 +66,7 @@ class TableAlreadyExists(PolarisError):
 
 
 class NamespaceNotEmpty(PolarisError):
-    """409 NamespaceNotEmptyException: there are tables or namespaces below a namespace that is to be dropped."""
+    """409 NamespaceNotEmptyException: the namespace to drop still has tables or namespaces."""
 
     code = "NAMESPACE_NOT_EMPTY"
 
@@ -84,7 +84,7 @@ class TableMetadataMissing(PolarisError):
 
 
 class PoliciesNotSupported(PolarisError):
-    """The catalog has no policies: another server than Polaris, or one where they are switched off."""
+    """The catalog has no policies: the server is not Polaris, or its policies are disabled."""
 
     code = "POLICIES_NOT_SUPPORTED"
     scope = ErrorScope.CATALOG
@@ -131,13 +131,13 @@ class PolarisUnavailable(PolarisError):
 
 
 class PolarisOutcomeUnknown(PolarisUnavailable):
-    """A write had no answer or a 5xx: it may have been applied, so load the table before repeating it."""
+    """A write had no answer or a 5xx: it may have been applied, so load the table before you repeat it."""
 
     code = "POLARIS_OUTCOME_UNKNOWN"
 
 
 class SecretOutcomeUnknown(PolarisError):
-    """An earlier rotation of the secret had no clear answer, so none is made that could end the stored one."""
+    """An earlier rotation of the secret had no clear answer; another could end the stored secret and is not made."""
 
     code = "SECRET_OUTCOME_UNKNOWN"
 
@@ -176,7 +176,7 @@ _NOT_AUTHORIZED = re.compile(r"is not authorized for op ([A-Z_]+)")
 _NO_STS = "Credential vending was requested"
 _OUTCOME_UNKNOWN: Final = "CommitStateUnknownException"
 _FILE_GONE: Final = re.compile(r"Location does not exist: [a-z0-9]+:/")
-"""Of a metadata file, in Iceberg's NotFoundException; a name has no `:` and no `/`."""
+"""Matches Iceberg's NotFoundException for a metadata file; a name has no `:` and no `/`."""
 _STATIC_FACADE: Final = "static-facade external catalog"
 EXTERNAL: Final = (
     "the catalog is EXTERNAL: another catalog owns its tables, so this service does not delete their files"
@@ -241,7 +241,7 @@ def error_of(response: "httpx.Response", *, write: bool = False, secrets: Iterab
         # Polaris uses this type for a missing metadata file (400) and for an unknown catalog (404).
         kind: type[PolarisError] = NoSuchCatalog if status == 404 else TableMetadataMissing
     elif _FILE_GONE.search(answered or "") and error_type not in _BY_TYPE and not (write and is_transient(status)):
-        # A federated catalog passes on what the other one answered, as BadRequestException or with a 5xx.
+        # A federated catalog passes on the other catalog's answer, as BadRequestException or with a 5xx.
         kind = TableMetadataMissing
     elif write and error_type == _OUTCOME_UNKNOWN:
         # 1.7 answers it with 400, later releases with 500.
@@ -269,7 +269,7 @@ def error_of(response: "httpx.Response", *, write: bool = False, secrets: Iterab
 
 
 def _hint(error_type: str | None, message: str | None) -> str:
-    """Return what Polaris' message states is missing, "" if it states nothing known."""
+    """Return which privilege or STS Polaris' message shows to be missing, "" if none."""
     if error_type == "ForbiddenException" and (refused := _NOT_AUTHORIZED.search(message or "")):
         needed = _NEEDED.get(refused[1])
         return f"the principal needs {needed}" if needed else ""
@@ -279,7 +279,7 @@ def _hint(error_type: str | None, message: str | None) -> str:
 
 
 def why_unsupported(catalog: Mapping[str, Any]) -> str | None:
-    """Return why nothing may be deleted of the tables of a catalog of the management API, None if it may."""
+    """Return why nothing may be deleted of a catalog's tables, from the management API's catalog; None if it may."""
     storage = catalog.get("storageConfigInfo")
     kind = storage.get("storageType") if isinstance(storage, dict) else None
     if catalog.get("type") == "EXTERNAL":
@@ -301,8 +301,8 @@ def retry_after(response: "httpx.Response") -> float | None:
 
 
 def json_object(response: "httpx.Response") -> dict[str, Any]:
-    """Return the JSON object of a 2xx answer with exact integers, of large metadata what is needed; raises
-    PolarisUnexpectedAnswer."""
+    """Return the JSON object of a 2xx answer with exact integers, without parts of large metadata that nothing needs.
+    Raises PolarisUnexpectedAnswer."""
     body = _parsed(response)
     if body is None and _SURROGATE.search(response.content):
         raise PolarisUnexpectedAnswer("Polaris answered with text or a name that is not Unicode", status=200)

@@ -38,10 +38,10 @@ from delegation.polaris.transport import Transport
 from polaris_common.errors import ErrorScope
 
 _NO_SUCH_API = frozenset({400, 404, 405, 406, 501})
-"""Answers of a catalog without generic tables: another server, an older Polaris, or one where they are switched off."""
+"""Answers of a catalog without generic tables: another server, an older Polaris, or one that disables them."""
 _VENDED = {"X-Iceberg-Access-Delegation": "vended-credentials"}
 _LOOK_SECONDS: Final = 2.0
-"""How long a submission waits for what Polaris states of a catalog."""
+"""How long a submission waits for Polaris' answer about a catalog."""
 _KNOWN_SECONDS: Final = 300.0
 _UNKNOWN_SECONDS: Final = 30.0
 _REQUIRED_METADATA = ("table-uuid", "location", "format-version")
@@ -93,9 +93,9 @@ class PolarisClient:
 
     def check_catalog(self, catalog: str) -> None:
         """Raise PolarisError (CATALOG_UNSUPPORTED) for a catalog known to be EXTERNAL or not on S3. Passes if the
-        principal may not read it (CATALOG_READ_PROPERTIES), or without the management API. Source: Apache Polaris,
-        polaris-management-service.yml, getCatalog. Asked again after five minutes; without an answer after 30 s, and
-        until then the last answer counts."""
+        principal may not read it (CATALOG_READ_PROPERTIES), or without the management API. An answer is cached for five
+        minutes; after a failure it is requested again after 30 s, and until then the last answer counts. Source: Apache
+        Polaris, polaris-management-service.yml, getCatalog."""
         until, why = self._checked.get(catalog, (float("-inf"), None))
         if until <= self._monotonic():
             pause = _KNOWN_SECONDS
@@ -111,11 +111,11 @@ class PolarisClient:
             raise PolarisError(f"{catalog}: {why}", status=200, code=CATALOG_UNSUPPORTED)
 
     def unknown_endpoints(self, catalog: str) -> tuple[str, ...]:
-        """Return the advertised endpoints of single tables that this release does not know; raises NoSuchCatalog."""
+        """Return the advertised endpoints of single tables that this release does not know. Raises NoSuchCatalog."""
         return self.requests.catalog(catalog).unknown
 
     def sign_in(self) -> None:
-        """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
+        """Obtain a token of the principal unless one is still valid. Raises the errors of the token endpoint."""
         self.requests.sign_in()
 
     def list_tables(self, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
@@ -146,7 +146,7 @@ class PolarisClient:
     def list_others(self, kind: str, catalog: str, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
         """Yield the views or generic tables of one namespace (`kind` is one of other_entities), none if the server
         lacks that kind. Raises as `list_tables`."""
-        # An unknown catalog is found here; after it a path that the server does not have is 404 NotFoundException too.
+        # Raises for an unknown catalog here; after this, a path that the server lacks gives 404 NotFoundException too.
         path = entities_path(kind, self.requests.catalog(catalog).namespace_path(namespace))
         try:
             yield from _listed(kind, catalog, namespace, self.requests.pages(path, {}, "identifiers"))
@@ -157,11 +157,11 @@ class PolarisClient:
                 raise
 
     def load_other(self, kind: str, identifier: TableIdentifier) -> Mapping[str, Any]:
-        """Return a view's or a generic table's document; raises NoSuchTable, NoSuchNamespace, NoSuchCatalog."""
+        """Return a view's or a generic table's document. Raises NoSuchTable, NoSuchNamespace, NoSuchCatalog."""
         return json_object(self._other("GET", kind, identifier))
 
     def drop_other(self, kind: str, identifier: TableIdentifier) -> None:
-        """Drop a view or a generic table; raises what `drop_table` does."""
+        """Drop a view or a generic table. Raises as `drop_table`."""
         self._other("DELETE", kind, identifier)
 
     def _other(self, method: str, kind: str, identifier: TableIdentifier) -> httpx.Response:
@@ -177,8 +177,8 @@ class PolarisClient:
     def generic_tables(
         self, catalog: str, namespace: tuple[str, ...], before: Callable[[], None] = lambda: None
     ) -> Iterator[GenericTable]:
-        """Yield the generic tables of a namespace, none if the catalog has no such API, which is asked once. One that
-        may not be read has no location. `before` is called before each request. Raises NoSuchNamespace, and after all
+        """Yield the generic tables of a namespace, none if the catalog has no such API, which is checked once. An
+        unreadable one has no location. `before` is called before each request. Raises NoSuchNamespace, and after all
         others the errors of names and of tables without an answer. Source: Apache Polaris, generic-tables-api.yaml."""
         with self._lock:
             if catalog in self._without_generic_tables:
@@ -221,7 +221,7 @@ class PolarisClient:
             raise failed[0]
 
     def has_namespace(self, catalog: str, namespace: tuple[str, ...]) -> bool:
-        """Return whether there is a namespace; raises NoSuchCatalog."""
+        """Return whether a namespace exists. Raises NoSuchCatalog."""
         try:
             self.requests.get(self.requests.catalog(catalog).namespace_path(namespace), {})
         except NoSuchNamespace:
@@ -236,7 +236,7 @@ class PolarisClient:
         return location if isinstance(location, str) and location else None
 
     def create_namespace(self, catalog: str, namespace: tuple[str, ...]) -> None:
-        """Create a namespace, whose parent exists; one that exists is kept. Raises NoSuchNamespace, NoSuchCatalog."""
+        """Create a namespace whose parent exists; an existing one is kept. Raises NoSuchNamespace, NoSuchCatalog."""
         body = {"namespace": list(namespace), "properties": {}}
         response = self.requests.send("POST", self.requests.catalog(catalog).namespaces_path, {}, {}, body)
         if not (response.is_success or response.status_code == 409):
@@ -346,7 +346,7 @@ def _is_usable(metadata: Mapping[str, Any]) -> bool:
 
 
 def loaded_table(identifier: TableIdentifier, body: Mapping[str, Any], etag: str | None = None) -> LoadedTable:
-    """Return the table of a LoadTableResult (Iceberg REST specification); raises PolarisUnexpectedAnswer."""
+    """Return the table of a LoadTableResult (Iceberg REST specification). Raises PolarisUnexpectedAnswer."""
     metadata, location = body.get("metadata"), body.get("metadata-location")
     if isinstance(metadata, dict):
         metadata = with_uuid(metadata, identifier.catalog, str(location))

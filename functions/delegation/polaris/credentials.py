@@ -1,4 +1,4 @@
-"""Vended storage credentials: selecting the one for a file, and renewing them before they expire."""
+"""Vended storage credentials: selects the one for a file, and renews them before they expire."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def parse_credentials(config: Mapping[str, Any], storage_credentials: Iterable[A
 
 
 def select_credential(table: LoadedTable, uri: str) -> S3Credential:
-    """Return the credential with the longest prefix of `uri`, on a write path the location's. Raises
+    """Return the credential with the longest prefix of `uri`; on a write path that of the table's location. Raises
     CredentialVendingFailed if none covers it."""
     matching = [credential for credential in table.credentials if is_below(uri, credential.prefix)]
     write_paths = (table.properties.get(name) for name in _WRITE_PATHS)
@@ -51,7 +51,7 @@ def select_credential(table: LoadedTable, uri: str) -> S3Credential:
 
 def is_below(uri: str, prefix: str) -> bool:
     """Return whether `uri` is `prefix` or below it, by whole path components; s3a and s3n equal s3. "" covers
-    everything and a prefix without a path (`s3`, `s3://`) its scheme, as in Iceberg's S3FileIO."""
+    everything, and a prefix without a path (`s3`, `s3://`) its scheme, as in Iceberg's S3FileIO."""
     uri, prefix = _as_s3(uri), _as_s3(prefix)
     scheme_only = "://" not in prefix or prefix.endswith("://")
     return uri.startswith(prefix) if scheme_only else (uri + "/").startswith(prefix.rstrip("/") + "/")
@@ -77,7 +77,7 @@ class VendedCredentials:
         margin: timedelta = REFRESH_MARGIN,
         loaded: LoadedTable | None = None,
     ) -> None:
-        """With `loaded`, a table that was just loaded with credentials, the first load is saved."""
+        """`loaded` is a table just loaded with credentials; it saves the first load."""
         self._load = load
         self._clock = clock
         self._margin = margin
@@ -85,7 +85,7 @@ class VendedCredentials:
         self._cached = None if loaded is None else _CachedTable(loaded, refresh_at(loaded, clock(), margin))
 
     def for_uri(self, uri: str) -> S3Credential:
-        """Return an unexpired credential for `uri`; raises CredentialVendingFailed if Polaris vends none."""
+        """Return an unexpired credential for `uri`. Raises CredentialVendingFailed if Polaris vends none."""
         cached = self._cached
         now = self._clock()
         if cached is not None and (cached.refresh_at is None or now < cached.refresh_at):
@@ -170,7 +170,7 @@ def refresh_at(table: LoadedTable, now: datetime, margin: timedelta) -> datetime
 
 
 def _uuid(table: LoadedTable) -> str | None:
-    """Return the UUID of a loaded table; format version 1 permits that there is none (Iceberg spec, Table Metadata)."""
+    """Return the UUID of a loaded table; optional in format version 1 (Iceberg spec, Table Metadata)."""
     return table.table_uuid if "table-uuid" in table.metadata else None
 
 

@@ -67,7 +67,7 @@ class PolarisManagement:
         return why_unsupported(self._find(f"catalogs/{encoded(catalog)}") or {})
 
     def set_property(self, catalog: str, name: str, value: str) -> None:
-        """Set one property of a catalog and keep the others; raises PolarisError if another change came between."""
+        """Set one property of a catalog and keep the others. Raises PolarisError after a concurrent change."""
         path = f"catalogs/{encoded(catalog)}"
         entity = self._find(path) or {}
         properties = {**_properties(entity), name: value}
@@ -83,13 +83,13 @@ class PolarisManagement:
         return _credentials(self._change("POST", "principals", body), f"created the principal {principal}")
 
     def reset_secret(self, principal: str) -> ClientCredentials:
-        """Give a principal a new secret; the former one ends at once. Only root may."""
+        """Give a principal a new secret; the former one ends at once. Only root may do this."""
         response = self._change("POST", f"principals/{encoded(principal)}/reset", {})
         return _credentials(response, f"replaced the secret of the principal {principal}")
 
     def rotate_secret(self, principal: str) -> ClientCredentials:
         """Give the token's own principal a new secret; the former one stays valid until the next rotation. Raises
-        PolarisOutcomeUnknown if it may have got one and no answer came."""
+        PolarisOutcomeUnknown if it may have changed without an answer."""
         response = self._change("POST", f"principals/{encoded(principal)}/rotate", {})
         return _credentials(response, f"replaced the secret of the principal {principal}")
 
@@ -97,7 +97,7 @@ class PolarisManagement:
         return self._find(f"principal-roles/{encoded(role)}") is not None
 
     def create_principal_role(self, role: str) -> None:
-        """Create a principal role; one that exists is kept."""
+        """Create a principal role; an existing one is kept."""
         self._create("principal-roles", {"principalRole": {"name": role}})
 
     def principal_roles_of(self, principal: str) -> frozenset[str]:
@@ -110,7 +110,7 @@ class PolarisManagement:
         return self._find(f"{_roles(catalog)}/{encoded(role)}") is not None
 
     def create_catalog_role(self, catalog: str, role: str) -> None:
-        """Create a role of a catalog; one that exists is kept."""
+        """Create a role of a catalog; an existing one is kept."""
         self._create(_roles(catalog), {"catalogRole": {"name": role}})
 
     def catalog_roles_of(self, principal_role: str, catalog: str) -> frozenset[str]:
@@ -149,7 +149,7 @@ class PolarisManagement:
         return json_object(response)
 
     def _create(self, path: str, body: Mapping[str, Any]) -> None:
-        # Another process may have created it since it was looked for: 409 is what was wanted.
+        # Another process may have created it since it was searched: 409 is the wanted result.
         try:
             self._change("POST", path, body)
         except TableAlreadyExists:
@@ -219,7 +219,7 @@ def _levels(grant: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _credentials(response: httpx.Response, done: str) -> ClientCredentials:
-    """Return the new credentials; `done` says what Polaris has done."""
+    """Return the new credentials; `done` states what Polaris has done."""
     match json_object(response):
         case {"credentials": {"clientId": str(client_id), "clientSecret": str(secret)}} if client_id and secret:
             return ClientCredentials(client_id, SecretStr(secret))

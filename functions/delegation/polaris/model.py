@@ -1,8 +1,8 @@
-"""What a namespace of Polaris has: tables as loaded, views, and generic tables.
+"""The contents of a namespace of Polaris: tables as loaded, views, and generic tables.
 
 Large table metadata is read without the parts that no decision needs, a window of its text at a time: a metadata.json
-of 200 MB becomes 1.5 GB of objects. `json`'s own scanner parses each element, so that it is read as `json.loads` reads
-it: ijson's C parser refuses NaN and replaces lone surrogates.
+of 200 MB becomes 1.5 GB of objects. `json`'s own scanner parses each element, so the result is that of `json.loads`;
+ijson's C parser refuses NaN and replaces lone surrogates.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from delegation.identifiers import TableIdentifier, stand_in_uuid
 from delegation.storage.credentials import S3Credential, S3Settings
 
 _LONGEST_UUID: Final = 100
-"""Characters. Iceberg takes any text for a table's UUID (TableMetadataParser), of any length."""
+"""Characters. Iceberg accepts any text of any length as a table's UUID (TableMetadataParser)."""
 
 
 def comparable_uuid(text: str) -> str:
-    """Return a UUID in lower case, as UUIDs are compared and hashed as text; of a text that is none a digest."""
+    """Return a UUID in lower case, for comparison and hashing as text; for any other text a digest."""
     text = text.lower()
     if len(text) <= _LONGEST_UUID and text.isascii():
         return text
@@ -30,7 +30,7 @@ def comparable_uuid(text: str) -> str:
 
 
 def with_uuid(metadata: Mapping[str, Any], catalog: str, location: str) -> Mapping[str, Any]:
-    """Return table metadata with a table-uuid: in format version 1 it is optional."""
+    """Return table metadata with a table-uuid, which is optional in format version 1."""
     if metadata.get("table-uuid") is None and metadata.get("format-version") == 1:
         return {**metadata, "table-uuid": stand_in_uuid(catalog, location)}
     return metadata
@@ -50,7 +50,7 @@ def properties_of(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GenericTable:
-    """A table of another format that Polaris keeps; `base_location` is None if it states none."""
+    """A table of another format that Polaris keeps; `base_location` is None if it has none."""
 
     identifier: TableIdentifier
     base_location: str | None
@@ -96,7 +96,7 @@ VIEW: Final = "view"
 GENERIC_TABLE: Final = "generic table"
 """Apache Polaris, generic-tables-api.yaml."""
 NO_SUCH_ENDPOINT: Final = frozenset({400, 404, 405, 406, 501})
-"""What servers answer whose API has no views, or no generic tables."""
+"""Answers of servers whose API has no views or generic tables."""
 
 
 def entities_path(kind: str, namespace_path: str) -> str:
@@ -110,10 +110,10 @@ def name_in(entry: Any) -> str | None:
 
 
 LARGE: Final = 8 * 1024 * 1024
-"""Bytes from which metadata is read by parts; above the largest answer that passes through the gateway."""
+"""Bytes from which metadata is read in parts; above the largest answer that passes through the gateway."""
 _WINDOW: Final = 1024 * 1024
 _CUT: Final = 64
-"""What is no JSON within so many characters of a window's end may be cut off there."""
+"""Invalid JSON within this many characters of a window's end may only be cut off there."""
 MARK: Final = "delegation.task-id"
 """In the summary of a snapshot: the task that committed it (`rewrites.commits`)."""
 _METADATA: Final = "metadata"
@@ -124,7 +124,7 @@ _NOT_KEPT: Final[Mapping[str, str]] = {
     "schemas": "fields",
     "statistics": "blob-metadata",
 }
-"""The lists of table metadata that are read by their elements, and what is not kept of these.
+"""The lists of table metadata that are read element by element, and the member of each that is not kept.
 
 Of the current snapshot's summary the totals are kept, and all of one that has MARK. Nothing is kept of `snapshot-log`.
 """
@@ -132,7 +132,7 @@ _LOG: Final = "snapshot-log"
 
 
 def read_document(data: bytes) -> Any:
-    """Return a JSON document, without what is not kept of large table metadata in it. Raises ValueError."""
+    """Return a JSON document; parts of large table metadata in it are not kept. Raises ValueError."""
     if len(data) < LARGE or json.detect_encoding(data[:4]) != "utf-8":
         return json.loads(data)
     return read_large(memoryview(data)[start : start + _WINDOW] for start in range(0, len(data), _WINDOW))
@@ -182,7 +182,7 @@ def _elements(text: "_Text", name: str, around: Mapping[str, Any]) -> Iterator[A
 
 
 def _kept(element: dict[str, Any], name: str, around: Mapping[str, Any]) -> dict[str, Any]:
-    # Names are shared: the scanner has a name of its own for each element.
+    # Interned: the scanner creates a new string for each element's names.
     kept = {intern(key): value for key, value in element.items() if key != _NOT_KEPT.get(name)}
     summary = element.get("summary") if name == _SNAPSHOTS else None
     snapshot_id = element.get("snapshot-id")
@@ -194,7 +194,7 @@ def _kept(element: dict[str, Any], name: str, around: Mapping[str, Any]) -> dict
 
 
 class _Text:
-    """The text that was decoded and not yet read."""
+    """The text that is decoded and not yet read."""
 
     def __init__(self, data: Iterable[bytes | memoryview]) -> None:
         self._data = iter(data)
@@ -213,7 +213,7 @@ class _Text:
             self._grow()
 
     def take(self, expected: str) -> str:
-        """Return the next character, one of those expected, and go beyond it."""
+        """Consume and return the next character, which must be one of those expected."""
         character = self.next()
         if not character or character not in expected:
             raise self.error(f"Expecting {' or '.join(map(repr, expected))} delimiter")
@@ -236,7 +236,7 @@ class _Text:
             self._grow()
 
     def _is_cut(self, error: ValueError) -> bool:
-        """Return whether more of the text may repair it; an integer of too many digits may be the begin of a float."""
+        """Return whether more text may repair it; an integer with too many digits may be the start of a float."""
         if not isinstance(error, json.JSONDecodeError):
             return True
         return error.msg.startswith("Unterminated string") or error.pos > len(self._text) - _CUT
@@ -245,7 +245,7 @@ class _Text:
         return json.JSONDecodeError(reason, self._text, self._at)
 
     def _grow(self) -> None:
-        """Forget what was read, and decode at least as much as is left."""
+        """Drop the text that was read, and decode at least as much as is left."""
         pieces = [self._text[self._at :]]
         left = max(len(pieces[0]), 1)
         while left > 0 and not self._ended:

@@ -29,7 +29,7 @@ MOST_APPLICABLE: Final = 1_000
 _MOST_PAGES: Final = 100
 _NO_SUCH_API: Final = frozenset({400, 404, 405, 406})
 _NOT_MAPPED: Final = "POLICY_MAPPING_NOT_FOUND"
-"""What Polaris' message states instead of NoSuchMappingException, with status 500 (PolicyCatalog, detachPolicy)."""
+"""Polaris' message instead of NoSuchMappingException, with status 500 (PolicyCatalog, detachPolicy)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,13 +41,12 @@ class PolicyIdentifier:
     name: str
 
     def __str__(self) -> str:
-        """Return the dotted form for messages."""
         return ".".join((self.catalog, *self.namespace, self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyTarget:
-    """To what a policy is attached: a catalog (no namespace), a namespace (no table) or a table."""
+    """What a policy is attached to: a catalog (no namespace), a namespace (no table) or a table."""
 
     catalog: str
     namespace: tuple[str, ...] = ()
@@ -58,7 +57,6 @@ class PolicyTarget:
         return cls(table.catalog, table.namespace, table.name)
 
     def __str__(self) -> str:
-        """Return the dotted form for messages."""
         return ".".join((self.catalog, *self.namespace, *((self.table,) if self.table is not None else ())))
 
     def document(self) -> dict[str, Any]:
@@ -69,7 +67,7 @@ class PolicyTarget:
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
-    """A policy as Polaris stores it; `content` is what its owner wrote, by its type a JSON document in a string."""
+    """A policy as Polaris stores it; `content` is what its owner wrote, for its type a JSON document in a string."""
 
     type: str
     name: str
@@ -126,7 +124,7 @@ class PolicyClient:
             ) from error
 
     def load(self, identifier: PolicyIdentifier) -> StoredPolicy:
-        """Return a policy; raises PolarisError (NO_SUCH_POLICY), NoSuchNamespace."""
+        """Return a policy. Raises PolarisError (NO_SUCH_POLICY), NoSuchNamespace."""
         return _policy_in(self._send("GET", self._path(identifier)))
 
     def update(
@@ -140,7 +138,7 @@ class PolicyClient:
         except PolarisError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
-            # Whichever type a release gives the loser of a race.
+            # Whatever type a release gives the loser of a race.
             raise PolarisError(str(error), status=409, error_type=error.error_type, code="POLICY_CHANGED") from error
 
     def delete(self, identifier: PolicyIdentifier, *, detach_all: bool = False) -> None:
@@ -157,7 +155,7 @@ class PolicyClient:
         self._send("PUT", f"{self._path(identifier)}/mappings", document)
 
     def detach(self, identifier: PolicyIdentifier, target: PolicyTarget) -> None:
-        """Detach a policy; a success is read back, if the principal may read what applies to the target. Raises
+        """Detach a policy. A success is read back if the principal may read what applies to the target. Raises
         NoSuchNamespace, NoSuchTable, PolarisError (NO_SUCH_POLICY, POLICY_NOT_ATTACHED, POLICY_STILL_ATTACHED)."""
         self._detach(identifier, target)
         if self._is_attached(identifier, target):
@@ -171,7 +169,7 @@ class PolicyClient:
                 )
 
     def _is_attached(self, identifier: PolicyIdentifier, target: PolicyTarget) -> bool:
-        """Return whether the catalog shows a policy as attached to a target; False where that cannot be read."""
+        """Return whether the catalog shows a policy as attached to a target; False if that cannot be read."""
         try:
             policies = self.applicable(target)
         except (PolarisForbidden, NoSuchTable, NoSuchNamespace):
@@ -193,7 +191,7 @@ class PolicyClient:
             raise
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:
-        """Return the attached and inherited policies of a target, as Polaris the nearest of each inheritable type.
+        """Return the attached and inherited policies of a target; like Polaris, the nearest of each inheritable type.
         Raises NoSuchTable, NoSuchNamespace, and PolarisUnexpectedAnswer for more than MOST_APPLICABLE."""
         catalog = self._requests.catalog(target.catalog)
         params = {} if type_ is None else {"policyType": type_}

@@ -1,4 +1,4 @@
-"""Requests to a catalog as one principal: paths, tokens, pages and errors, which the clients of its APIs share."""
+"""Requests to a catalog as one principal: paths, tokens, pages and errors, shared by the clients of its APIs."""
 
 import json
 from base64 import urlsafe_b64decode
@@ -45,19 +45,19 @@ class TokenSource(Protocol):
 
     @property
     def scope(self) -> str:
-        """The scope that tokens are requested for, `PRINCIPAL_ROLE:` and a role, or several."""
+        """The scope that tokens are requested for: `PRINCIPAL_ROLE:` and a role, or several."""
         ...
 
     def token(self) -> str: ...
 
     def replace(self, refused: str) -> str:
-        """Return another token than `refused`, which was answered with 401."""
+        """Return another token than `refused`, which got a 401."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """An OAuth2 client: for the service, its principal in Polaris."""
+    """An OAuth2 client; for the service, its principal in Polaris."""
 
     client_id: str
     client_secret: SecretStr
@@ -123,7 +123,7 @@ class OAuth2TokenSource:
         try:
             return self._fetch_with_any()
         except PolarisError as error:
-            error.scope = ErrorScope.CATALOG  # without a token nothing is answered, whatever it is about
+            error.scope = ErrorScope.CATALOG  # without a token every request fails, whatever it is about
             raise
 
     def _fetch_with_any(self) -> str:
@@ -157,8 +157,8 @@ class OAuth2TokenSource:
 
 
 def subject_of(token: str) -> str:
-    """Return a token's principal, from `sub`; raises PolarisUnexpectedAnswer. The signature is not verified: the issuer
-    just sent the token."""
+    """Return a token's principal, from `sub`. The signature is not verified: the issuer just sent the token. Raises
+    PolarisUnexpectedAnswer."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -174,7 +174,8 @@ def subject_of(token: str) -> str:
 
 
 def why_refused(scope: str) -> str:
-    """Return why Polaris may refuse a fresh token: it issues one for any role and checks at its use which are held."""
+    """Return why Polaris may refuse a fresh token: it issues one for any role, and checks only at its use which are
+    held."""
     roles = [each.removeprefix(_ROLE) for each in scope.split() if each.startswith(_ROLE) and each != DEFAULT_SCOPE]
     if not roles:
         return "the principal was deleted, or the token endpoint belongs to another Polaris, or signs with another key"
@@ -209,14 +210,14 @@ def _refusal(error: PolarisError) -> PolarisError:
 T = TypeVar("T")
 PAGE_SIZE = 1_000
 _OF_TABLES: Final = frozenset({"credentials", "metrics", "plan", "sign", "tasks", "unregister"})
-"""Below a table in the Iceberg REST specification of 2026-08-21."""
+"""Paths below a table in the Iceberg REST specification of 2026-08-21."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolarisPaths:
-    """A catalog's configuration from `/v1/config`: the prefix of its paths, encoded, the separator of namespace levels.
-    `unknown` are advertised endpoints of single tables that this release does not know. Paths of namespaces raise
-    PolarisUnexpectedAnswer for levels that no request can name."""
+    """A catalog's configuration from `/v1/config`: the prefix of its paths, encoded, and the separator of namespace
+    levels. `unknown` are advertised endpoints of single tables that this release does not know. Paths of namespaces
+    raise PolarisUnexpectedAnswer for levels that no request can name."""
 
     prefix: str
     separator: str
@@ -249,7 +250,7 @@ class PolarisPaths:
 
 
 def each_named(entries: Iterable[Any], named: Callable[[Any], T]) -> Iterator[T]:
-    """Yield what each entry of a listing names; raise the first error of one after all others."""
+    """Yield the name of each entry of a listing; raise the first error only after all valid names."""
     failed = list[PolarisUnexpectedAnswer]()
     for entry in entries:
         try:
@@ -276,11 +277,11 @@ class CatalogRequests:
         self._lock = Lock()
 
     def sign_in(self) -> None:
-        """Obtain a token of the principal unless one is still valid; raises the errors of the token endpoint."""
+        """Obtain a token of the principal unless one is still valid. Raises the errors of the token endpoint."""
         self._token.token()
 
     def catalog(self, name: str) -> PolarisPaths:
-        """Return a catalog's paths, which are requested once; raises NoSuchCatalog."""
+        """Return a catalog's paths, which are requested once. Raises NoSuchCatalog."""
         with self._lock:
             known = self._catalogs.get(name)
         if known is None:
@@ -334,7 +335,7 @@ class CatalogRequests:
         *,
         within: float | None = None,
     ) -> httpx.Response:
-        """Return any answer but those that refuse the token; `within` is Transport's."""
+        """Return any answer except a refusal of the token; `within` is Transport's."""
         query = encoded_query(params.items())
 
         def once(token: str) -> httpx.Response:
@@ -365,7 +366,7 @@ def error_in(response: httpx.Response) -> PolarisError:
 
 
 def mapping_in(body: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a JSON object in an answer, an empty one if it is absent; raises PolarisUnexpectedAnswer."""
+    """Return a JSON object in an answer, an empty one if it is absent. Raises PolarisUnexpectedAnswer."""
     value = body.get(name) or {}
     if not isinstance(value, dict):
         raise PolarisUnexpectedAnswer(f"Polaris answered with a `{name}` that is not a JSON object", status=200)

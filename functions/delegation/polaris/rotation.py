@@ -1,11 +1,10 @@
-"""The rotation of the secret of the service's principal in Polaris (AWS Secrets Manager user guide, "Lambda rotation
-functions").
+"""The rotation of the service's client secret in Polaris (AWS Secrets Manager user guide, "Lambda rotation functions").
 
 Polaris itself makes the new secret and returns it once (`POST principals/{name}/rotate`, which only the principal may
 call), so `createSecret` does that, and `setSecret` nothing. Polaris keeps the former secret valid until the next
 rotation (apache/polaris, class PolarisPrincipalSecrets): a reader of AWSCURRENT always works. A second rotation ends
-the former secret at once, so one with an unknown outcome is not repeated: the stored secret still works, and would not
-after another lost answer. The label BEGUN marks a version from which a rotation was begun.
+the former secret at once, so a rotation with an unknown outcome is not repeated: the stored secret still works, and
+would not after another lost answer. The label BEGUN marks a version from which a rotation was started.
 """
 
 import json
@@ -28,7 +27,7 @@ from delegation.polaris.settings import PENDING, credentials_of
 
 CURRENT: Final = "AWSCURRENT"
 BEGUN: Final = "DELEGATION_ROTATION_BEGUN"
-"""The staging label of the version from which the last rotation was begun."""
+"""The staging label of the version from which the last rotation was started."""
 _TRANSIENT: Final = frozenset({"InternalServiceError", "InternalServiceErrorException", "ThrottlingException"})
 _ABSENT: Final = "ResourceNotFoundException"
 
@@ -55,7 +54,7 @@ class RotationEvent:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "RotationEvent":
-        """Parse an event; raises PolarisMisconfigured, which names the fields."""
+        """Parse an event. PolarisMisconfigured names the fields."""
         match event:
             case {"Step": str(step), "SecretId": str(secret_id), "ClientRequestToken": str(token)} if step in _STEPS:
                 return cls(RotationStep(step), secret_id, token)
@@ -74,11 +73,11 @@ class OwnPrincipal:
         self._token = token
 
     def sign_in(self) -> None:
-        """Get a fresh token; raises PolarisUnauthorized if the secret is refused."""
+        """Get a fresh token. Raises PolarisUnauthorized if the secret is refused."""
         self._token.token()
 
     def rotate(self) -> ClientCredentials:
-        """Return new credentials; raises PolarisOutcomeUnknown if Polaris may have made some and no answer came."""
+        """Return new credentials. Raises PolarisOutcomeUnknown if Polaris may have made some without an answer."""
         return self._management.rotate_secret(subject_of(self._token.token()))
 
 
@@ -92,7 +91,7 @@ class SecretRotation:
         self._principal = principal
 
     def perform(self, event: RotationEvent) -> None:
-        """Perform one step; a step that was done before changes nothing."""
+        """Perform one step; a repeated step changes nothing."""
         stages = self._stages(event)
         if CURRENT in stages[event.token]:
             return  # all steps are done
@@ -147,7 +146,7 @@ class SecretRotation:
         )
 
     def _test(self, event: RotationEvent) -> None:
-        """Sign in with the new credentials, or with the present ones when a new schedule is only tried out."""
+        """Sign in with the new credentials, or with the present ones if only a new schedule is tested."""
         text = self._value(event.secret_id, VersionId=event.token) or self._value(event.secret_id, VersionStage=CURRENT)
         if text is None:
             raise PolarisMisconfigured(f"{event.secret_id} has no credentials to test. Store them first")
@@ -177,7 +176,7 @@ class SecretRotation:
         self._call("update_secret_version_stage", SecretId=secret_id, VersionStage=label, RemoveFromVersionId=version)
 
     def _call(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
-        """Call Secrets Manager; the value of a version that is absent is empty."""
+        """Call Secrets Manager; the value of an absent version is empty."""
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - commands do without
 
         try:

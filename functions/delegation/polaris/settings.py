@@ -24,7 +24,7 @@ class SecretsManager(Protocol):
 
 
 class PolarisSettings(EnvironmentSettings):
-    """Settings; `secret_arn` is of a secret `{"client_id": …, "client_secret": …}` in AWS Secrets Manager."""
+    """Settings; `secret_arn` names a secret `{"client_id": …, "client_secret": …}` in AWS Secrets Manager."""
 
     url: str = Field(alias="DELEGATION_POLARIS_URL", pattern=r"^https?://[^/]+")
     secret_arn: str = Field(alias="DELEGATION_POLARIS_SECRET_ARN", min_length=1)
@@ -59,13 +59,13 @@ class PolarisSettings(EnvironmentSettings):
 
 
 def read_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials:
-    """Return the principal's credentials; raises PolarisMisconfigured if the secret is unreadable or malformed."""
+    """Return the principal's credentials. Raises PolarisMisconfigured if the secret is unreadable or malformed."""
     return credentials_of(_read(secrets_manager, SecretId=secret_arn), secret_arn)
 
 
 def pending_credentials(secrets_manager: SecretsManager, secret_arn: str) -> ClientCredentials | None:
-    """Return the credentials of a rotation in progress, None without one; raises as above. Polaris ends a secret that
-    `root` had reset as soon as it is rotated, before the new one is AWSCURRENT."""
+    """Return the credentials of a rotation in progress, None without one. Polaris ends a secret that `root` had reset
+    as soon as it is rotated, before the new one is AWSCURRENT. Raises like `read_credentials`."""
     try:
         text = _read(secrets_manager, SecretId=secret_arn, VersionStage=PENDING)
     except _NoSuchVersion:
@@ -93,7 +93,7 @@ def _read(secrets_manager: SecretsManager, **which: str) -> str | None:
 
 
 def credentials_of(text: str | None, secret_arn: str) -> ClientCredentials:
-    """Return the credentials in the text of a secret; raises PolarisMisconfigured for another text."""
+    """Return the credentials in the text of a secret. Raises PolarisMisconfigured for any other text."""
     try:
         body = json.loads(text or "")
     except ValueError:

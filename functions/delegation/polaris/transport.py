@@ -1,4 +1,4 @@
-"""Sending of requests to Polaris, with bounded retries where repeating is safe."""
+"""Sends requests to Polaris, with bounded retries where repeating is safe."""
 
 import os
 import time
@@ -20,7 +20,7 @@ _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 @dataclass(frozen=True, slots=True)
 class RequestRetries:
-    """Up to `attempts` requests, with pauses that double from `first_seconds` up to `longest_seconds`. None begins
+    """Up to `attempts` requests, with pauses that double from `first_seconds` up to `longest_seconds`. None starts
     later than `patience_seconds` after the first: a request to a hung server lasts a whole timeout, and the caller's
     time is limited."""
 
@@ -40,7 +40,7 @@ class RequestRetries:
 
 class Transport:
     """Sends requests, and repeats those that are safe to repeat; returns any answer, also an error. In a Lambda
-    function each request has the invocation's X-Ray header, which joins the traces. Without an answer raises
+    function each request has the invocation's X-Ray header, which joins the traces. Without an answer it raises
     PolarisUnavailable if nothing was written, PolarisOutcomeUnknown if a write may have been applied."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Transport:
         document: Mapping[str, Any] | None = None,
         within: float | None = None,
     ) -> httpx.Response:
-        """Send a request; one with `within` is sent once, and each part of its answer may take so many seconds."""
+        """Send a request. With `within` it is sent once, and each part of its answer may take that many seconds."""
         began = self._monotonic()
         timeout = httpx.USE_CLIENT_DEFAULT if within is None else httpx.Timeout(within)
         attempt = 0
@@ -96,7 +96,7 @@ class Transport:
 
 
 def trace_header() -> dict[str, str]:
-    """Return this invocation's X-Ray header, none outside of Lambda; for AWS services botocore sends it. AWS Lambda
-    developer guide, "Defined runtime environment variables": it changes with each invocation."""
+    """Return this invocation's X-Ray header, none outside of Lambda; for AWS services botocore sends it. It changes
+    with each invocation (AWS Lambda developer guide, "Defined runtime environment variables")."""
     value = os.environ.get("_X_AMZN_TRACE_ID")
     return {"X-Amzn-Trace-Id": value} if value else {}

@@ -1,7 +1,7 @@
 """`delegation audit`: what could be tidied up in a catalog, in bytes and money; it changes nothing.
 
 It joins what the service stored after the last pass (the health of tables and the reference index) with the plans of
-the last looks for orphan files. No table is loaded and nothing is listed.
+the last searches for orphan files. No table is loaded and nothing is listed.
 """
 
 import json
@@ -42,7 +42,7 @@ def state_unusable(path: Path, reason: str) -> CommandError:
 
 @dataclass(frozen=True, slots=True)
 class LookTask:
-    """A look that ended: its table, its plan, and whether its plan was executed to the end."""
+    """A search for orphan files that ended: its table, its plan, and whether its plan was executed to the end."""
 
     table_uuid: str
     plan: PlanSegment
@@ -50,7 +50,7 @@ class LookTask:
 
 
 def last_looks(tasks: Iterable[TaskRecord], catalog: str) -> dict[str, LookTask]:
-    """Return the last look at each table of a catalog by its uuid; `tasks` may be of any order and type."""
+    """Return the last search of each table of a catalog by its uuid; `tasks` may be of any order and type."""
     newest: dict[str, tuple[datetime, LookTask]] = {}
     for task in tasks:
         if not task.succeeded or not task.plan_segments or task.last_status_change_ts is None:
@@ -89,7 +89,7 @@ class KnownPlans:
         return self._known.get(plan_id)
 
     def put(self, plan_id: str, figures: PlanFigures) -> None:
-        """Keep the figures of a plan; raises CommandError (STATE_UNUSABLE)."""
+        """Keep the figures of a plan. Raises CommandError (STATE_UNUSABLE)."""
         self._known[plan_id] = figures
         if self._path is None:
             return
@@ -106,7 +106,7 @@ def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
         lines = path.read_bytes().split(b"\n") if path.exists() else []
     except OSError as error:
         raise state_unusable(path, f"cannot be read: {error.strerror}") from error
-    # The last line of an audit that was interrupted may not be whole: it has no line break, and is read again.
+    # The last line of an interrupted audit may be incomplete: it has no line break, and is read again.
     for line in lines[:-1]:
         try:
             entry = json.loads(line)
@@ -121,7 +121,7 @@ def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
 def looks_of(
     tasks: Mapping[str, LookTask], plans: PlanStore, known: KnownPlans
 ) -> tuple[dict[str, OrphanLook], list[str]]:
-    """Return the looks by table uuid, and the ids of plans that cannot be read; raises CommandError."""
+    """Return the searches by table uuid, and the ids of unreadable plans. Raises CommandError."""
 
     def figures(task: LookTask) -> PlanFigures | None:
         known_figures = known.get(task.plan.id)
@@ -187,7 +187,7 @@ def audit_of(
     index_table: str | None = None,
     plan_bucket: str | None = None,
 ) -> Audit:
-    """Return the audit of a catalog; raise the errors of the service, of its stores, and CommandError."""
+    """Return the audit of a catalog. Raises the errors of the service, of its stores, and CommandError."""
     references, healths = connection.reference_store(index_table), connection.health_store(index_table)
     client = connection.operator_client()
     tasks = [task for kind in (TASK_TYPE, PLAN_TASK_TYPE) for task in client.list(type=kind)]

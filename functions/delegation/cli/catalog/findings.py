@@ -1,4 +1,4 @@
-"""What an audit finds in each table of a catalog, joined from what the service stored. Pure."""
+"""What an audit finds in each table of a catalog, joined from what the service stored. Pure functions."""
 
 import csv
 import io
@@ -19,12 +19,12 @@ from delegation.upkeep.health.model import TableHealth
 from polaris_common.errors import counted
 
 MOST_NAMED: Final = 5
-"""Tables that are named of those which a table overlaps."""
+"""How many of the tables that a table overlaps are named."""
 
 
 class AuditKind(StrEnum):
     UNREACHABLE = "unreachable"
-    """Orphan files by the last look at the table's location."""
+    """Orphan files by the last search of the table's location."""
     EXPIRABLE = "expirable"
     """Snapshots that the table's rule expires."""
     SMALL = "small"
@@ -32,14 +32,14 @@ class AuditKind(StrEnum):
     OVERSIZED = "oversized"
     """Data files above 1.8 times the table's target size."""
     UNREADABLE = "unreadable"
-    """The table cannot be read to its end."""
+    """The table cannot be read completely."""
     OVERLAPPING = "overlapping"
     """Another table may have files where this one has some."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How many things are found, and how many bytes they are at least and at most; None where that is not known."""
+    """How many things are found, and how many bytes they are at least and at most; None if unknown."""
 
     count: int
     least: int | None = None
@@ -50,7 +50,7 @@ class Extent:
         return cls(count, size, size)
 
     def __add__(self, other: "Extent") -> "Extent":
-        """Return both together; what is not known of one is not known of both."""
+        """Return the sum; what is unknown of one is unknown of both."""
         return Extent(self.count + other.count, _sum(self.least, other.least, or_one=True), _sum(self.most, other.most))
 
 
@@ -62,7 +62,7 @@ def _sum(first: int | None, second: int | None, *, or_one: bool = False) -> int 
 
 @dataclass(frozen=True, slots=True)
 class OrphanLook:
-    """The last look for a table's orphan files: when it was listed, and what of the plan is left; `size` in bytes."""
+    """The last search for a table's orphan files: when it was listed, and what is left of the plan; `size` in bytes."""
 
     plan_id: str
     at: datetime
@@ -88,7 +88,8 @@ def audited(
     located: Iterable[tuple[str, str]],
     looks: Mapping[str, OrphanLook],
 ) -> list[AuditedTable]:
-    """Return the tables of a catalog; `located` are names and areas of other formats, `looks` the last ones by uuid."""
+    """Return the tables of a catalog; `located` are names and areas of other formats, `looks` the last searches by
+    uuid."""
     by_name = {health.identifier: health for health in healths}
     known = {entry.identifier: entry for entry in entries if not entry.absent}
     named = [(str(entry.identifier), entry.areas) for entry in known.values()]
@@ -162,7 +163,7 @@ def _add(some: list[str], more: Sequence[str]) -> None:
 
 
 def totals(tables: Iterable[AuditedTable]) -> dict[AuditKind, tuple[int, Extent]]:
-    """Return for each matter how many tables it is found in, and how much it is altogether."""
+    """Return for each kind of finding in how many tables it occurs, and its total."""
     sums: dict[AuditKind, tuple[int, Extent]] = {}
     for table in tables:
         for matter, extent in table.found.items():
@@ -180,7 +181,7 @@ _UNITS: Final[Mapping[AuditKind, str]] = {
     AuditKind.OVERLAPPING: "table",
 }
 _SAVING: Final = (AuditKind.UNREACHABLE, AuditKind.EXPIRABLE)
-"""What frees bytes if it is removed."""
+"""The findings whose removal frees bytes."""
 _COLUMNS: Final = (
     *("catalog", "namespace", "table", "finding", "count", "unit", "bytes_at_least", "bytes_at_most"),
     *("month_at_least", "month_at_most", "note"),
@@ -190,7 +191,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The audit of a catalog: its tables, as of when the reference index is, and plans that cannot be read."""
+    """The audit of a catalog: its tables, the time of the reference index, and unreadable plans."""
 
     catalog: str
     as_of: datetime | None
@@ -212,7 +213,7 @@ class Audit:
 
     @property
     def never_looked(self) -> int:
-        """How many tables no removal ever listed, as far as plans are kept."""
+        """How many tables were never searched, as far as plans are kept."""
         return sum(table.look is None for table in self.tables)
 
     def document(self) -> dict[str, Any]:
@@ -317,7 +318,7 @@ class Audit:
 
 
 _BY_NOTE: Final = frozenset({AuditKind.UNREADABLE, AuditKind.OVERLAPPING})
-"""Findings of the whole table, which are not counted in it."""
+"""Findings about a whole table, which are not counted in it."""
 
 
 def _note(table: AuditedTable, matter: AuditKind) -> str:
@@ -340,5 +341,5 @@ def _between(extent: Extent, text: Callable[[int], str]) -> str:
 
 
 def _cell(value: object) -> object:
-    """Return a cell that no spreadsheet takes for a formula: names are chosen by those who make tables."""
+    """Return a cell that no spreadsheet takes for a formula: whoever creates tables chooses names."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -38,7 +38,7 @@ _MEASURED: Final = {
     **{name: name for name in ("files", "bytes", "small_files", "small_bytes", "oversized_files", "oversized_bytes")},
     **{name: name for name in ("delete_files", "deletion_vectors", "manifests", "manifest_bytes", "metadata_bytes")},
 }
-"""Members of the document, in its order, and the attributes of a health."""
+"""Members of the document, in its order, with the attributes of a health."""
 
 
 class StoragePrices(Prices):
@@ -49,7 +49,7 @@ class StoragePrices(Prices):
 
 @dataclass(frozen=True, slots=True)
 class HealthRow:
-    """A table's health with what its live files cost a month, and at least and at most what an expiry would save."""
+    """A table's health with the monthly cost of its live files, and the least and most that an expiry would save."""
 
     health: TableHealth
     cost: float
@@ -64,7 +64,7 @@ class HealthRow:
 
     @property
     def badness(self) -> tuple[float, int, int, int]:
-        """What orders tables: the money that maintenance saves, then what it would tidy up."""
+        """The sort key of tables: the money that maintenance saves, then what it would tidy up."""
         health = self.health
         saves = self.saves_least if self.saves_most is None else self.saves_most
         return saves, health.small_files, health.delete_files + health.deletion_vectors, health.expirable or 0
@@ -128,7 +128,7 @@ def storage_prices() -> StoragePrices:
 
 
 def named(name: str) -> str | TableIdentifier:
-    """Return the catalog or the table of a name; raise CommandError with the code NAME_INVALID if it is neither."""
+    """Return the catalog or the table of a name. Raises CommandError (NAME_INVALID) if it is neither."""
     parts = split_name(name)
     if len(parts) < _LEAST_OF_A_TABLE:
         return parts[0] if len(parts) == 1 else name
@@ -143,7 +143,7 @@ def named(name: str) -> str | TableIdentifier:
 
 
 def health_of(store: "HealthStore", identifier: TableIdentifier) -> TableHealth:
-    """Return what is stored of a table; raise CommandError if nothing is, and the store's errors."""
+    """Return what is stored of a table. Raises CommandError if nothing is, and the store's errors."""
     health = store.health(identifier)
     if health is None:
         raise CommandError(
@@ -155,7 +155,7 @@ def health_of(store: "HealthStore", identifier: TableIdentifier) -> TableHealth:
 
 
 def history_document(health: TableHealth) -> dict[str, Any]:
-    """Return the upkeep of one table as JSON has it: the runs that have not ended, and those that have."""
+    """Return the upkeep of one table as JSON: the runs that have not ended, and those that have."""
     return {
         "under_way": [_begun(run) for run in health.runs.values() if run.ended is None],
         "waiting_plans": [run.waiting for run in health.runs.values() if run.waiting],
@@ -177,7 +177,7 @@ def history_document(health: TableHealth) -> dict[str, Any]:
 def catalog_document(
     catalog: str, rows: Sequence[HealthRow], lost: Sequence[LostRefs], prices: StoragePrices
 ) -> dict[str, Any]:
-    """Return the health of a catalog's tables, in the order of `rows`, with the refs that are kept for a person."""
+    """Return the health of a catalog's tables, in the order of `rows`, with the lost refs that are kept."""
     tables = [row.document() for row in rows]
     return {
         "catalog": catalog,
@@ -193,7 +193,7 @@ def table_document(health: TableHealth, prices: StoragePrices) -> dict[str, Any]
 
 
 def upkeep_of(connection: Connection, name: str) -> Mapping[str, Any]:
-    """Return what `delegation health NAME --json` prints; raise CommandError and the errors of the stores."""
+    """Return what `delegation health NAME --json` prints. Raises CommandError and the errors of the stores."""
     wanted, prices = named(name), storage_prices()
     store = connection.health_store(None)
     if isinstance(wanted, TableIdentifier):
@@ -329,7 +329,7 @@ def _ages(healths: Sequence[TableHealth]) -> str:
 
 
 def _states(health: TableHealth) -> tuple[str, ...]:
-    """Return what holds a table back, in the order in which such lines are printed; "" for what does not."""
+    """Return what holds a table back, in the order in which such lines are printed; "" for each that does not."""
     name, protection = plain(str(health.identifier)), health.protection
     plans = [run.waiting for run in health.runs.values() if run.waiting]
     reasons = "; ".join(plain(aside.error) for _, aside in sorted(health.asides.items()))
@@ -342,7 +342,7 @@ def _states(health: TableHealth) -> tuple[str, ...]:
 
 
 def _with_size(files: int | None, size: int | None) -> str:
-    """Return a number of files with their bytes; not all is known of a table that a former release read."""
+    """Return a number of files with their bytes; a former release did not store every value."""
     if files is None:
         return "–"
     return f"{files:,} ({size_text(size)})" if files and size is not None else f"{files:,}"

@@ -1,4 +1,4 @@
-"""`delegation polaris …`: what the service and drops through the gateway need in Polaris, and what adds it."""
+"""`delegation polaris …`: what the service and drops through the gateway need in Polaris, and how it is added."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,10 +26,8 @@ from delegation.polaris.transport import Transport
 INDEX_PRIVILEGES: Final = ("NAMESPACE_LIST", "TABLE_LIST", "TABLE_READ_PROPERTIES", "TABLE_READ_DATA")
 """What the reference index needs on the whole catalog (docs/architecture/trust.md, Privileges)."""
 UPKEEP_PRIVILEGES: Final = ("NAMESPACE_READ_PROPERTIES", "VIEW_LIST", "VIEW_READ_PROPERTIES")
-"""What upkeep needs there besides: the policies and locations of namespaces, and where views are.
-
-Its commits need TABLE_WRITE_PROPERTIES, which PURGE_PRIVILEGE includes.
-"""
+"""What upkeep also needs there: the policies and locations of namespaces, and where views are. Its commits need
+TABLE_WRITE_PROPERTIES, which PURGE_PRIVILEGE includes."""
 PURGE_PRIVILEGE: Final = "TABLE_WRITE_DATA"
 """What a purge needs where the tables are; it includes reading and listing them."""
 _EVERYTHING: Final = frozenset({"CATALOG_MANAGE_CONTENT"})
@@ -98,14 +96,14 @@ def wanted_grants(namespaces: Iterable[tuple[str, ...]], *, whole_index: bool) -
 
 
 def gives(granted: PolarisGrant, needed: PolarisGrant) -> bool:
-    """Return whether a grant gives what is needed: it counts for all namespaces below, and for included privileges."""
+    """Return whether a grant covers a needed one: it counts for all namespaces below, and for included privileges."""
     places = granted.namespace == needed.namespace[: len(granted.namespace)]
     including = _INCLUDED_IN.get(needed.privilege, frozenset()) | _EVERYTHING | {needed.privilege}
     return places and granted.privilege in including
 
 
 def steps_to(polaris: PolarisManagement, wanted: WantedAccess, *, new_secret: bool = False) -> list[SetupStep]:
-    """Return what is to be changed, in an order in which each step finds what it needs; nothing is taken away."""
+    """Return the changes, each after those that it requires; nothing is revoked."""
     catalog, principal, role, own = wanted.catalog, wanted.principal, wanted.principal_role, wanted.catalog_role
     kind = SetupKind
     exists = polaris.client_id_of(principal) is not None
@@ -127,7 +125,7 @@ def steps_to(polaris: PolarisManagement, wanted: WantedAccess, *, new_secret: bo
         ),
         (not polaris.has_catalog_role(catalog, own), _role_step(kind.CATALOG_ROLE, polaris, catalog, own)),
         (own not in polaris.catalog_roles_of(role, catalog), _use_step(kind.USE, polaris, role, catalog, own)),
-        # Exactly the documented grants, even where another one gives them: that one may be meant for something else.
+        # Exactly the documented grants, even if another grant covers them: that one may be meant for something else.
         *((grant not in granted, _grant_step(kind.GRANT, polaris, catalog, own, grant)) for grant in wanted.grants),
     ]
     return [step for is_missing, step in steps if is_missing]
@@ -151,7 +149,7 @@ def _grant_step(kind: SetupKind, polaris: PolarisManagement, catalog: str, role:
 SERVICE_PRIVILEGES: Final = ("TABLE_WRITE_DATA", "TABLE_DROP")
 """What the service needs on the tombstone namespace: to purge a table there, and to drop or rename it afterwards."""
 RENAME_INTO: Final = "TABLE_CREATE"
-"""What a rename needs on the namespace of the new name: there of callers, where tables are restored of the service."""
+"""What a rename needs on the namespace of the new name: callers there, the service where tables are restored."""
 
 
 def service_grants(namespace: tuple[str, ...], purged: Iterable[tuple[str, ...]]) -> tuple[PolarisGrant, ...]:
@@ -203,7 +201,8 @@ MAY_PURGE: Final = "polaris.config.drop-with-purge.enabled"
 
 
 def are_droppable(properties: Mapping[str, str]) -> bool:
-    """Whether a catalog with these properties lets views be dropped; the first is on by default, the second off."""
+    """Return whether a catalog with these properties lets views be dropped; the first is on by default, the second
+    off."""
     return properties.get(PURGES_VIEWS, "true").lower() == "false" or properties.get(MAY_PURGE, "").lower() == "true"
 
 
@@ -344,7 +343,7 @@ def _carry_out(output: Output, steps: Sequence[SetupStep], secret_file: Path | N
 
 
 def _kept(made: ClientCredentials, file: Path | None) -> dict[str, str]:
-    """Write credentials to a file, as AWS Secrets Manager has them (docs/deployment.md); return what is printed."""
+    """Write credentials to a file in the form of AWS Secrets Manager (docs/deployment.md); return what is printed."""
     document = {"client_id": made.client_id, "client_secret": made.client_secret.get_secret_value()}
     if file is None:
         return document
@@ -353,7 +352,7 @@ def _kept(made: ClientCredentials, file: Path | None) -> dict[str, str]:
 
 
 def connect_management(connection: Connection, url: str | None = None) -> PolarisManagement:
-    """Return a client of Polaris' management API with the administrator's credential; raises SettingsInvalid."""
+    """Return a client of Polaris' management API with the administrator's credential. Raises SettingsInvalid."""
     catalog_url, realm = polaris_url(connection), realm_of(connection)
     transport = Transport(connection.http())
     tokens = polaris_tokens(
@@ -383,7 +382,7 @@ def _admin_credential(connection: Connection) -> SecretStr:
 
 
 def polaris_url(connection: Connection) -> str:
-    """Return the catalog's address, that of the local stack without a setting; raises CommandError (NOT_CONNECTED)."""
+    """Return the catalog's address, that of the local stack without a setting. Raises CommandError (NOT_CONNECTED)."""
     return connection.named_polaris() or connection.stack().polaris_url
 
 
@@ -393,7 +392,7 @@ def realm_of(connection: Connection) -> str | None:
 
 
 def parse_namespace(text: str, option: str = "--namespace") -> tuple[str, ...]:
-    """Parse `level.level`, the value of an option; raises BadParameter."""
+    """Parse `level.level`, the value of an option. Raises BadParameter."""
     levels = tuple(text.replace("`", "").split("."))
     if not all(levels):
         raise typer.BadParameter(f"{text!r} is not LEVEL.LEVEL", param_hint=option)

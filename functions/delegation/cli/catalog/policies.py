@@ -42,7 +42,7 @@ def parse_policy(text: str) -> PolicyIdentifier:
 def parse_target(
     table: str | None, namespace: str | None, catalog: str | None, policy: PolicyIdentifier
 ) -> PolicyTarget:
-    """Return what exactly one of three options names, in the policy's own catalog; raises BadParameter."""
+    """Return the target that exactly one of three options names, in the policy's own catalog. Raises BadParameter."""
     given = {"--table": table, "--namespace": namespace, "--catalog": catalog}
     named = [option for option, text in given.items() if text is not None]
     if len(named) != 1:
@@ -60,7 +60,7 @@ def parse_target(
 
 
 def parse_shown(text: str) -> PolicyTarget:
-    """Parse `catalog`, `catalog.level` or `catalog.level.table`, which may be a namespace too; raises BadParameter."""
+    """Parse `catalog`, `catalog.level` or `catalog.level.table`, which may be a namespace too. Raises BadParameter."""
     parts = split_name(text)
     if len(parts) > 2:
         return PolicyTarget.of(parse_table(text))
@@ -70,7 +70,7 @@ def parse_shown(text: str) -> PolicyTarget:
 
 
 def parse_type(text: str) -> PolicyType:
-    """Parse a type with or without `system.`; raises BadParameter."""
+    """Parse a type with or without `system.`. Raises BadParameter."""
     policy_type = PolicyType.named(text)
     if policy_type is None:
         known = ", ".join(kind.short for kind in PolicyType)
@@ -91,7 +91,7 @@ def policy_list(policies: Sequence[tuple[PolicyIdentifier, StoredPolicy]]) -> Re
 
 
 def state_of(policy: StoredPolicy) -> str:
-    """Return whether a policy is enabled, or that this service cannot read or does not know it."""
+    """Return whether a policy is enabled, unreadable, or unknown to this service."""
     type_ = PolicyType.named(policy.type)
     if type_ is None:
         return "unknown type"
@@ -324,7 +324,7 @@ def show_command(
         policies = PolicyClient(client.requests)
         source, applicable = "catalog", policies.applicable(target)
         unreadable = _why_unreadable(policies, target) if target.table is not None else None
-    # Limits name catalogs and namespaces, so that the name of the table does not matter.
+    # Limits name catalogs and namespaces; the table's name does not matter.
     about = TableIdentifier(target.catalog, target.namespace or ("*",), target.table or "*")
     rules = list(resolve(about, applicable, properties, known.limits).values())
     document = {
@@ -338,7 +338,7 @@ def show_command(
 
 
 def _why_unreadable(policies: PolicyClient, table: PolicyTarget) -> str | None:
-    """Return why policies of a table's namespace cannot be read, which upkeep reads beside the table's own."""
+    """Return why the policies of a table's namespace, which upkeep also reads, cannot be read."""
     namespace = PolicyTarget(table.catalog, table.namespace)
     try:
         policies.applicable(namespace)

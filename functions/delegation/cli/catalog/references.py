@@ -1,7 +1,7 @@
-"""`delegation references …`: the tables that hold purges back because they cannot be read, exemptions, and lost refs.
+"""`delegation references …`: unreadable tables that hold purges back, exemptions, and lost refs.
 
-The commands read and write the table of the reference index with the operator's own AWS credentials: who may not write
-it exempts nothing.
+The commands read and write the table of the reference index with the operator's own AWS credentials. An operator who
+may not write it cannot exempt anything.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _LONGEST_PROBLEM = 400
 
 @dataclass(frozen=True, slots=True)
 class BlockingRow:
-    """Something that cannot be read, and the exemption that holds for it."""
+    """Something unreadable, and its present exemption."""
 
     blocking: "Blocking"
     exemption: "Exemption | None"
@@ -77,13 +77,13 @@ def kind_of(subject: "Subject") -> str:
 
 
 def name_of(subject: "Subject") -> str:
-    """Return a subject's name as the commands read it: a part with a dot is between backquotes."""
+    """Return a subject's name as the commands parse it: a part with a dot is between backquotes."""
     parts = (subject.catalog, *subject.namespace, *([] if subject.name is None else [subject.name]))
     return ".".join(f"`{part}`" if "." in part else part for part in parts)
 
 
 def exempt_words(subject: "Subject") -> str:
-    """Return the command that exempts a subject; a shell reads backquotes only between quotes."""
+    """Return the command that exempts a subject; a shell needs quotes around backquotes."""
     name = plain(name_of(subject))
     quoted = f"'{name}'" if set(name) & set("` '\"$&;()<>|*?") else name
     listed = "" if subject.name is not None else " --list"
@@ -195,7 +195,7 @@ def dismiss_command(
 
 
 def kept_now(lost: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
-    """Return what is still kept, what ends first first."""
+    """Return what is still kept, by its end."""
     return sorted((refs for refs in lost if now < refs.until), key=lambda refs: (refs.until, refs.key))
 
 
@@ -265,7 +265,7 @@ def blocking_command(call: Call, catalog: Annotated[str, argument("CATALOG", "Th
 
 
 def shown(store: "ReferenceStore", catalog: str) -> Sequence[BlockingRow]:
-    """Return what cannot be read, what holds back every purge and lasts longest first."""
+    """Return what cannot be read: what holds back every purge first, then the longest-lasting."""
     from delegation.references.store import blocking_of  # noqa: PLC0415 - loads boto3
 
     now = utc_now()
@@ -326,7 +326,7 @@ def exempt_command(
 
 
 def parse_subject(text: str, *, of_list: bool) -> "Subject":
-    """Parse the name of a table, or with `of_list` of a namespace or catalog; raises BadParameter."""
+    """Parse the name of a table, or with `of_list` of a namespace or catalog. Raises BadParameter."""
     from delegation.references.blocking import Subject  # noqa: PLC0415 - loads boto3
 
     parts = split_name(text)
@@ -339,7 +339,7 @@ def parse_subject(text: str, *, of_list: bool) -> "Subject":
 
 
 def released_by(connection: Connection, store: "ReferenceStore", catalog: str, tasks_table: str | None) -> int | None:
-    """Let the purges run that waited for it; return how many, None if the task table is not known."""
+    """Run the purges that waited for it; return how many, None if the task table is not known."""
     from delegation.cli.tasks.direct import service_of  # noqa: PLC0415 - needs the extra `service`
 
     try:

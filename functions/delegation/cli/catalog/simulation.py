@@ -95,7 +95,7 @@ def simulated(
     now: datetime,
     days: int,
 ) -> Simulated:
-    """Return what the service would do; a table whose need is not known from what is stored is named instead."""
+    """Return what the service would do; a table whose stored data does not show its need is only named."""
     reader = CatalogPolicies(lambda target: policies.applicable(target, EXPIRY.value))
     healths: list[TableHealth] = []
     asked: dict[str, AskedExpiryRule] = {}
@@ -141,7 +141,7 @@ def simulated(
 def _computed(
     store: HealthStore, health: TableHealth, asked: AskedExpiryRule | None, now: datetime
 ) -> TableHealth | None:
-    """Return the health with its need by the rule of now, None if that needs a load of the table."""
+    """Return the health with its need by the present rule, None if that requires loading the table."""
     if asked is None or not is_outdated(health, asked, now):
         return health
     state = store.read_state(health.identifier)

@@ -70,7 +70,7 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path, *, name: str, organization: str, lifetime: timedelta, now: datetime) -> "Authority":
-        """Create an authority; raises CommandError (AUTHORITY_EXISTS) if the folder has one."""
+        """Create an authority. Raises CommandError (AUTHORITY_EXISTS) if the folder has one."""
         if exists(folder):
             raise CommandError(
                 f"{folder} has a certificate authority; it was not changed",
@@ -136,7 +136,7 @@ class Authority:
         return self._issue(name, former.certificate.subject, next(iter(usage)), names, lifetime=lifetime, now=now)
 
     def find(self, name: str) -> Issued:
-        """Return a certificate by the name of its files or by its serial number; raises CommandError."""
+        """Return a certificate by the name of its files or by its serial number. Raises CommandError."""
         unreadable: dict[str, CommandError] = {}
         for issued in self.issued(unreadable):
             if name in {issued.name, issued.serial} and issued.name != CA:
@@ -151,7 +151,7 @@ class Authority:
         )
 
     def issued(self, unreadable: dict[str, CommandError]) -> list[Issued]:
-        """Return the certificates of the folder, the authority's first; adds the errors of files that are none."""
+        """Return the certificates of the folder, the authority's first; adds the errors of unreadable files."""
         revoked = {entry.serial_number for entry in self.revoked()}
         names = sorted(path.stem for path in self.folder.glob("*.pem") if path.name != REVOCATION_LIST)
         certificates = []
@@ -165,7 +165,7 @@ class Authority:
         return sorted(certificates, key=lambda issued: issued.name != CA)
 
     def revoked(self) -> list[x509.RevokedCertificate]:
-        """Return the entries of the revocation list, none without a list; raises CommandError."""
+        """Return the entries of the revocation list, none without a list. Raises CommandError."""
         path = self.folder / REVOCATION_LIST
         if not path.exists():
             return []
@@ -175,7 +175,7 @@ class Authority:
             raise certificate_unreadable(path, "it is not a revocation list in PEM") from None
 
     def revoke(self, issued: Issued | None, *, lifetime: timedelta, now: datetime) -> Path:
-        """Sign the revocation list anew, with one more certificate if given; it counts for `lifetime`."""
+        """Sign a new revocation list, with one more certificate if given; it is valid for `lifetime`."""
         entries = self.revoked()
         if issued is not None and all(entry.serial_number != issued.certificate.serial_number for entry in entries):
             serial = issued.certificate.serial_number

@@ -24,7 +24,7 @@ PREFIX: Final = "delegation:"
 PROPERTIES: Final = "delegation:properties"
 DEFAULT: Final = "default"
 REQUIRED: Final = "required"
-"""What service.json has instead of the default of a setting that has none."""
+"""Stands in service.json for a default that does not exist."""
 _PLACE: Final = re.compile(r"TYPE|NAME")
 
 
@@ -63,7 +63,7 @@ def described() -> Mapping[str, tuple[ServiceSetting, ...]]:
 
 
 def context_of(path: Path) -> dict[str, Any]:
-    """Return the context of a cdk.json, or the settings of a stage file; raises SettingsInvalid."""
+    """Return the context of a cdk.json, or the settings of a stage file. Raises SettingsInvalid."""
 
     def unusable(reason: str, next_step: str = "Correct the file.") -> SettingsInvalid:
         return SettingsInvalid(str(path), [FieldProblem(str(path), reason)], next_step)
@@ -81,7 +81,8 @@ def context_of(path: Path) -> dict[str, Any]:
 
 
 def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
-    """Return each setting of the deployment with its value; later `layers`, by the name of their file, precede."""
+    """Return each setting of the deployment with its value; later `layers`, by the name of their file, take
+    precedence."""
     rows: list[Shown] = []
     for setting in described()["deployment"]:
         given = [
@@ -100,7 +101,7 @@ def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
 
 
 def shown_properties(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
-    """Return each property of the service with its value; of a name for types or names, one for each that is set."""
+    """Return each property of the service with its value; a property with TYPE or NAME once for each that is set."""
     sources = [(name, context[PROPERTIES]) for name, context in layers.items() if context.get(PROPERTIES)]
     source, given = sources[-1] if sources else (None, {})
     rows: list[Shown] = []
@@ -113,7 +114,7 @@ def shown_properties(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
 
 
 def shown_variables(environ: Mapping[str, str]) -> list[Shown]:
-    """Return each variable of the service's processes that no setting is, with its value in this environment."""
+    """Return each variable of the service's processes that is not a setting, with its value in this environment."""
     return [
         Shown(each, each.name, environ.get(each.name) or None, "environment" if environ.get(each.name) else None)
         for each in described()["variables"]
@@ -228,7 +229,7 @@ def check_command(call: Call) -> None:
 
 
 def _connection_text(connection: Connection) -> str:
-    """Return which service the commands call; raises CommandError if none is set and there is no stack.json."""
+    """Return which service the commands call. Raises CommandError if none is set and there is no stack.json."""
     if not connection.uses_stack():
         return f"The service is at {connection.settings.get('edge_url')}."
     if connection.named_polaris() is not None:

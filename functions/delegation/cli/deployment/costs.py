@@ -27,15 +27,15 @@ from delegation.wire.responses import Estimate
 from polaris_common.errors import counted
 
 HOURS: Final = 730
-"""Hours of a month, as AWS' pricing calculator counts them."""
+"""Hours of a month in AWS' pricing calculator."""
 MINUTES: Final = HOURS * 60
 ZONES: Final = 2
 ALARMS: Final = 28
-"""Those of every deployment. The probe has one more, notifications three, the gateway two, a secret's rotation one."""
+"""Alarms of every deployment. The probe has one more, notifications three, the gateway two, a secret's rotation one."""
 FRONT_ALARMS: Final = 3
-"""Those of the load balancer of the private profile."""
+"""Alarms of the load balancer of the private profile."""
 _VALUES: Final[Mapping[str, int]] = {"operation": 1, "kind": 3, "code": 1}
-"""Values of the dimensions where purges succeed; the kinds are the purge and the service's own two."""
+"""Values of the dimensions while purges succeed; the kinds are the purge and the service's own two."""
 METRICS: Final = sum(math.prod(_VALUES[name] for name in metric.by) for metric in ALL_METRICS.values())
 """CloudWatch counts each set of dimensions as a metric; each error code of a failure adds six."""
 DASHBOARDS: Final = 2
@@ -44,7 +44,7 @@ ENDPOINTS: Final = 4
 SECRETS: Final = 1
 WRITE_UNITS: Final = 56
 READ_CALLS: Final = {"inline": 17, "spark": 21}
-"""DynamoDB in the background purge of a small table (docs/costs.md, "Whole tasks")."""
+"""DynamoDB calls of the background purge of a small table (docs/costs.md, "Whole tasks")."""
 TRANSITIONS: Final = 9
 """States of an inline purge's execution, and its start; a Spark job has three more, and three for each heartbeat."""
 HEARTBEAT_SECONDS: Final = 30
@@ -53,12 +53,13 @@ FILES_PER_MANIFEST: Final = 5_000
 FILES_PER_CHUNK: Final = 10_000
 FILES_PER_DELETE: Final = 1_000
 INVOCATIONS: Final = 11
-"""Of a background purge: three requests with the authorizer of each, the dispatcher, and four steps of its execution.
+"""Invocations of a background purge: three requests with the authorizer of each, the dispatcher, and four steps of its
+execution.
 
 The authorizer's answers are cached for up to five minutes, so callers with many tables have fewer.
 """
 SHORT_GB_SECONDS: Final = 0.5
-"""An invocation of a short function: 512 MB for one second."""
+"""A short function's invocation: 512 MB for one second."""
 POLLS: Final = 5 * 3 * MINUTES
 """Receives of the event source mapping of one queue: five pollers with a wait of 20 s."""
 LOG_GB_PER_TASK: Final = 0.00003
@@ -138,7 +139,7 @@ class Workload:
 
 
 class Cost(NamedTuple):
-    """One line of a month: of which service, what, how much of it, and what that costs."""
+    """One line of a month: the service, the item, its quantity, and its cost."""
 
     service: str
     what: str
@@ -197,7 +198,7 @@ def _purges(work: Workload, prices: MonthlyPrices) -> Iterator[Cost]:
     writes = _parts(work.files, FILES_PER_DELETE) + 2 * chunks + 3
     yield _line("S3", "DeleteObjects and PUT; DELETE of one key is free", tables * writes, prices.s3_write_request)
     yield _line("S3", "GET", tables * (manifests + chunks + 10), prices.s3_read_request)
-    # With bucket keys S3 asks far less often than once for an object.
+    # With bucket keys S3 calls KMS far less often than once per object.
     yield _line("KMS", "requests, at most", tables * (3 * chunks + 13), prices.kms_request)
     yield _line("X-Ray", "traces", tables * (CALLS_PER_TASK + 1), prices.xray_trace)
     yield _line("CloudWatch", "logs, GB", tables * LOG_GB_PER_TASK + MINUTES * LOG_GB_PER_MINUTE, prices.logs_gb)
@@ -219,7 +220,7 @@ BUNDLED = Path(choice.__file__).parent / "prices.json"
 
 
 def prices_of(path: Path | None) -> MonthlyPrices:
-    """Return the prices of a file, by default those of this release; raises CommandError (PRICE_LIST_REFUSED)."""
+    """Return the prices of a file, by default those of this release. Raises CommandError (PRICE_LIST_REFUSED)."""
     try:
         return MonthlyPrices.model_validate(document_of(path or BUNDLED))
     except ValidationError as error:
@@ -232,7 +233,7 @@ def prices_of(path: Path | None) -> MonthlyPrices:
 
 
 def document_of(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; raises CommandError (PRICE_LIST_REFUSED)."""
+    """Return the JSON object of a file. Raises CommandError (PRICE_LIST_REFUSED)."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -249,7 +250,7 @@ def place_of(prices: Prices) -> dict[str, Any]:
 
 
 def quantity_text(quantity: float) -> str:
-    """Return a quantity without decimals, of small ones two digits that count; nothing for none."""
+    """Return a quantity without decimals, a small one with two significant digits, zero as nothing."""
     if not quantity:
         return ""
     return f"{quantity:,.0f}" if quantity >= 10 or quantity == int(quantity) else f"{quantity:.2g}"

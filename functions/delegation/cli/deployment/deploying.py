@@ -1,4 +1,4 @@
-"""`delegation deploy-check`: compare what is deployed with what is synthesized, and refuse what would do harm.
+"""`delegation deploy-check`: compares what is deployed with what is synthesized, and refuses harmful changes.
 
 AWS CloudFormation User Guide, "Update behaviors of stack resources"; CloudFormation API Reference, ResourceChange.
 """
@@ -28,7 +28,7 @@ CREATE_ONLY: Final[Mapping[str, frozenset[str]]] = {
     "AWS::EC2::VPC": frozenset({"CidrBlock", "Ipv4IpamPoolId"}),
     "AWS::EC2::Subnet": frozenset({"AvailabilityZone", "CidrBlock", "VpcId"}),
 }
-"""What holds data or addresses, and the properties whose change replaces it (AWS Template Reference Guide)."""
+"""Resources with data or addresses, and the properties whose change replaces them (AWS Template Reference Guide)."""
 _NETWORK: Final = frozenset({"AWS::EC2::VPC", "AWS::EC2::Subnet"})
 _FORMER_APPLICATIONS: Final = "DELEGATION_EMR_FORMER_APPLICATION_IDS"
 _TABLE: Final = "AWS::DynamoDB::Table"
@@ -177,7 +177,7 @@ def _exports(template: Template) -> Iterator[tuple[str, str]]:
 
 
 def dangers_of_change_set(stack: str, changes: Sequence[Mapping[str, Any]]) -> list[Danger]:
-    """Return what must not be executed of a change set's Changes: CloudFormation knows every replacement."""
+    """Return which of a change set's Changes must not be executed; CloudFormation knows every replacement."""
     dangers = []
     for change in changes:
         resource = change.get("ResourceChange", {})
@@ -215,7 +215,7 @@ class DeployedStacks:
             raise CommandError(f"AWS: {error}", _ADVICE, code="BAD_CONNECTION") from error
 
     def template(self, stack: str) -> Template | None:
-        """Return the template with which a stack was deployed, None if there is no such stack."""
+        """Return the template with which a stack was deployed, None without the stack."""
         answer = self._read("get_template", StackName=stack, TemplateStage="Original")
         if answer is None:
             return None
@@ -224,12 +224,12 @@ class DeployedStacks:
         return template
 
     def identity(self, stack: str, name: str) -> str | None:
-        """Return the physical id of a stack's resource, None if there is no such resource."""
+        """Return the physical id of a stack's resource, None without the resource."""
         answer = self._read("describe_stack_resource", StackName=stack, LogicalResourceId=name)
         return None if answer is None else answer["StackResourceDetail"].get("PhysicalResourceId")
 
     def imports(self, export: str) -> Sequence[str]:
-        # An export that nothing imports, too, is answered with a ValidationError.
+        # For an export without imports, too, the answer is a ValidationError.
         return self._all("list_imports", "Imports", ExportName=export)
 
     def changes(self, stack: str, change_set: str) -> Sequence[Mapping[str, Any]]:
@@ -300,7 +300,7 @@ def deploy_check_command(
 
 
 def synthesized(folder: Path) -> dict[str, Template]:
-    """Return the templates in a cloud assembly by stack name; raises CommandError (NOT_SYNTHESIZED)."""
+    """Return the templates in a cloud assembly by stack name. Raises CommandError (NOT_SYNTHESIZED)."""
     try:
         artifacts = json.loads((folder / _MANIFEST).read_bytes()).get("artifacts", {})
         stacks = {

@@ -7,12 +7,13 @@ from delegation.cli.errors import CommandError
 
 
 def write_secret(path: Path, content: bytes, *, replace: bool = False) -> None:
-    """Write a file with mode 0600, never seen half written; raises CommandError if it exists, unless `replace`."""
+    """Write a file with mode 0600; no reader sees it half written. Raises CommandError if it exists, unless
+    `replace`."""
     _write(path, content, 0o600, replace=replace)
 
 
 def write_public(path: Path, content: bytes) -> None:
-    """Write a file that everybody may read, never seen half written; raises CommandError (FILE_NOT_WRITTEN)."""
+    """Write a file that everybody may read; no reader sees it half written. Raises CommandError (FILE_NOT_WRITTEN)."""
     _write(path, content, 0o666, replace=True)
 
 
@@ -22,7 +23,7 @@ def _write(path: Path, content: bytes, mode: int, *, replace: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if replace:
             target.unlink(missing_ok=True)
-        # O_EXCL follows no link and opens no file of another; the mode counts from the first byte.
+        # O_EXCL follows no link and opens no existing file; the mode applies from the first byte.
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -1,4 +1,4 @@
-"""The operator's limits: those of the running deployment, or of a deployment's files."""
+"""The operator's limits, from the running deployment or from a deployment's files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class KnownLimits:
 
 
 def given_properties(cdk: Path, stage_file: Path | None) -> tuple[str, dict[str, str]] | None:
-    """Return the service's properties and the file that they are from, None without one; raises SettingsInvalid."""
+    """Return the service's properties and their file, None without one. Raises SettingsInvalid."""
     given = [path for path in (cdk, stage_file) if path is not None and (path != DEFAULT_CDK or path.is_file())]
     layers = {str(path): context_of(path) for path in given}
     last: tuple[str, Mapping[str, Any]] | None = None
@@ -60,13 +60,13 @@ def given_properties(cdk: Path, stage_file: Path | None) -> tuple[str, dict[str,
 
 
 def given_foreign(cdk: Path, stage_file: Path | None) -> ForeignLocations:
-    """Return the locations of others by a deployment's files; raises SettingsInvalid, InvalidProperty."""
+    """Return the locations of foreign tables by a deployment's files. Raises SettingsInvalid, InvalidProperty."""
     given = given_properties(cdk, stage_file)
     return foreign_locations(given[1] if given else {})
 
 
 def known_limits(connection: Connection, cdk: Path | None, stage_file: Path | None) -> KnownLimits:
-    """Return the limits of named files, else of the running deployment, else of a cdk.json; raises SettingsInvalid."""
+    """Return the limits of named files, else of the running deployment, else of a cdk.json. Raises SettingsInvalid."""
     why = ""
     if cdk is None and stage_file is None:
         try:

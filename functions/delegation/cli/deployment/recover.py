@@ -1,4 +1,4 @@
-"""`delegation recover`: bring back what the live tables lost, from tables that DynamoDB restored."""
+"""`delegation recover`: brings back what the live tables lost, from tables that DynamoDB restored."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -53,7 +53,7 @@ def recover_command(
 def recover(
     connection: Connection, copy: str, live: str, records_copy: str | None, records_live: str | None, *, dry_run: bool
 ) -> RecoveryReport:
-    """Recover tasks first, then the records that promise them; raises TaskError (NOT_PAUSED) and the store's errors."""
+    """Recover tasks first, then the records that name them. Raises TaskError (NOT_PAUSED) and the store's errors."""
     target = connection.task_table(live)
     if DynamoDbPauseStore(target.dynamodb, live).read().of_everything is None:
         raise not_paused()

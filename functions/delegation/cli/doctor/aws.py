@@ -89,7 +89,7 @@ class AwsCheck:
 
 
 def asked(name: str, value: str, check: Callable[[str], CheckResult]) -> CheckResult:
-    """Return what a check found of a part, or what AWS' error means for it."""
+    """Return the result of a part's check, or the meaning of AWS' error."""
     try:
         return check(value)
     except (BotoCoreError, ClientError) as error:
@@ -119,7 +119,7 @@ API: Final = "gateway's API"
 ENDPOINT: Final = "gateway's endpoint"
 ALARMS: Final = "gateway's alarms"
 TOMBSTONES: Final = "GatewayTombstones"
-"""Beginning of the table's logical id in the stack *Data*; a test compares it with the template's."""
+"""Prefix of the table's logical id in the stack *Data*; a test compares it with the template's."""
 _ENDPOINT_ID: Final = re.compile(r"vpce-[0-9a-f]+")
 _GATEWAY_AGAIN: Final = "Deploy the Gateway stack again; `cdk diff` shows what differs."
 
@@ -185,7 +185,7 @@ class DeployedGateway:
         return passed(API, f"{identifier} is PRIVATE, with the stage {', '.join(stages)}")
 
     def _endpoint(self, api: str) -> CheckResult:
-        """Check the VPC endpoint that the policy of the API admits; it is not of the stack, and may be gone."""
+        """Check the VPC endpoint that the API's policy admits; it is outside the stack, and may be gone."""
         policy = self.client("apigateway").get_rest_api(restApiId=api).get("policy", "")
         named = sorted(set(_ENDPOINT_ID.findall(policy)))
         if not named:
@@ -382,7 +382,7 @@ class DeployedCheck:
 
 
 def _is_absent(error: Exception) -> bool:
-    """Whether CloudFormation knows no such stack: it answers ValidationError (API Reference, DescribeStacks)."""
+    """Return whether CloudFormation knows no such stack: it answers ValidationError (API Reference, DescribeStacks)."""
     return isinstance(error, ClientError) and error.response["Error"]["Code"] == "ValidationError"
 
 

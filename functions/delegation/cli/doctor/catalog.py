@@ -71,7 +71,7 @@ class CatalogCheck:
 
 @dataclass(frozen=True, slots=True)
 class ViewCheck:
-    """Checks the kind of a catalog, where names are used again, and whether views can be dropped."""
+    """Checks a catalog's type, whether names are used again, and whether views can be dropped."""
 
     management: PolarisManagement
     url: str
@@ -132,7 +132,7 @@ class GrantCheck:
             return
         yield passed(PRINCIPAL, f"{self.principal} with the roles {', '.join(sorted(roles)) or 'none'}")
         for grant in self.needed:
-            # The very grant, if there is one: the answer does not depend on the order in which they are listed.
+            # The exact grant, if there is one: the answer does not depend on the order in which they are listed.
             holding = [grant] if grant in granted else sorted((held for held in granted if gives(held, grant)), key=str)
             giving = next(iter(holding), None)
             if giving is not None:
@@ -148,7 +148,7 @@ class GrantCheck:
 
 
 def grants_of_role(management: PolarisManagement, catalog: str, role: str) -> list[PolarisGrant]:
-    """Return what a principal role may do in a catalog, by all roles of the catalog that it has."""
+    """Return what a principal role may do in a catalog through all its catalog roles."""
     used = sorted(management.catalog_roles_of(role, catalog))
     return [grant for each in used for grant in management.grants_of(catalog, each)]
 
@@ -158,7 +158,7 @@ def unknown_catalog(name: str, place: str) -> CheckResult:
 
 
 def what_lacks(findings: Sequence[CheckResult]) -> str | None:
-    """Return what is missing without which every other check of a catalog would fail with the same cause."""
+    """Return the missing requirement that would make every other check of a catalog fail too."""
     broken = {finding.name: finding.detail for finding in findings if finding.ok is False}
     if POLARIS in broken:
         return POLARIS

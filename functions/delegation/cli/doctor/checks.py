@@ -1,4 +1,4 @@
-"""What a check found, and how the findings are shown."""
+"""The results of checks, and how they are shown."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from delegation.cli.screens import LabelledLines
 from polaris_common.errors import counted
 
 FORMAT: Final = 1
-"""Of the JSON document: a later one has the same members, and may have more, while this is the same."""
+"""Of the JSON document: later documents of this format keep its members and may add more."""
 CHECKS: Final[Mapping[str, str]] = {
     "settings": "the settings of the connection",
     "certificate": "the client certificate's files and dates",
@@ -54,14 +54,14 @@ CHECKS: Final[Mapping[str, str]] = {
     "gateway_endpoint": "with `--deployed`: the gateway's VPC endpoint",
     "gateway_alarms": "with `--deployed`: the gateway's alarms",
 }
-"""What can be checked, by the id that the JSON document has; ids do not change from release to release."""
+"""What can be checked, by the id in the JSON document; ids do not change from release to release."""
 _WITH_SUBJECT: Final = re.compile(r"(?P<what>grant |stack |service: )(?P<subject>.+)", re.DOTALL)
 _BETWEEN: Final = re.compile(r"'s?\b|'")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check: `ok` is None if it could not be made; `fix` states how to mend what is broken."""
+    """The result of a check: `ok` is None if it could not be made; `fix` states how to repair it."""
 
     name: str
     ok: bool | None
@@ -81,7 +81,7 @@ class CheckResult:
 
     @property
     def subject(self) -> str:
-        """Which of several was checked, as a privilege or a stack; empty where there is only one."""
+        """Which of several was checked, such as a privilege or a stack; empty if there is only one."""
         match = _WITH_SUBJECT.fullmatch(self.name)
         return match["subject"] if match else ""
 

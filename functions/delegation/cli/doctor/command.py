@@ -1,4 +1,4 @@
-"""`delegation doctor`: checks each part that the service needs, and states how to mend what is broken."""
+"""`delegation doctor`: checks each part that the service needs, and states how to repair it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ def service_findings(connection: Connection) -> Iterator[CheckResult]:
 
 
 def aws_findings(connection: Connection) -> Iterator[CheckResult]:
-    """Yield the checks with AWS credentials; of a local stack the task table alone, which is found by its key."""
+    """Yield the checks with AWS credentials; of a local stack only the task table, which is found by its key."""
     names = {part: connection.settings.get(part) for part in _PARTS}
     if not connection.uses_stack() and not any(names.values()):
         yield not_checked("AWS", "none of " + ", ".join(_PARTS) + " is set; the service's own checks are listed above")
@@ -160,7 +160,7 @@ def _clients(make: Callable[..., Any], endpoints: Mapping[str, str]) -> Callable
 
 @dataclass(frozen=True, slots=True)
 class CatalogOptions:
-    """What is to be checked in Polaris: a catalog, a namespace of tables, and the namespace of tombstones."""
+    """What to check in Polaris: a catalog, a namespace of tables, and the namespace of tombstones."""
 
     catalog: str | None
     levels: tuple[str, ...]
@@ -179,7 +179,7 @@ class CatalogOptions:
 def wanted_of(
     namespace: str | None, tombstones: str | None, callers: Sequence[str], principal: str, *, whole_index: bool
 ) -> CatalogOptions:
-    """Return what the options ask for; raises BadParameter for some that do not go together."""
+    """Return the checks that the options request. Raises BadParameter for options that exclude each other."""
     catalog, levels = _place(namespace, "--namespace")
     if tombstones is None:
         if callers:

@@ -1,4 +1,4 @@
-"""The way from this machine to the service: certificate, handshake, token, authorizer, and what the service states."""
+"""The path from this machine to the service: certificate, handshake, token, authorizer, and the service's health."""
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +48,7 @@ _ALERTS: Final[Mapping[str, str]] = {
 }
 
 _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
-"""What OpenSSL reports of an answer that is no TLS."""
+"""OpenSSL's reasons for an answer that is not TLS."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -221,7 +221,7 @@ def check_certificate(cert: Path | None, key: Path | None, now: datetime) -> Che
 def plain_address(
     name: str, setting: str, url: str, status: int | None, error: BaseException | None = None
 ) -> CheckResult | None:
-    """Return that an address without TLS is the cause of a failure, None if it begins with https:// or is served."""
+    """Return that an address without TLS causes a failure, None if it starts with https:// or is served."""
     refused_here = isinstance(error, httpx.ConnectError) and urlsplit(url).hostname in _LOOPBACK
     if not url.startswith("http://") or refused_here or status not in {None, 400, 301, 302, 307, 308}:
         return None
@@ -230,7 +230,7 @@ def plain_address(
 
 
 def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
-    """Return why no connection came about, as far as the error tells."""
+    """Return why no connection was made, as far as the error shows."""
     cause = _tls_error(error)
     if isinstance(cause, ssl.SSLCertVerificationError):
         reason = cause.verify_message
@@ -279,7 +279,7 @@ def dependency(entry: Mapping[str, Any]) -> CheckResult:
 
 
 def paused(entry: Mapping[str, Any]) -> CheckResult:
-    """Return what the service states about a pause: while it lasts, those tasks do not run."""
+    """Return a pause reported by the service; the tasks that it covers do not run."""
     what = str(entry.get("table") or entry.get("realm") or "all tasks")
     by, reason = entry.get("by") or {}, entry.get("reason")
     who = plain(str(by.get("client_id", "unknown") if isinstance(by, Mapping) else by))

@@ -184,7 +184,7 @@ def _change(
     *,
     word: str,
 ) -> None:
-    """Change one task, or several after a confirmation; raises CommandError if some could not be changed."""
+    """Change one task, or several after a confirmation. Raises CommandError if some could not be changed."""
     wanted = filters.filter_of(call.filters, among) if any(call.filters.values()) else None
     if bool(task_ids) == (wanted is not None):
         raise typer.BadParameter("give either ids or filters", param_hint="TASK_ID")

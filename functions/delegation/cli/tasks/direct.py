@@ -1,4 +1,4 @@
-"""The task table, read and written with the operator's own AWS credentials: for the time when the service is down."""
+"""The task table, read and written with the operator's own AWS credentials, for use while the service is down."""
 
 import os
 import re
@@ -69,7 +69,7 @@ class DirectTasks:
         return cls(connection.task_store(table), lambda: connection.operator(table), added)
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        """Return up to `limit` of the wanted tasks; raises BadPlugin."""
+        """Return up to `limit` of the wanted tasks. Raises BadPlugin."""
         built_in = frozenset(TYPES)
         known = built_in | load(self.added, service_of(self.store), existing=built_in).task_types
         return collect(self.store, wanted, limit=limit, cursor=cursor, known=known)
@@ -83,7 +83,7 @@ class DirectTasks:
         return TaskRecord.of({**task.public(), **holder, **outlook})
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
-        """Return for what a task waits; DELEGATION_PROPERTIES names the caps."""
+        """Return what a task waits for; DELEGATION_PROPERTIES has the caps."""
         return waiting_of(self.store, _task_of(self.store, task.task_id), LimitSettings.read().limits(), utc_now())
 
     def executed_by(self, task: TaskRecord) -> None: ...
@@ -109,7 +109,7 @@ class DirectTasks:
 
 @dataclass(frozen=True, slots=True)
 class DirectPauses:
-    """The pauses of a task table; `operator` returns who pauses, `realm` for which realm."""
+    """The pauses of a task table; `operator` returns who pauses, `realm` is the realm."""
 
     control: PauseControl
     operator: Callable[[], str]
@@ -154,7 +154,7 @@ def _listed(record: PauseRecord) -> PauseList:
 
 
 def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
-    """Return how many tasks of each type have each status, and how many records cannot be read."""
+    """Return how many tasks of each type have each status, and the number of unreadable records."""
     counts: dict[str, Counter[str]] = {}
     unreadable, cursor = 0, None
     while True:
@@ -171,7 +171,7 @@ def count_types(store: TaskStore) -> tuple[dict[str, dict[str, int]], int]:
 def collect(
     store: TaskStore, wanted: TaskFilter, *, limit: int, cursor: str | None = None, known: frozenset[str] | None = None
 ) -> TaskPage:
-    """Return up to `limit` of the wanted tasks; an unreadable record may be a wanted one, so it is always listed."""
+    """Return up to `limit` of the wanted tasks. An unreadable record may be a wanted one, so it is always listed."""
     tasks: list[TaskRecord] = []
     unreadable: list[Unreadable] = []
     names = frozenset(TYPES) if known is None else known
@@ -191,7 +191,7 @@ def collect(
 
 
 def versions_of(store: TaskStore, task_id: str) -> list[TaskRecord]:
-    """Return all versions of a task, oldest first; raises CommandError (TASK_NOT_FOUND)."""
+    """Return all versions of a task, oldest first. Raises CommandError (TASK_NOT_FOUND)."""
     versions: list[TaskRecord] = []
     while rows := store.history(task_id, after=versions[-1].version if versions else 0, limit=_PAGE):
         versions += [TaskRecord.of(row.public()) for row in rows]
@@ -224,7 +224,7 @@ class LeaseRelease:
     is_running: Callable[[int], bool] = process_exists
 
     def release(self, task_id: str, *, by: str, force: bool) -> TaskRecord:
-        """End the attempt of a task as lost and return the task; raises CommandError."""
+        """End the attempt of a task as lost and return the task. Raises CommandError."""
         service, task = service_of(self.store, self.policies, self.clock), _task_of(self.store, task_id)
         if not task.is_held:
             raise task_stays(task_id, f"is {task.status} and has no holder", "There is no lease to release.")

@@ -1,4 +1,4 @@
-"""Which tasks a command is about: filters, and the order of a list."""
+"""Selects tasks for a command: filters, and the order of a list."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ COLUMN_NAMES: Final = (
     *("id", "status", "type", "table", "received", "changed"),
     *("attempt", "engine", "files", "bytes", "error", "correlation-id"),
 )
-"""Those of `delegation.cli.tasks.source`, which `--help` does not need."""
+"""The columns of `delegation.cli.tasks.source`, which `--help` does not load."""
 ENDED: Final = frozenset({StatusName.SUCCESS, StatusName.FAILURE})
 EVERY: Final = frozenset(StatusName)
 OPEN: Final = EVERY - ENDED
@@ -76,12 +76,12 @@ FILTERS: Final[Mapping[str, Any]] = {
         typer.Option("--correlation-id", show_default=False, help="Only tasks with the caller's correlation id."),
     ],
 }
-"""The options that choose tasks, by what `filter_of` calls their values."""
+"""The options that select tasks, by the names of their values in `filter_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """The wanted tasks: every condition holds; of several statuses or types one does."""
+    """Selects tasks for which every condition holds; of several statuses or types any one suffices."""
 
     statuses: frozenset[str] = EVERY
     task_types: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ class TaskFilter:
 
     def matches(self, task: "TaskRecord") -> bool:
         return (
-            # A status of a later release is no reason to hide a task from a list of all.
+            # An unknown status of a later release must not hide a task from a list of all.
             (task.status in self.statuses or self.statuses == EVERY)
             and (not self.task_types or task.task_type in self.task_types)
             and (self.table is None or task.table == self.table)
@@ -101,7 +101,7 @@ class TaskFilter:
 
 
 def filter_of(given: Mapping[str, Any], among: AbstractSet[StatusName] = EVERY) -> TaskFilter:
-    """Return the filter of the values of FILTERS, among tasks of these statuses; raises BadParameter."""
+    """Return the filter of the values of FILTERS, among tasks of these statuses. Raises BadParameter."""
     table, since = given.get("table"), given.get("since")
     return TaskFilter(
         statuses=frozenset(given.get("status") or EVERY) & among,
@@ -113,14 +113,14 @@ def filter_of(given: Mapping[str, Any], among: AbstractSet[StatusName] = EVERY) 
 
 
 def _type_of(name: str) -> str:
-    """Return the type of the tasks that a command of this name submits, otherwise the name."""
+    """Return the task type that a command of this name submits, otherwise the name."""
     from delegation.wiring.types import OPERATIONS  # noqa: PLC0415 - `--help` needs no task type
 
     return next((operation.work.name for operation in OPERATIONS if operation.command == name), name)
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """Return a time from RFC 3339 text, from a date, or from how long ago it was; raises BadParameter."""
+    """Return a time from RFC 3339 text, from a date, or from a duration before now. Raises BadParameter."""
     from delegation.timestamps import parse_duration  # noqa: PLC0415 - `--help` needs no pydantic
 
     try:

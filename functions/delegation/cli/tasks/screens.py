@@ -1,4 +1,4 @@
-"""What people see of tasks: lists that fit 80 columns and use 160, a task's fields in groups, its versions."""
+"""How tasks are shown: lists that fit 80 columns and use 160, a task's fields in groups, its versions."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,9 +32,9 @@ from delegation.wire.tasks import Asker, PublishedSegment, ShownApproval, TaskRe
 from delegation.wiring.types import TYPES
 
 USUAL: Final = next(iter(TYPES))
-"""The type that most tasks have: lists leave it out."""
+"""The most common task type; lists omit it."""
 _WIDE: Final = 140
-"""From so many columns on a task has a line of its own; below it has two."""
+"""From this many columns on a task has one line; below it has two."""
 _ID: Final = 36
 _STATUS: Final = len("ACQUIRING_RESOURCES")
 _OTHERS: Final = GAP + _STATUS + GAP + len("1,200,000/1,200,000")
@@ -68,8 +68,8 @@ _DRAWN: Final = frozenset(
 
 
 def task_list(page: TaskPage, width: int) -> RenderableType:
-    """Return the tasks of a page: two lines each, or one where the terminal is wide."""
-    time_format = "%m-%d %H:%M:%S"  # a list of one day may be of another day than today
+    """Return the tasks of a page: two lines each, or one if the terminal is wide."""
+    time_format = "%m-%d %H:%M:%S"  # a list of one day may not be today's
     narrow = Group(*_narrow_lines(page, width, time_format))
     if width < _WIDE:
         return narrow
@@ -182,7 +182,7 @@ def _rows(view: TaskRecord, fields: Mapping[str, Any], names: Iterable[str]) -> 
 
 
 def _segments(value: object, _as_json: object) -> Text:
-    """Return a line for each segment of a plan: its place, and its index's hash as far as it is compared by eye."""
+    """Return a line for each segment of a plan: its place, and as much of its index's hash as people compare."""
     match value:
         case PublishedSegment():
             return _segments([value], None)
@@ -264,7 +264,7 @@ def why_screen(why: Why) -> RenderableType:
 
 
 def history_table(versions: Sequence[TaskRecord], width: int = _WIDE) -> RenderableType:
-    """Return a task's versions; the outcome is a column where the terminal is wide, and else a line below."""
+    """Return a task's versions; the outcome is a column if the terminal is wide, else a line below."""
     time_format = time_format_of(versions)
     narrow = Group(*_narrow_history(versions, time_format))
     if width < _WIDE:
@@ -315,7 +315,7 @@ def _moment(moment: datetime | None, time_format: str) -> str:
 
 
 _OMITTED: Final = frozenset({"format", "request"})
-"""Members that a person needs no more than their number; `--json` has them."""
+"""Members of which a person needs only the number; `--json` has them."""
 _NOTHING: Final[tuple[object, ...]] = (None, "", [], {})
 
 _EXPLAINED: Final = {

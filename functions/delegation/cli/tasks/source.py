@@ -1,4 +1,5 @@
-"""Where the commands get tasks from, the service or the task table; changes of several; the columns of a list."""
+"""Where the commands get tasks from (the service or the task table), changes of several tasks, and the columns of a
+list."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,12 +50,13 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class ApiTasks:
-    """The tasks of the service; raises CommandError, and the errors of the service."""
+    """The tasks of the service. Raises CommandError, and the errors of the service."""
 
     client: DelegationClient
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        """Return whole pages of the service, each not longer than what is missing, so that no task is lost between."""
+        """Return whole pages of the service, each no longer than the remaining number, so that no task is lost
+        between."""
         statuses = None if wanted.statuses == EVERY else sorted(wanted.statuses)
         (task_type,) = wanted.task_types if len(wanted.task_types) == 1 else (None,)
         tasks: list[TaskRecord] = []
@@ -69,7 +71,7 @@ class ApiTasks:
                 correlation_id=wanted.correlation_id,
                 page_size=min(limit - len(tasks) - len(unreadable), _LARGEST_PAGE),
             )
-            # The service takes one type, so several are filtered here.
+            # The service filters by one type, so several are filtered here.
             tasks += [task for task in page.tasks if not wanted.task_types or task.task_type in wanted.task_types]
             unreadable += page.unreadable
             cursor = page.next_page_token
@@ -80,7 +82,7 @@ class ApiTasks:
         return _answered(self.client.get, task_id)
 
     def waiting(self, task: TaskRecord) -> QueuePlace | None:
-        """Return for what a task waits, None if it waits for no place."""
+        """Return what a task waits for, None if it waits for no place."""
         following = None if task.outlook is None else task.outlook.next_attempt
         if following is None or not following.awaits_admission:
             return None
@@ -123,7 +125,7 @@ def _answered(call: Callable[[str], T], task_id: str, advice: str = "") -> T:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of one task: its status afterwards, or the error that kept it as it is."""
+    """The result of changing one task: its status afterwards, or the error."""
 
     task_id: str
     status: str | None = None
@@ -172,11 +174,11 @@ COLUMNS: Final[Mapping[str, Callable[[TaskRecord], str]]] = {
 """The columns by name; values have no unit and no thousands separator, times are in UTC (RFC 3339)."""
 DEFAULT: Final = ("id", "status", "type", "table", "changed", "attempt", "files", "error")
 UNREADABLE: Final = "UNREADABLE"
-"""The status that a list shows for a record that this release cannot read."""
+"""The status that a list shows for an unreadable record."""
 
 
 def chosen(text: str | None) -> tuple[str, ...] | None:
-    """Return the names of the columns in a text that commas separate; raises BadParameter for one that is none."""
+    """Return the columns named in a text, separated by commas. Raises BadParameter for an unknown one."""
     if text is None:
         return None
     names = tuple(name.strip() for name in text.split(","))
@@ -191,7 +193,7 @@ def chosen(text: str | None) -> tuple[str, ...] | None:
 
 
 def lines(page: TaskPage, names: Sequence[str] | None) -> list[str]:
-    """Return a line for each task and each record that cannot be read, with a tab between columns."""
+    """Return a line for each task and each unreadable record, with a tab between columns."""
     return ["\t".join(row) for row in _rows(page, names or DEFAULT)]
 
 

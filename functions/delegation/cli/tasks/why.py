@@ -1,4 +1,4 @@
-"""Why a task is where it is, and what happens next: from its record and the time alone."""
+"""Why a task is in its state, and what happens next, from its record and the time alone."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from delegation.wire.operators import ShownPause
 from delegation.wire.tasks import TaskRecord
 
 _SWEEP: Final = timedelta(minutes=1)
-"""How often the sweeper looks for tasks that are due or lost (docs/architecture/running.md)."""
+"""How often the sweeper searches for tasks that are due or lost (docs/architecture/running.md)."""
 _HELD: Final = frozenset({"ACQUIRING_RESOURCES", "RUNNING"})
 _WAITING: Final = frozenset({"SUBMITTED", "RETRY_SCHEDULED"})
 _CANCELLED: Final = "CANCELLED"
@@ -127,7 +127,7 @@ def _next(task: TaskRecord, now: datetime) -> tuple[str, datetime | None, str]:
 
 
 def _waiting_by_record(task: TaskRecord) -> QueuePlace | None:
-    """Return the lane that the service names of a task that waits for a place, None if it waits for none."""
+    """Return the lane, by its record, of a task that waits for a place, None if it waits for none."""
     following = None if task.outlook is None else task.outlook.next_attempt
     if following is None or not following.awaits_admission:
         return None
@@ -207,7 +207,7 @@ def _next_of_failed(task: TaskRecord) -> tuple[str, datetime | None, str]:
 
 
 def _why_ended(task: TaskRecord) -> str:
-    """Return why no attempt follows a failure, as far as the record tells: a code that came twice was tried again."""
+    """Return why no attempt follows a failure, as far as the record shows: a code that came twice was tried again."""
     counted = task.attempt_count - task.attempts_excused
     code = re.escape(task.error_code or "")
     times = len(re.findall(rf"^\S+ attempt \d+ {code}: ", task.result_extended or "", re.MULTILINE))

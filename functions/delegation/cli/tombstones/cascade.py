@@ -1,7 +1,7 @@
-"""Dropping a namespace with everything in it: what is listed first, and then dropped by a few threads.
+"""Drops a namespace with everything in it: all is listed first, and then dropped by a few threads.
 
-Each table's drop has a key that is made from the cascade's and names the table's uuid, so a repeat of the same receipt
-continues what an interrupted cascade began, and never drops a table that was created meanwhile.
+The key of each table's drop is made from the cascade's key and the table's uuid. So a repeat of the same receipt
+continues an interrupted cascade, and never drops a table that was created meanwhile.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _OTHERS: Final = (VIEW, GENERIC_TABLE)
 
 
 def found_in(catalog: PolarisClient, name: str, namespace: tuple[str, ...], key: str) -> CascadeReceipt:
-    """Return everything in a namespace, in the order of the drops; what somebody else drops meanwhile is left out."""
+    """Return everything in a namespace, in the order of the drops, without what somebody else drops meanwhile."""
     namespaces = [namespace, *_below(catalog, name, namespace)]
     listed = [
         (kind, identifier)
@@ -109,7 +109,7 @@ def _table(catalog: PolarisClient, identifier: TableIdentifier) -> CascadeTable 
 
 
 def _unread(kind: str, identifier: TableIdentifier, error: Exception) -> CascadeTable:
-    """Return what cannot be read, so that nothing is known of it: nothing is dropped then."""
+    """Return an entry that cannot be read: nothing is known of it, so nothing is dropped then."""
     name, refused = identifier.name, reason_of(error)
     return CascadeTable(
         table=str(identifier), namespace=identifier.namespace, name=name, table_uuid="", refused=refused, kind=kind
@@ -127,7 +127,7 @@ def _other(catalog: PolarisClient, kind: str, identifier: TableIdentifier) -> Ca
 
 
 def identity_of(document: Mapping[str, Any]) -> str:
-    """Return what tells a view or a generic table from another one of its name: its uuid, or else a digest of it."""
+    """Return what distinguishes a view or a generic table from another of its name: its uuid, else a digest of it."""
     uuid = (document.get("metadata") or {}).get("view-uuid")
     if isinstance(uuid, str):
         return uuid
@@ -149,7 +149,7 @@ def _number(text: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """Drops what a receipt has left; a resumed run may repeat a drop whose end an earlier run did not write down."""
+    """Drops what a receipt has left. A resumed run may repeat a drop that an earlier run did not note."""
 
     catalog: PolarisClient
     drop: Callable[[TableIdentifier, str, str], Dropped]
@@ -179,7 +179,7 @@ class Cascade:
         left: Sequence[CascadeTable],
         act: Callable[[CascadeReceipt, CascadeTable], CascadeTable],
     ) -> None:
-        """Call `act` for each in a few threads, and write down what it returns; the first error ends them all."""
+        """Call `act` for each in a few threads, and note what it returns; the first error ends them all."""
         receipt, waiting, lock, stop = file.receipt, iter(left), threading.Lock(), threading.Event()
 
         def work() -> None:
@@ -201,7 +201,8 @@ class Cascade:
             future.result()
 
     def _purged(self, receipt: CascadeReceipt, table: CascadeTable) -> CascadeTable:
-        """Drop a table; a refused key stays refused, so the next has another. A resumed run may meet an earlier one."""
+        """Drop a table. A refused key stays refused, so the next request has another key. A resumed run may meet an
+        earlier one."""
         tries = 2 if self.is_resumed and table.outcome == PENDING else 1
         for _ in range(tries):
             try:
@@ -275,6 +276,6 @@ def others_of(receipt: CascadeReceipt) -> Mapping[str, list[str]]:
 
 
 def shortened(names: Sequence[str], longest: int) -> list[str]:
-    """Return the first names, and how many others there are."""
+    """Return the first names, and the number of others."""
     more = len(names) - longest
     return list(chain(names[:longest], [f"and {more:,} more"] if more > 0 else []))

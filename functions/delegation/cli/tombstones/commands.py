@@ -1,4 +1,5 @@
-"""The caller's own tombstones, which the gateway lists and restores with its credential in the catalog."""
+"""`delegation tombstones …`, and the caller's own tombstones, which the gateway lists and restores with the caller's
+credential in the catalog."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,12 +33,12 @@ def not_yours(tombstone_id: str) -> CommandError:
 
 @dataclass(frozen=True, slots=True)
 class CallersTombstones:
-    """What the principal of `client`, whose requests lead through the gateway, dropped."""
+    """The tables dropped by the principal of `client`, which sends its requests through the gateway."""
 
     client: PolarisClient
 
     def all(self) -> Iterator[TombstoneRecord]:
-        """Yield them, the newest first; pages are fetched on demand. Raises PolarisError."""
+        """Yield them, newest first; pages are fetched on demand. Raises PolarisError."""
         token: str | None = None
         while True:
             page = TombstoneList.model_validate(self.client.own_tombstones(token))
@@ -47,14 +48,14 @@ class CallersTombstones:
                 return
 
     def find(self, tombstone_id: str) -> TombstoneRecord:
-        """Return one of them; raises CommandError (TOMBSTONE_NOT_FOUND) and PolarisError."""
+        """Return one of them. Raises CommandError (TOMBSTONE_NOT_FOUND) and PolarisError."""
         record = next((record for record in self.all() if record.tombstone_id == tombstone_id), None)
         if record is None:
             raise not_yours(tombstone_id)
         return record
 
     def restore(self, record: TombstoneRecord, to: RestoredName | None) -> TombstoneRecord:
-        """Give one a name back; raises CommandError (TOMBSTONE_NOT_FOUND) and CommandError (RESTORE_REFUSED)."""
+        """Give one its name back. Raises CommandError (TOMBSTONE_NOT_FOUND, RESTORE_REFUSED)."""
         document = RestoreRequest(to=to).model_dump(mode="json", exclude_none=True)
         try:
             return TombstoneRecord.model_validate(self.client.restore_own_tombstone(record.tombstone_id, document))
@@ -102,12 +103,12 @@ _MEANINGS: Final = {
 
 
 def state_text(state: str) -> Text:
-    """Return a state in its color; one that a later release adds stays plain."""
+    """Return a state in its color; an unknown one stays plain."""
     return Text(state, _STYLES.get(state, ""))
 
 
 def tombstone_list(records: Sequence[TombstoneRecord], width: int) -> RenderableType:
-    """Return tombstones, two lines each, or one where the terminal is wide."""
+    """Return tombstones, two lines each, or one if the terminal is wide."""
     wide = width >= _WIDE
     names = ("table", "tombstone", "state", "dropped", "note") if wide else ("table, tombstone", "state, dropped")
     table = Rows(*names)
@@ -325,7 +326,7 @@ def _restored(client: DelegationClient, tombstone_id: str, to: str | None) -> To
 
 
 def parse_name(text: str, record: TombstoneRecord) -> RestoredName:
-    """Parse `namespace.level.table`, or `table` for the former namespace; raises BadParameter."""
+    """Parse `namespace.level.table`, or `table` for the former namespace. Raises BadParameter."""
     parts = split_name(text)
     if not parts:
         raise typer.BadParameter(f"{text!r} is not [NAMESPACE.]TABLE", param_hint="--to")
@@ -335,7 +336,7 @@ def parse_name(text: str, record: TombstoneRecord) -> RestoredName:
 def _found(
     records: Iterable[TombstoneRecord], limit: int, *, only_open: bool, table: str | None
 ) -> tuple[list[TombstoneRecord], bool]:
-    """Return up to `limit` of the wanted tombstones, and whether there are others."""
+    """Return up to `limit` of the wanted tombstones, and whether there are more."""
     wanted: list[TombstoneRecord] = []
     try:
         for record in records:

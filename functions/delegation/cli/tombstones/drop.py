@@ -1,4 +1,4 @@
-"""`delegation drop`: drop a table with its files through the gateway, for clients whose own purge deletes files."""
+"""`delegation drop`: drops a table with its files through the gateway, for clients whose own purge deletes files."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ class TableDrop:
     on_repeat: Callable[[PolarisError], None] = lambda _error: None
 
     def run(self) -> "Dropped":
-        """Send the same request with the same key until it has an outcome; raises NoSuchTable and CommandError."""
+        """Send the same request with the same key until it has an outcome. Raises NoSuchTable and CommandError."""
         began, attempt = self.now(), 0
         while True:
             attempt += 1
@@ -91,7 +91,7 @@ class TableDrop:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What the gateway states about a drop; without `tombstone` the answer is not a gateway's of this release."""
+    """The gateway's answer to a drop; without `tombstone` it is not from a gateway of this release."""
 
     tombstone: str | None = None
     state: str | None = None
@@ -176,7 +176,7 @@ def _may_pass(error: PolarisError) -> bool:
 
 
 def _said(error: PolarisError) -> str:
-    """Return the answer's own words; those of the client name Polaris, and here the gateway answers."""
+    """Return the answer's own words; the client's would name Polaris, but here the gateway answers."""
     if error.answered:
         return error.answered
     if error.status is not None and isinstance(error, PolarisUnavailable | PolarisUnexpectedAnswer):

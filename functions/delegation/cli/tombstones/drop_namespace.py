@@ -1,4 +1,4 @@
-"""`delegation drop-namespace --cascade`: drop a namespace with its tables and their files through the gateway."""
+"""`delegation drop-namespace --cascade`: drops a namespace with its tables and their files through the gateway."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ from delegation.polaris.model import GENERIC_TABLE, TABLE, VIEW
 from polaris_common.errors import DelegationError, counted
 
 _LONGEST_WAIT: Final = 86_400.0
-"""For one table; a large one is purged for hours, and the gateway knows its drop by the uuid at any time."""
+"""For one table. A large one is purged for hours, and the gateway finds its drop by the uuid at any time."""
 _LONGEST_KEY: Final = 200
 _SHOWN: Final = 200
 """Tables on a screen, and in a summary; the receipt, and a dry run as JSON, have all."""

@@ -1,8 +1,8 @@
-"""A cascade's receipt: what is to be dropped, and what became of each table, in a file from which a rerun resumes.
+"""A cascade's receipt: what is to be dropped, and the result for each table, in a file from which a rerun resumes.
 
-The file has a JSON document on each line: first what the cascade is and how many tables it has, then the tables, then
-what happened, in order. Nothing but the end of it changes once the first drop may have begun, so a namespace of 50,000
-tables costs a line for each.
+The file has a JSON document on each line: first the cascade and its number of tables, then the tables, then the
+results, in order. Once the first drop may have started the file only grows at its end, so a namespace of 50,000 tables
+costs a line for each.
 """
 
 import json
@@ -31,11 +31,12 @@ _FROZEN: Final = ConfigDict(frozen=True)
 
 
 class CascadeTable(BaseModel):
-    """A table, view or generic table to drop, and what became of it, of which `problem` is the reason.
+    """A table, view or generic table to drop, and the result; `problem` is its reason.
 
-    `files` and `bytes` are those of the current snapshot's summary. With `refused`, why a guard refuses the purge,
-    nothing of the namespace is dropped. `tombstone`, `state` and `purge_after` are the gateway's words. `table_uuid`
-    tells one from another of its name; after each of `refusals`, the next request has another key.
+    `files` and `bytes` are those of the current snapshot's summary. If `refused` states why a guard refuses the purge,
+    nothing of the namespace is dropped. `tombstone`, `state` and `purge_after` are from the gateway's answer.
+    `table_uuid` distinguishes a table from another of its name; after each of `refusals`, the next request has another
+    key.
     """
 
     model_config = _FROZEN
@@ -76,12 +77,12 @@ class CascadeTable(BaseModel):
         return self.model_copy(update={"outcome": KEPT, "problem": problem})
 
     def refused_finally(self, problem: str) -> Self:
-        """Return the table as one whose drop was refused, which the gateway keeps with the key."""
+        """Return the table as one whose drop was refused; the gateway keeps the refusal with the key."""
         return self.kept(problem).model_copy(update={"refusals": self.refusals + 1})
 
 
 class CascadeReceipt(BaseModel):
-    """What is to be dropped and what became of it, the deepest namespace first; `problem` is why something is left."""
+    """What is to be dropped and the results, the deepest namespace first; `problem` is why something is left."""
 
     model_config = _FROZEN
 
@@ -123,7 +124,7 @@ class ReceiptFile:
 
     @classmethod
     def opened(cls, path: Path) -> Self | None:
-        """Return the receipt in a file, None if there is no file; raises CommandError (RECEIPT_UNUSABLE)."""
+        """Return the receipt in a file, None if there is no file. Raises CommandError (RECEIPT_UNUSABLE)."""
         try:
             text = path.read_bytes()
         except FileNotFoundError:
@@ -179,20 +180,20 @@ class ReceiptFile:
         return self.receipt
 
     def note(self, table: CascadeTable) -> None:
-        """Write down what became of a table; raises CommandError (RECEIPT_UNUSABLE)."""
+        """Note the result for a table. Raises CommandError (RECEIPT_UNUSABLE)."""
         with self._lock:
             place = self._places[table.kind, table.table]
             self._tables[place] = table
             self._append({"table": place, **table.model_dump(mode="json", include=_CHANGES)})
 
     def note_namespace(self, name: str) -> None:
-        """Write down that a namespace is dropped; raises CommandError (RECEIPT_UNUSABLE)."""
+        """Note that a namespace is dropped. Raises CommandError (RECEIPT_UNUSABLE)."""
         with self._lock:
             self._namespaces.append(name)
             self._append({"namespace": name})
 
     def ended(self, problem: str | None) -> CascadeReceipt:
-        """Write down why a run ended before all was dropped, None if nothing is left; raises CommandError."""
+        """Note why a run ended before all was dropped, None if nothing is left. Raises CommandError."""
         with self._lock:
             if problem != self._receipt.problem:
                 self._receipt = self._receipt.model_copy(update={"problem": problem})
@@ -226,7 +227,7 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _read(head: Mapping[str, Any], lines: Sequence[bytes]) -> CascadeReceipt:
-    """Return the receipt of a file's lines, the last of which is whole; raises ValueError, KeyError and the like."""
+    """Return the receipt of a file's complete lines. Raises ValueError, KeyError and the like."""
     if head["receipt"] != _VERSION:
         raise ValueError(f"a later release wrote it (format {head['receipt']})")
     number = int(head["tables"])
