@@ -1,4 +1,4 @@
-"""A caller's settings: the environment over a profile of the configuration file; the command's flags precede both."""
+"""A caller's settings: the environment over a profile of the configuration file. The command's flags override both."""
 
 import os
 import tomllib
@@ -28,7 +28,7 @@ class SettingsInvalid(DelegationError):
 
     code = "SETTINGS_INVALID"
     exit_status = 2
-    """That of the command: a misuse."""
+    """The command's exit status for a misuse."""
 
     def __init__(self, where: str, problems: Iterable[FieldProblem], next_step: str) -> None:
         self.problems = tuple(problems)
@@ -47,7 +47,7 @@ _DEFAULT_PROFILE: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting: its name in a profile, what it means, and whether it is a secret or a path of a file."""
+    """A setting: its name in a profile, its meaning, and whether it is a secret or the path of a file."""
 
     name: str
     meaning: str
@@ -56,7 +56,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """The environment variable that precedes the profile."""
+        """The environment variable, which overrides the profile."""
         return f"DELEGATION_{self.name.upper()}"
 
 
@@ -106,7 +106,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A configuration file: its profiles, and the one that counts when none is named."""
+    """A configuration file: its profiles, and the default one."""
 
     path: Path
     profiles: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
@@ -114,8 +114,8 @@ class ConfigFile:
 
     @classmethod
     def read(cls, path: Path) -> "ConfigFile":
-        """Read a TOML file; raises SettingsInvalid, which names every wrong field and no value. A file has tables
-        `[profiles.NAME]` of texts, and optionally `profile = "NAME"`."""
+        """Read a TOML file with tables `[profiles.NAME]` of texts, and optionally `profile = "NAME"`. SettingsInvalid
+        names every wrong field and no value."""
         document = _parsed(path)
         problems = [
             FieldProblem(name, "is neither `profile` nor a table [profiles.NAME]") for name in _unknown(document)
@@ -143,13 +143,13 @@ class CallerSettings:
     profile: str | None = None
     values: Mapping[str, Value] = field(default_factory=dict)
     empty: frozenset[str] = frozenset()
-    """Settings whose variable is set and empty, as by `NAME=$UNSET`; they count as not set, but for addresses."""
+    """Settings whose variable is set and empty, as by `NAME=$UNSET`; except addresses, they count as not set."""
 
     @classmethod
     def load(cls, profile: str | None = None, environ: Mapping[str, str] | None = None) -> "CallerSettings":
         """Return the settings with the named profile, else that of DELEGATION_PROFILE, else the file's own.
 
-        Raises SettingsInvalid, also for a profile or a file that is named and does not exist.
+        Raises SettingsInvalid, also for a named profile or file that does not exist.
         """
         environ = os.environ if environ is None else environ
         file = _file_of(environ)
@@ -167,7 +167,7 @@ class CallerSettings:
         )
 
     def address(self, name: str) -> str | None:
-        """Return an address, None if it is not set; raises SettingsInvalid for an empty variable, because without an
+        """Return an address, None if it is not set. Raises SettingsInvalid for an empty variable, because without an
         address another system would be called."""
         if name in self.empty:
             problem = FieldProblem(name_of_variable(_BY_NAME[name].variable), "is set and empty")
@@ -182,7 +182,7 @@ class CallerSettings:
         return {_BY_NAME[name].variable: value.text for name, value in self.values.items()}
 
     def exposed_secrets(self) -> list[str]:
-        """Return the profiles that hold a secret, if others than the owner may read the file."""
+        """Return the profiles that hold a secret, if other users may read the file."""
         if not self.file.path.is_file() or not self.file.path.stat().st_mode & 0o077:
             return []
         return [
@@ -220,7 +220,7 @@ def _unknown(document: Mapping[str, Any]) -> list[str]:
 
 
 def _profile(path: Path, name: str, table: object, problems: list[FieldProblem]) -> Mapping[str, str]:
-    """Return the settings of a profile, with paths relative to the file; note what is wrong."""
+    """Return the settings of a profile, with paths relative to the file; add what is wrong to `problems`."""
     if not isinstance(table, dict):
         problems.append(FieldProblem(f"profiles.{name}", "is not a table"))
         return {}

@@ -1,4 +1,4 @@
-"""Times of cron expressions in time zones. A time that daylight saving leaves out is right after the gap, one that it
+"""Times of cron expressions in time zones. A time that daylight saving skips is right after the gap; one that it
 repeats counts once, as in Debian's cron (cron(8), Notes)."""
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ _LONGEST_ZONE: Final = 64
 _LONGEST_SHIFT: Final = timedelta(hours=3)
 """Zones set their clocks back by two hours at most (Antarctica/Troll).
 
-The library counts local times, so where it begins in a repeated hour it returns times before its beginning.
+The library counts local times: if it starts in a repeated hour it returns times before its start.
 """
 
 
 def zone_named(name: str) -> tzinfo:
-    """Return the time zone of a name of the tz database; raises ValueError."""
+    """Return the time zone of a name of the tz database. Raises ValueError."""
     if name == "UTC":
         return UTC
     try:

@@ -9,7 +9,7 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict
 
 SETTINGS_OBJECT: Final = "DELEGATION_SETTINGS_OBJECT"
-"""The variable with the URL of a JSON object of further variables, for which a process has no room."""
+"""The variable with the URL of a JSON object of further variables, for which the environment has no room."""
 _fetchers: Final[dict[str, Callable[[str], str]]] = {}
 
 
@@ -21,13 +21,13 @@ class StoredSettingsError(ValueError):
 
 
 def fetch_with(scheme: str, fetch: Callable[[str], str]) -> None:
-    """Have `fetch` return the text of URLs of a scheme, such as `s3`; it raises StoredSettingsError."""
+    """Register `fetch` for URLs of a scheme, such as `s3`; it returns their text or raises StoredSettingsError."""
     _fetchers[scheme] = fetch
 
 
 @cache
 def stored_variables(url: str) -> Mapping[str, str]:
-    """Return the variables in an object, fetched once in a process; raises StoredSettingsError."""
+    """Return the variables in an object, fetched once in a process. Raises StoredSettingsError."""
     scheme = url.partition("://")[0]
     if scheme not in _fetchers:
         raise StoredSettingsError(url, f"has none of the schemes {sorted(_fetchers)}")
@@ -43,9 +43,8 @@ def stored_variables(url: str) -> Mapping[str, str]:
 class EnvironmentSettings(BaseModel):
     """Base of frozen settings whose fields have a variable's name as alias; an empty variable counts as not set.
 
-    A variable that is absent may be in the object that SETTINGS_OBJECT names.
-
-    pydantic-settings is not used because its import lengthens a Lambda cold start.
+    An absent variable may be in the object that SETTINGS_OBJECT names. pydantic-settings is not used because its import
+    lengthens a Lambda cold start.
     """
 
     # Validators are built at the first read: a function reads only some of the settings that its modules define.
@@ -55,10 +54,8 @@ class EnvironmentSettings(BaseModel):
 
     @classmethod
     def read(cls) -> Self:
-        """Read the environment; raises pydantic's ValidationError, which names the variable and not its value.
-
-        Raises StoredSettingsError for an object of variables that cannot be used.
-        """
+        """Read the environment. Raises StoredSettingsError for an unusable object of variables, and pydantic's
+        ValidationError, which names the variable and not its value."""
         aliases = (field.alias for field in cls.model_fields.values() if field.alias)
         url = os.environ.get(SETTINGS_OBJECT)
         given: Mapping[str, str] = {**stored_variables(url), **os.environ} if url else os.environ
@@ -66,7 +63,7 @@ class EnvironmentSettings(BaseModel):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Parse lines `name=value` or `name: value` (`#`, `!`: comment); raises ValueError, which names the line."""
+    """Parse lines `name=value` or `name: value` (`#`, `!`: comment). ValueError names the line."""
     properties: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()

@@ -12,9 +12,9 @@ class GuardRefused(DelegationError):
 
 
 class RunStopped(BaseException):
-    """The attempt must not continue, and nothing of it failed. No Exception, so that work which catches those does not
-    continue after it; what runs the attempt catches it (`tasks.work.attempt_context.AttemptRunner`). A lost lease is an
-    error of a write, `tasks.errors.LeaseLost`."""
+    """The attempt must not continue, although nothing of it failed. Not an Exception, so that work which catches those
+    does not continue after it; the attempt's runner catches it (`tasks.work.attempt_context.AttemptRunner`). A lost
+    lease is an error of a write, `tasks.errors.LeaseLost`."""
 
     code: ClassVar[str]
 
@@ -23,7 +23,7 @@ class RunStopped(BaseException):
 
 
 class RunCancelled(RunStopped):
-    """A cancellation of the task was requested; its run must begin nothing more."""
+    """A cancellation of the task was requested; its run must start nothing more."""
 
     code = "CANCELLED"
 
@@ -38,7 +38,7 @@ class RunHandedOver(RunStopped):
     code = "HANDED_OVER"
 
     def __init__(self, task_id: str, reason: str | None = None) -> None:
-        """`reason` replaces that this process has no time left."""
+        """`reason` replaces the text that this process has no time left."""
         super().__init__(reason or f"this process has no time left for task {task_id}. The next attempt continues it")
         self.task_id = task_id
 

@@ -15,8 +15,8 @@ _NAME_PART = re.compile(r"(?:`([^`]+)`|([^.`]+))(?:\.|\Z)")
 class TableIdentifier:
     """A table's identifier in Polaris: catalog, at least one namespace level, name.
 
-    Raises ValueError for a part that cannot be one segment of a REST path: an empty one, one with 0x1F (the separator
-    of namespace levels) or a lone surrogate, and `.` and `..`, which URL normalisation removes.
+    Raises ValueError for a part that cannot be one segment of a REST path: an empty part, one with 0x1F (the separator
+    of namespace levels) or a lone surrogate, and `.` and `..`, which URL normalization removes.
     """
 
     catalog: str
@@ -35,7 +35,7 @@ class TableIdentifier:
 
 
 def encoded(name: str | bytes) -> str:
-    """Return a name as paths and queries have it: percent-encoded once, a blank as %20, which every server decodes."""
+    """Return a name for paths and queries: percent-encoded once, a blank as %20, which every server decodes."""
     return quote(name, safe="")
 
 
@@ -44,7 +44,7 @@ def encoded_query(parameters: Iterable[tuple[str, str]]) -> str:
 
 
 def joined_levels(levels: Sequence[str], separator: str = NAMESPACE_SEPARATOR) -> str:
-    """Return a namespace as one name, to be encoded; raises ValueError for levels that would be another namespace."""
+    """Return a namespace as one name, to be encoded. Raises ValueError for levels that would be another namespace."""
     for level in levels:
         _check_part(level, separator)
     if not levels:
@@ -62,7 +62,7 @@ def _check_part(part: str, separator: str) -> None:
 
 
 def split_name(text: str) -> list[str]:
-    """Split a dotted name whose parts are plain or between backquotes; return nothing for a text that is none."""
+    """Split a dotted name whose parts are plain or between backquotes; return nothing for any other text."""
     parts: list[str] = []
     at = 0
     while at < len(text) and (part := _NAME_PART.match(text, at)):
@@ -72,10 +72,10 @@ def split_name(text: str) -> list[str]:
 
 
 def stand_in_uuid(catalog: str, metadata_location: str) -> str:
-    """Return what identifies a table of format version 1 that has no table-uuid, in the form of one. Its name is no
-    part of that, so that it stays the same table where a drop renames it. A commit makes it another one."""
+    """Return an identity, in the form of a uuid, for a table of format version 1 without table-uuid. It does not depend
+    on the table's name, so a rename by a drop keeps it. A commit changes it."""
     by_name = str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-delegation:without-uuid:{catalog}:{metadata_location}"))
-    # Version 8 is for such uses (RFC 9562, Section 5.8): no writer of tables makes one.
+    # Version 8 is for such uses (RFC 9562, Section 5.8); no table writer generates it.
     return f"{by_name[:14]}8{by_name[15:]}"
 
 

@@ -1,6 +1,6 @@
-"""Loops over items whose work reaches a store or the catalog: one that fails is set aside and stops no other. An error
-has a scope (`DelegationError.scope`), decided where it is raised. A loop over items stops only for an error whose scope
-is at least its own; every loop of the service is in the table of docs/architecture/running.md."""
+"""Loops over items whose work reaches a store or the catalog: a failed item is set aside and does not stop the others.
+An error has a scope (`DelegationError.scope`), decided where it is raised. A loop over items stops only for an error
+whose scope is at least its own; every loop of the service is in the table of docs/architecture/running.md."""
 
 import logging
 import time
@@ -22,13 +22,13 @@ K_contra = TypeVar("K_contra", contravariant=True)
 
 logger = logging.getLogger(__name__)
 IN_A_ROW: Final = 20
-"""So many items without an answer, one after the other, are the catalog's or the store's trouble and not theirs."""
+"""After this many items in a row without an answer, the catalog or the store has a problem, not the items."""
 MOST_WASTED: Final = timedelta(minutes=2)
-"""For items that fail in one pass; what is behind them is left to the next pass, which leaves these out."""
+"""The most time spent on failing items in one pass; the rest is left to the next pass, which omits those items."""
 FIRST_PAUSE: Final = timedelta(minutes=1)
 LONGEST_PAUSE: Final = timedelta(days=1)
 _DOUBLED: Final = 6
-"""Times that a pause doubles."""
+"""How often a pause doubles."""
 ALARM_AFTER: Final = timedelta(days=1)
 UNEXPECTED: Final = "UNEXPECTED_ERROR"
 """The code of an error that no part of the service raises on purpose."""
@@ -58,7 +58,7 @@ class SetAside:
     def after(
         cls, before: "SetAside | None", error: Exception, now: datetime, first_pause: timedelta, *, again: bool
     ) -> "SetAside":
-        """Return the state after a failure; the pause grows only `again`, where other items were answered."""
+        """Return the state after a failure; the pause grows only `again`, that is, if other items were answered."""
         failures = 1 if before is None else before.failures + again
         pause = min(first_pause * (1 << min(failures - 1, _DOUBLED)), LONGEST_PAUSE)
         return cls(reason_of(error), now if before is None else before.since, failures, now + pause)
@@ -68,7 +68,7 @@ class SetAside:
 
 
 class Asides(Protocol[K_contra]):
-    """Where it is kept which items are set aside: in their own records, or in the memory of the process."""
+    """Where the items that are set aside are kept: in their own records, or in the memory of the process."""
 
     def of(self, item: K_contra) -> SetAside | None: ...
 
@@ -99,7 +99,7 @@ class RememberedAsides(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ItemOutcome(Generic[T, R]):
-    """What became of one item: the result of its work, or its error; neither where it is set aside until later."""
+    """The result of one item's work, or its error; neither if it is set aside until later."""
 
     item: T
     result: R | None = None
@@ -133,14 +133,13 @@ def each_item(
     most_wasted: timedelta = MOST_WASTED,
     seconds: Callable[[], float] = time.monotonic,
 ) -> Iterator[ItemOutcome[T, R]]:
-    """Yield what became of each item, in their order; an error of one is logged, and stops no other.
+    """Yield the outcome of each item, in order; an item's error is logged, and stops no other.
 
-    Raises an error whose scope is `stops` or wider, and the last of `in_a_row` items one after the other that had no
-    answer (`retryable`), unless `probe` states that something else is answered. One error object that several items
-    raise counts once. `checkpoint` is called before each item and raises to stop.
-    Items that are set aside in `asides` are not tried before their time. Their pauses grow where others were answered,
-    or `in_a_row` is None. Where items that fail have taken `most_wasted`, what is left is not yielded. With `pool` up
-    to `at_once` items are worked on at a time.
+    Raises an error whose scope is `stops` or wider. Also raises the last error of `in_a_row` items in a row without an
+    answer (`retryable`), unless `probe` shows that other items are answered. One error object that several items raise
+    counts once. `checkpoint` is called before each item and raises to stop. Items that are set aside in `asides` are
+    not tried before their time. Their pauses grow if others were answered, or if `in_a_row` is None. When failing items
+    have taken `most_wasted`, the rest is not yielded. With `pool` up to `at_once` items are worked on at a time.
     """
     row = _Row(name, clock, asides, first_pause, in_a_row)
     wasted, last = 0.0, None
@@ -189,12 +188,12 @@ def each_item(
 
 
 def scope_of(error: BaseException) -> ErrorScope:
-    """Return how far an error reaches; one that nobody raises on purpose is the item's own."""
+    """Return how far an error reaches; an unexpected one is the item's own."""
     return error.scope if isinstance(error, DelegationError) else ErrorScope.ITEM
 
 
 def is_answer(error: BaseException) -> bool:
-    """Return whether an error states something of its item: the catalog answered, and a repeat would meet it again."""
+    """Return whether an error is an answer about its item: the catalog answered, and a repeat would get the same."""
     return scope_of(error) is ErrorScope.ITEM and not getattr(error, "retryable", False)
 
 
@@ -228,8 +227,8 @@ def _in_order(calls: Iterable[Callable[[], R]], pool: Executor | None, at_once: 
 
 
 class _Row(Generic[T]):
-    """The items of one loop that failed one after the other, which are set aside once it is known that others answer.
-    Where none answers, nothing is known of an item: its pause does not grow with an outage."""
+    """The items of one loop that failed one after the other, set aside once others are known to be answered. If none is
+    answered, nothing is known of an item: its pause does not grow with an outage."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Every metric of the service with its unit, dimensions and meaning, and the line by which a process prints values. The
-code that counts, the alarms and dashboards of `infra`, and docs/metrics.md read this one table. Each metric is there
-for `service` alone, whose value has the stage; `by` names further dimensions, whose values are a bounded number,
-because each of them is a metric that costs. Nothing that identifies a task, a table or a caller is a dimension."""
+code that counts, the alarms and dashboards of `infra`, and docs/metrics.md read this one table. Each metric exists for
+`service` alone, whose value has the stage. `by` names further dimensions with a bounded number of values, because each
+value is a metric that costs. Nothing that identifies a task, a table or a caller is a dimension."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Unit(StrEnum):
 
 
 class Area(StrEnum):
-    """The part of docs/metrics.md that has a metric."""
+    """The part of docs/metrics.md that lists a metric."""
 
     REQUESTS = "Requests"
     ATTEMPTS = "Attempts"
@@ -39,7 +39,7 @@ class Area(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric; `by` are dimensions besides the service, by which it is there once more."""
+    """One metric; it exists once more for each dimension in `by`, besides the service."""
 
     name: str
     unit: Unit
@@ -216,7 +216,7 @@ class MetricsSettings(EnvironmentSettings):
 
 @dataclass(frozen=True, slots=True)
 class MetricLines:
-    """Prints values as JSON lines, which CloudWatch reads as metrics where the output is a log of it. Source: Amazon
+    """Prints values as JSON lines, which CloudWatch reads as metrics if the output is a log of it. Source: Amazon
     CloudWatch User Guide, "Specification: Embedded metric format"."""
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Names that somebody may have misspelled: which known one is meant."""
+"""Finds the known name that a misspelled one probably means."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -17,7 +17,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def misspelled(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name that a word is within two letters of, in whatever case and with whatever separators."""
+    """Return the known name within two letters of a word, ignoring case and separators."""
     plain = _plain(word)
     distances = {name: _distance(plain, _plain(name)) for name in known}
     nearest = min(distances, key=distances.__getitem__, default=None)
@@ -29,7 +29,7 @@ def _plain(name: str) -> str:
 
 
 def _distance(first: str, second: str) -> int:
-    """Return how many letters are added, removed or replaced (Levenshtein); a great number if it is more than two."""
+    """Return how many letters are added, removed or replaced (Levenshtein); a large number if more than two."""
     if abs(len(first) - len(second)) > _MOST_LETTERS:
         return _MOST_LETTERS + 1
     row = list(range(len(second) + 1))

@@ -16,7 +16,7 @@ Item = Mapping[str, Any]
 
 class Items(Generic[T]):
     """Reads and writes the items of one type; every method raises the errors of `calls`. `key` names the table's key
-    attributes. `encode` returns a whole item; `decode` raises a DelegationError for one that cannot be read."""
+    attributes. `encode` returns a whole item; `decode` raises a DelegationError for an unreadable one."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Items(Generic[T]):
         return self._decode(from_item(answer["Item"])) if "Item" in answer else None
 
     def query(self, condition: str, values: Item, limit: int | None = None, **more: Any) -> Iterator[dict[str, Any]]:
-        """Yield items that meet a key condition as they are stored, page after page, about `limit` at most."""
+        """Yield stored items that meet a key condition, page after page, about `limit` at most."""
         left, start = limit, dict[str, Any]()
         while left is None or left > 0:
             answer = self.calls.repeatable(
@@ -57,7 +57,7 @@ class Items(Generic[T]):
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def scan(self, condition: str | None = None, values: Item | None = None, **more: Any) -> Iterator[dict[str, Any]]:
-        """Yield the answers of a Scan, a page each; `condition` filters them."""
+        """Yield the answers of a Scan, one per page; `condition` filters them."""
         if condition is not None:
             more["FilterExpression"] = condition
         if values:
@@ -74,11 +74,12 @@ class Items(Generic[T]):
         self.calls.repeatable("put_item", TableName=self.table, Item=to_item(self._encode(value)))
 
     def replace(self, value: T, before: int | None) -> bool:
-        """Put an item if the stored one has the revision `before`, or for None if none is stored; return whether."""
+        """Put an item if the stored one has the revision `before`, or for None if none is stored; return whether it was
+        put."""
         return self.write("put_item", self._revision(before), Item=to_item(self._encode(value)))
 
     def remove(self, key: Item, before: int | None = None) -> bool:
-        """Delete an item, with `before` only if it has that revision; return whether nothing refused it."""
+        """Delete an item, with `before` only if it has that revision; return whether it was deleted."""
         if before is not None:
             return self.write("delete_item", self._revision(before), Key=to_item(key))
         self.calls.repeatable("delete_item", TableName=self.table, Key=to_item(key))
@@ -93,7 +94,8 @@ class Items(Generic[T]):
         return refused is None
 
     def put_once(self, value: T, conflict: Callable[[T | None], Exception], **condition: Any) -> None:
-        """Put an item that carries a `nonce` under a condition; raise `conflict` of the item that refused it."""
+        """Put an item that carries a `nonce` under a condition; raise what `conflict` returns for the item that refused
+        it."""
         refusing = self.calls.put_once(self.table, self._key, self._encode(value), **condition)
         if refusing is not None:
             raise conflict(self._decode(dict(refusing)) if refusing else None)
@@ -112,7 +114,7 @@ def readable(
     name: str,
     shown: Callable[[Any], str],
 ) -> Iterator[T]:
-    """Yield what items store; in place of one that cannot be read `damaged` of it and the reason, if given."""
+    """Yield decoded items; for an unreadable one what `damaged` returns for it and the reason, if given."""
     from delegation.items import each_item, reason_of  # noqa: PLC0415 - most processes read no lists
 
     outcomes = each_item(items, decode, name=name, shown=shown, in_a_row=None, most_wasted=timedelta.max)
@@ -132,7 +134,7 @@ def item_of_model(record: BaseModel) -> dict[str, Any]:
 
 
 def model_of_item(model: type[M], item: Item, malformed: Callable[[str], Exception]) -> M:
-    """Return the record of an item; raise what `malformed` makes of the first attribute that is wrong."""
+    """Return the record of an item; raise what `malformed` returns for the first wrong attribute."""
     values = dict(item)
     try:
         if "expires_at" in values:

@@ -11,13 +11,13 @@ from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapt
 
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
-# Compared and converted without a call of Python: a request has some thirty of them.
+# Compared and converted without a call of Python code: a request has some thirty of them.
 Timestamp = Annotated[AwareDatetime, Field(ge=_FIRST, le=_LAST), AfterValidator(methodcaller("astimezone", UTC))]
-"""An aware datetime, converted to UTC; a naive one, and one that UTC has not, is refused."""
+"""An aware datetime, converted to UTC; a naive one, or one outside of UTC's range, is refused."""
 
 
 def stored_time(text: Any) -> datetime:
-    """Return a stored time in UTC; raise TypeError or ValueError for what is none, or has no time zone."""
+    """Return a stored time in UTC. Raises TypeError or ValueError for other text, or without time zone."""
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         raise ValueError(f"{text} has no time zone")
@@ -28,7 +28,7 @@ def stored_time(text: Any) -> datetime:
 
 
 def stored_time_or(otherwise: datetime, text: Any) -> datetime:
-    """Return a stored time, another one for what is none: a damaged entry of an index ends no reading of it."""
+    """Return a stored time, `otherwise` for other text: a damaged entry must not end the reading of an index."""
     try:
         return stored_time(text)
     except (TypeError, ValueError):
@@ -36,7 +36,7 @@ def stored_time_or(otherwise: datetime, text: Any) -> datetime:
 
 
 def stored_epoch(seconds: Any) -> datetime:
-    """Return a stored time in epoch seconds; raise TypeError or ValueError for what is none."""
+    """Return a stored time in epoch seconds. Raises TypeError or ValueError for other values."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
     except (OverflowError, OSError) as error:
@@ -56,7 +56,7 @@ LONGEST_DURATION: Final = timedelta(days=3650)
 
 
 def parse_duration(text: str) -> timedelta:
-    """Parse a duration up to ten years such as `500ms`, `30s`, `1h` or ISO 8601 `PT1H`; raises ValueError."""
+    """Parse a duration up to ten years such as `500ms`, `30s`, `1h` or ISO 8601 `PT1H`. Raises ValueError."""
     text = text.strip()
     if match := _SHORT.fullmatch(text):
         try:

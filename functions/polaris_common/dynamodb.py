@@ -33,7 +33,7 @@ class CallOutcome(Enum):
     NOT_APPLIED = auto()  # a repeat may succeed
     UNCLEAR = auto()  # it may have been applied
     BLOCKED = auto()  # until somebody changes a table or a permission
-    UNKNOWN = auto()  # a code that has no row here; it was not applied
+    UNKNOWN = auto()  # a code that is not listed here; it was not applied
 
 
 _OUTCOMES: Final[Mapping[str, CallOutcome]] = {
@@ -57,7 +57,7 @@ _OUTCOMES: Final[Mapping[str, CallOutcome]] = {
     "ValidationError": CallOutcome.INVALID,
     "ValidationException": CallOutcome.INVALID,
 }
-"""Of error codes and of the reasons of a cancelled transaction (Amazon DynamoDB API Reference, TransactWriteItems)."""
+"""By error code and by reason of a cancelled transaction (Amazon DynamoDB API Reference, TransactWriteItems)."""
 _REPEATED: Final = frozenset({CallOutcome.NOT_APPLIED, CallOutcome.UNCLEAR})
 _NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, CredentialRetrievalError)
 """The last: the endpoint of the role's credentials did not answer, so the request could not be signed."""
@@ -85,7 +85,7 @@ class DynamoDbCalls:
     """Calls of a boto3 DynamoDB client, retried where that is safe; subclasses define the errors raised.
 
     TransactionConflict, throttling and server errors are retried, never reported as a failed condition. `sleep` and
-    `draw` make the pauses between tries; tests pass their own.
+    `draw` make the pauses between tries; tests replace them.
     """
 
     unavailable: ClassVar[type[DelegationError]]
@@ -93,7 +93,7 @@ class DynamoDbCalls:
     unknown: ClassVar[type[DelegationError]]
     """Raised when a write may or may not have been applied."""
     refused: ClassVar[Mapping[CallOutcome, Callable[[str], DelegationError]]] = MappingProxyType({})
-    """Raised instead of `unavailable` for these outcomes, which a repeat of the call has as well."""
+    """Raised instead of `unavailable` for these outcomes, which a repeat of the call would also have."""
 
     def __init__(
         self,
@@ -117,10 +117,8 @@ class DynamoDbCalls:
 
     def conditional(self, operation: str, **arguments: Any) -> Mapping[str, Any] | None:
         """Make a conditional write, retried only while it was certainly not applied; return None if it was applied.
-
         Otherwise return the item that failed the condition, empty if there is none. Raises `unknown` at the first
-        answer after which the write may have been applied.
-        """
+        answer after which the write may have been applied."""
         try:
             self._repeat(lambda: getattr(self.client, operation)(**arguments), operation, repeats_unclear=False)
         except ClientError as refused:
@@ -141,12 +139,10 @@ class DynamoDbCalls:
     def put_once(
         self, table: str, key: Sequence[str], item: Mapping[str, Any], **condition: Any
     ) -> Mapping[str, Any] | None:
-        """Put an item that carries a `nonce`, under a condition; return None if it was applied, by whichever try.
-
-        Otherwise return the item that failed the condition, empty if there is none. `key` has the names of the table's
-        key attributes: a write without a clear answer is read back by them. Raises `unavailable`, and `unknown` if that
-        does not show the write.
-        """
+        """Put an item that carries a `nonce`, under a condition; return None if it was applied, by any try. Otherwise
+        return the item that failed the condition, empty if there is none. `key` has the names of the table's key
+        attributes: a write without a clear answer is read back by them. Raises `unavailable`, and `unknown` if that
+        does not show the write."""
         put = {"TableName": table, "Item": to_item(item), "ReturnValuesOnConditionCheckFailure": "ALL_OLD", **condition}
         try:
             reasons = self.write(lambda: self.client.put_item(**put))
@@ -200,7 +196,7 @@ class DynamoDbCalls:
         return call()
 
     def answered(self, answer: Mapping[str, Any]) -> None:
-        """Take note of an answer; a subclass may, for example, read the time from it."""
+        """Handle an answer; a subclass may, for example, read the time from it."""
 
     def wait(self, attempt: int) -> None:
         """Pause before a repeat; `attempt` counts from 0, which has no pause."""
@@ -209,10 +205,10 @@ class DynamoDbCalls:
 
 
 def outcome_of(error: ClientError) -> CallOutcome:
-    """Return what an error states about the call that it answers."""
+    """Return what an error states about its call."""
     found = {_OUTCOMES.get(str(reason.get("Code")), CallOutcome.UNKNOWN) for reason in _reasons(error)}
     first = min(found, key=lambda one: one.value, default=CallOutcome.UNKNOWN)
-    # By status too: a proxy before DynamoDB answers 502 to 504 with other codes.
+    # By status too: a proxy in front of DynamoDB answers 502 to 504 with other codes.
     status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return CallOutcome.UNCLEAR if status >= 500 and first is not CallOutcome.CONDITION_FAILED else first
 
@@ -223,7 +219,7 @@ def is_failed_condition(reason: Mapping[str, Any]) -> bool:
 
 
 def _reason(failure: Exception | None) -> str:
-    """Return the code of a failure; with DynamoDB's own words for a call that is not valid, which name no secret."""
+    """Return the code of a failure; with DynamoDB's own words for an invalid call, which name no secret."""
     if not isinstance(failure, ClientError):
         return type(failure).__name__
     if outcome_of(failure) is not CallOutcome.INVALID:
@@ -236,7 +232,7 @@ def _code(error: ClientError) -> str:
 
 
 def _reasons(error: ClientError) -> Sequence[Mapping[str, Any]]:
-    """Return the reasons of a cancelled transaction, one per action; else one, with the item that is stored."""
+    """Return the reasons of a cancelled transaction, one per action; else one, with the stored item."""
     if _code(error) == "TransactionCanceledException":
         reasons: Sequence[Mapping[str, Any]] = error.response.get("CancellationReasons", [])
         return reasons

@@ -7,10 +7,8 @@ from typing import Any
 
 
 class ErrorScope(IntEnum):
-    """How far an error reaches: one item (a table, task, policy or record), the items of one catalog, or everything.
-
-    A loop over items sets those aside that fail, and stops for an error that reaches further.
-    """
+    """How far an error reaches: one item (a table, task, policy or record), the items of one catalog, or everything. A
+    loop over items sets failed ones aside, and stops for an error that reaches further."""
 
     ITEM = 1
     CATALOG = 2
@@ -20,9 +18,9 @@ class ErrorScope(IntEnum):
 class DelegationError(Exception):
     """An error that this service raises on purpose; its text holds no credential and may be shown to a caller.
 
-    `code` is recorded on a task and returned as `ErrorResponse.error_code` (Delegation Service proposal, Appendix);
-    `retryable` is whether the same call may succeed later. An error that nobody catches by its class is its parent with
-    a code of its own. `task_id` is that of the task that it is about.
+    `code` is recorded on a task and returned as `ErrorResponse.error_code` (Delegation Service proposal, Appendix).
+    `retryable` is whether the same call may succeed later. An error that nobody catches by its class has no class: it
+    is its parent with a code of its own. `task_id` is that of the task concerned.
     """
 
     code: str = "INTERNAL_ERROR"
@@ -42,12 +40,12 @@ class DelegationError(Exception):
         self.__dict__.update({name: value for name, value in given.items() if value is not None})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Make instances picklable whatever their constructor takes: Spark executors send them to the driver."""
+        """Make instances picklable for any constructor: Spark executors send them to the driver."""
         return restored, (type(self), self.args, dict(self.__dict__))
 
 
 def restored(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
-    """Return an error as it was pickled, whatever its constructor takes."""
+    """Return a pickled error, for any constructor."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(fields)
@@ -55,7 +53,7 @@ def restored(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str,
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with the noun in its form; `plural` is of a noun that does not just get an s."""
+    """Return a number with the noun in its form; `plural` is for a noun that does not just get an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 

@@ -1,11 +1,11 @@
-"""What a Python worker process of Spark spends beside the functions that it is sent."""
+"""Saves time that a Python worker process of Spark spends outside of the functions that it runs."""
 
 import sys
 from zipimport import zipimporter
 
 
 def forget_archives() -> None:
-    """Forget what imports from the archives on `sys.path`; the next import from one finds that again.
+    """Forget the archives on `sys.path` that imports have read; the next import finds them again.
 
     Spark puts PySpark's archives and a jar of 5,000 entries there, and its worker calls `importlib.invalidate_caches`
     before each task. Python 3.11 then reads an archive's directory once for every package that was imported from it: a

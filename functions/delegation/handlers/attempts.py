@@ -1,4 +1,4 @@
-"""The states of the machine that run behaviors, whose modules are loaded with this one."""
+"""The machine's states that run behaviors, whose modules this one loads."""
 
 from delegation.handlers.steps import step_handler
 from delegation.orchestration.steps import Steps

@@ -15,13 +15,13 @@ logger: Final = Logger()
 authorizer = cache(wiring.authorizer)
 _MEASURED_EVERY: Final = timedelta(hours=1)
 _measured: dict[str, datetime] = {}
-"""When the days of each certificate's subject were printed last; there are as many as the settings admit."""
+"""When the metric of each certificate's subject was last printed; the settings bound their number."""
 
 
 # log_event overrides POWERTOOLS_LOGGER_LOG_EVENT: the event contains the token.
 @logger.inject_lambda_context(log_event=False, clear_state=True)
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
-    """Return the policy for one request; raises Unauthorized, which API Gateway answers as 401."""
+    """Return the policy for one request. Raises Unauthorized, which API Gateway answers as 401."""
     try:
         verdict = authorizer().decide(event)
     except Unauthorized as refused:

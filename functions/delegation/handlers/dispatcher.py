@@ -20,12 +20,12 @@ logger: Final = Logger()
 
 @cache
 def inbox() -> Inbox:
-    """Return what handles messages; it is built at the first invocation."""
+    """Return what handles messages, built at the first invocation."""
     return wiring.dispatcher(say_admitted)
 
 
 def dispatch(record: SQSRecord) -> None:
-    """Start the execution of one message, unless it only states that tasks may be admitted. SQS delivers a failed
+    """Start the execution of one message, unless it only means that tasks may be admitted. SQS delivers a failed
     message again; its own line shows the failure before it is a dead letter."""
     message = {"action": "dispatch", "message_id": record.message_id, **named_in(record.body)}
     try:
@@ -46,7 +46,7 @@ def say_admitted(task_id: str, n: int, correlation_id: str | None) -> None:
 
 
 def admit() -> None:
-    """Admit tasks after a batch that asked for it; after an error the sweeper's next message does it."""
+    """Admit tasks after a batch that requests it; after an error the sweeper's next message does."""
     for admission in each_item(
         ("admission",), lambda _name: inbox().admit(), name="dispatcher.admission", in_a_row=None
     ):

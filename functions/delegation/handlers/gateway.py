@@ -15,7 +15,7 @@ logger: Final = Logger()
 @cache
 def _gateway() -> EventHandler:
     made = gateway()
-    # What is loaded by now (botocore's descriptions of services above all) lives as long as the process. A collection
+    # What is loaded by now (above all botocore's descriptions of services) lives as long as the process. A collection
     # that searches it takes 60 ms, in every fortieth commit to a table of a thousand snapshots.
     gc.freeze()
     return made

@@ -20,7 +20,8 @@ notifier = cache(wiring.notifier)
 
 
 def deliver(record: SQSRecord) -> DeliveryOutcome:
-    """Deliver the notification of one message; a receiver's failure is recorded, and repeated by the sweeper."""
+    """Deliver the notification of one message; a receiver's failure is recorded, and the sweeper repeats the
+    delivery."""
     message = parse(record.body)
     delivered = notifier().take(message)
     fields = {

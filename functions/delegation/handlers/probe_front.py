@@ -1,4 +1,5 @@
-"""Asks for the service's health through its front once a minute, with a client certificate, and measures the answer."""
+"""Requests the service's health through its front end once a minute, with a client certificate, and measures the
+answer."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -19,7 +20,7 @@ def _probe() -> FrontProbe:
 
 
 def handler(_event: Mapping[str, Any], _context: LambdaContext) -> dict[str, bool]:
-    """Probe once; a request that fails is a metric and a line of the log, no error of the function."""
+    """Probe once; a failed request is a metric and a log line, not an error of the function."""
     probe = _probe().perform()
     if probe.problem is not None:
         logger.error("the front does not answer", extra={"action": "probe", "reason": probe.problem})

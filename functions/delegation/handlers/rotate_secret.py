@@ -1,4 +1,4 @@
-"""Rotates the secret of the service's principal in Polaris (AWS Secrets Manager, Lambda rotation function)."""
+"""Rotates the service's client secret in Polaris (AWS Secrets Manager, Lambda rotation function)."""
 
 from collections.abc import Mapping
 from functools import cache

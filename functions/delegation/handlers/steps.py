@@ -1,4 +1,4 @@
-"""The states of the machine that need no behavior: acquiring a lease, a Spark job and its heartbeats, the end."""
+"""The machine's states that need no behavior: acquiring a lease, a Spark job and its heartbeats, the end."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta

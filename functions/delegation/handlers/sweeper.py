@@ -86,7 +86,7 @@ def _maintenance_age(deployed: DeployedTasks) -> Mapping[Metric, float]:
 
 
 def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
-    """Return whether anything is paused, 0 or 1, as this function last read it: an alarm states that a pause is on."""
+    """Return whether anything is paused, 0 or 1, as this function last read it; an alarm shows a pause."""
     pauses = deployed.tasks.pauses.now().pauses
     for pause in pauses:
         logger.warning(pause.text, extra={"action": "pause"})
@@ -94,7 +94,7 @@ def _pauses(deployed: DeployedTasks) -> dict[Metric, float]:
 
 
 def _wake(deployed: DeployedTasks) -> None:
-    """Have the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
+    """Make the dispatcher admit tasks if any wait: earlier messages may be lost, and retries become due by time."""
     if next(queued(deployed.store, utc_now(), each=1), None) is not None:
         deployed.tasks.messages.wake()
 
@@ -115,7 +115,7 @@ def _ensure_maintenance(deployed: DeployedTasks) -> None:
 
 
 def _report(swept: Swept) -> Counter[Metric]:
-    """Log what became of a due task, and return what it counts."""
+    """Log the result for a due task, and return what it counts."""
     task = swept.after or swept.before
     fields = {"action": "sweep", "task_id": task.task_id if task else None}
     if swept.error is not None or swept.set_aside:

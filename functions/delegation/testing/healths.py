@@ -52,11 +52,11 @@ def health(name: str = "t", **fields: Any) -> TableHealth:
 
 
 class HealthStoreContract:
-    """The contract as tests of one store; a subclass overrides the fixture `store`."""
+    """The contract as tests of one store. A subclass overrides the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> HealthStore:
-        """Return a new, empty store, which shares nothing with that of another test."""
+        """Return a new, empty store that shares nothing with another test's."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     def test_a_health_comes_back_whole(self, store: HealthStore) -> None:

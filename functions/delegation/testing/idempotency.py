@@ -57,7 +57,7 @@ def pages(idempotency: IdempotencyStore) -> list[RecordPage]:
 
 
 class IdempotencyStoreContract:
-    """The contract as tests of one store; a subclass overrides the fixture `stores`."""
+    """The contract as tests of one store. A subclass overrides the fixture `stores`."""
 
     @pytest.fixture
     def stores(self) -> Stores:
@@ -116,7 +116,7 @@ class IdempotencyStoreContract:
         idempotency.accept(Create(task), write)
         assert idempotency.accept(Create(task), write) == task
         held = tasks.apply(Advance(task, acquired(task)))
-        assert idempotency.accept(Create(task), write) in (task, held)  # as it answered then, or as it is now
+        assert idempotency.accept(Create(task), write) in (task, held)  # the first answer, or the present one
         attached = RecordWrite(bound(held, nonce=nonce()), replaces=write.record)
         idempotency.accept(Expect(held), attached)
         tasks.apply(Advance(held, failed(held)))
@@ -220,7 +220,7 @@ class IdempotencyStoreContract:
         }
 
     def test_records_that_cannot_be_read_hide_no_others(self, stores: Stores) -> None:
-        """One of a newer release, and one whose task is a newer release's."""
+        """A newer release's record, and a record of a newer release's task."""
         tasks, idempotency = stores
         for name in ("live", "over", "newer", "newer task"):
             scope = Scope("polaris", "POLARIS", "POST", "/v1/tasks", name)

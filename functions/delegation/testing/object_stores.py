@@ -30,8 +30,8 @@ UNUSUAL_KEYS: Final = [
 @dataclass
 class StoreUnderTest:
     """A store under test, and direct access to its objects; `lake` is the bucket, `below` the keys' prefix. `holds`
-    returns whether the storage can have an object with a key; `versions` is a versioned bucket, whose versioning
-    `suspend` sets. After `deny_versioning` no bucket may be asked for it, as with vended credentials."""
+    returns whether the storage can have an object with a key. `versions` is a versioned bucket, whose versioning
+    `suspend` sets. After `deny_versioning` no bucket's versioning may be read, as with vended credentials."""
 
     store: ObjectStore
     plans: PlanStore
@@ -61,11 +61,11 @@ class StoreUnderTest:
 
 
 class ObjectStoreContract:
-    """The contract as tests of one store; a subclass overrides the fixture `tested`."""
+    """The contract as tests of one store. A subclass overrides the fixture `tested`."""
 
     @pytest.fixture
     def tested(self) -> StoreUnderTest:
-        """Return new, empty stores and what reads and writes their objects beside them."""
+        """Return new, empty stores and direct access to their objects."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `tested`")
 
     def test_existing_objects_are_read_and_absent_ones_reported(self, tested: StoreUnderTest) -> None:

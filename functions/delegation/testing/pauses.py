@@ -15,11 +15,11 @@ REALM: Final = WorkPause(PauseScope(realm="POLARIS"), NOW, Caller(client_id="aws
 
 
 class PauseStorePromises:
-    """The promises to one caller after the other; a subclass overrides the fixture `store`."""
+    """The promises to sequential callers. A subclass overrides the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> PauseStore:
-        """Return a new, empty store, which shares nothing with that of another test."""
+        """Return a new, empty store that shares nothing with another test's."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     def test_the_record_moves_from_its_revision_only(self, store: PauseStore) -> None:
@@ -35,7 +35,7 @@ class PauseStorePromises:
 
 
 class PauseStoreContract(PauseStorePromises):
-    """The whole contract, with the promises to several threads at once."""
+    """The whole contract, with the promises to concurrent threads."""
 
     def test_one_of_many_writers_moves_the_record(self, store: PauseStore) -> None:
         with ThreadPoolExecutor(4) as pool:

@@ -40,11 +40,11 @@ def put(store: ReferenceStore, entry: TableEntry) -> None:
 
 
 class ReferenceStoreContract:
-    """The contract as tests of one store; a subclass overrides the fixture `store`."""
+    """The contract as tests of one store. A subclass overrides the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> ReferenceStore:
-        """Return a new, empty store, which shares nothing with that of another test."""
+        """Return a new, empty store that shares nothing with another test's."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     def test_an_entry_comes_back_whole(self, store: ReferenceStore) -> None:

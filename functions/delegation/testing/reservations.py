@@ -1,4 +1,4 @@
-"""The contract of a ReservationStore, one function for each promise."""
+"""The contract of a ReservationStore, one function per promise."""
 
 import itertools
 import threading
@@ -191,23 +191,21 @@ SEQUENTIAL: Final[tuple[Check, ...]] = (
     a_record_of_a_newer_release_is_never_overwritten,
 )
 CONCURRENT: Final[tuple[Check, ...]] = (one_of_many_reserves_a_key, one_of_many_takes_a_key_over)
-"""The checks that write from several threads at once, which an emulator of a store may be unfit for."""
+"""Checks that write from several threads at once. An emulator of a store may not support them."""
 
 
 class ReservationStoreContract:
-    """The whole contract as tests of one store; a subclass overrides the fixture `store`."""
+    """The whole contract as tests of one store. A subclass overrides the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> ReservationStore:
-        """Return a new, empty store, which shares nothing with that of another test."""
+        """Return a new, empty store that shares nothing with another test's."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     @pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
     def test_a_store_keeps_its_promise(self, store: ReservationStore, check: Check) -> None:
-        """One promise, kept to one caller after the other."""
         check(store)
 
     @pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
     def test_a_store_keeps_its_promise_to_threads(self, store: ReservationStore, check: Check) -> None:
-        """One promise, kept to several threads at once."""
         check(store)

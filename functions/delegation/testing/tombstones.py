@@ -26,11 +26,11 @@ def renamed(record: Tombstone, now: datetime = NOW) -> Tombstone:
 
 
 class TombstoneStorePromises:
-    """The promises to one caller after the other; a subclass overrides the fixture `store`."""
+    """The promises to sequential callers. A subclass overrides the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> TombstoneStore:
-        """Return a new, empty store, which shares nothing with that of another test."""
+        """Return a new, empty store that shares nothing with another test's."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     def test_a_record_comes_back_whole_in_every_state(self, store: TombstoneStore) -> None:
@@ -141,7 +141,7 @@ class TombstoneStorePromises:
 
 
 class TombstoneStoreContract(TombstoneStorePromises):
-    """The whole contract, with the promises to several threads at once."""
+    """The whole contract, with the promises to concurrent threads."""
 
     def test_one_of_many_threads_writes_the_next_version(self, store: TombstoneStore) -> None:
         record = pending()
