@@ -36,9 +36,7 @@ def _part(minutes: int, target: str, *words: str, of: str = "") -> LongTarget:
     return LongTarget(f"{target}-{of}" if of else target, minutes, (target, *words))
 
 
-_REWRITES: Final = " ".join(
-    f"tests/rewrites/test_{name}.py" for name in ("kills", "old_runtimes", "policies", "rows", "writers")
-)
+_REWRITES: Final = " ".join(f"tests/rewrites/test_{name}.py" for name in ("kills", "policies", "rows", "writers"))
 
 TARGETS: Final[tuple[LongTarget, ...]] = (
     *_whole(10, "localstack-test"),
@@ -50,7 +48,8 @@ TARGETS: Final[tuple[LongTarget, ...]] = (
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/infra --ignore tests/infra/rule", of="infra"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/integration", of="integration"),
     _part(8, "test", "THOROUGH=1", "ARGS=-m long tests/faults", of="faults"),
-    _part(15, "test", "THOROUGH=1", f"ARGS=-m long {_REWRITES}", of="rewrites"),
+    _part(10, "test", "THOROUGH=1", f"ARGS=-m long {_REWRITES}", of="rewrites"),
+    _part(10, "test", "THOROUGH=1", "ARGS=-m long tests/rewrites/test_old_runtimes.py", of="rewrites-runtimes"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long tests/rewrites/test_random_kills.py", of="rewrites-kills"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long --dist load tests/rewrites/test_procedure.py", of="rewrites-tables"),
     _part(10, "test", "THOROUGH=1", "ARGS=-m long --dist load tests/rewrites/test_orders.py", of="rewrites-orders"),
