@@ -44,8 +44,8 @@ class ObjectStoreUnavailable(ObjectStoreError):
 
 @dataclass(frozen=True, slots=True)
 class KeyFailure:
-    """A key that was not deleted, and the store's error code. The code is `NoAnswer` without an answer,
-    `AnswerTooLarge` if it was not read to its end."""
+    """A key that was not deleted, and the store's error code: `NoAnswer` if there was no answer, `AnswerTooLarge` if
+    the answer was not read completely."""
 
     key: str
     code: str
@@ -53,9 +53,9 @@ class KeyFailure:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The result of deleting a batch of keys: each key is in `deleted` or in `failed`. `absent` are keys in `deleted`
-    for which the store reported their absence; S3 confirms most absent keys like others. `delete_markers` is true if a
-    delete only wrote a delete marker, as in a versioned bucket, and freed no space."""
+    """The result of deleting a batch of keys. Each key is in `deleted` or `failed`. `absent` are keys in `deleted` that
+    the store reported as missing; S3 confirms most absent keys like others. `delete_markers` is true if a delete in a
+    versioned bucket only wrote a delete marker, and freed no space."""
 
     deleted: tuple[str, ...]
     failed: tuple[KeyFailure, ...] = ()
@@ -73,7 +73,7 @@ class BatchResult:
 
 
 class Deletable(Protocol):
-    """A file to delete: the canonical URI of its object, and its size in bytes."""
+    """A file to delete: its canonical URI and its size in bytes."""
 
     @property
     def path(self) -> str: ...
@@ -104,12 +104,12 @@ class ObjectStore(ReadableStore, Protocol):
 
     def probe_delete(self, prefix: str) -> str | None:
         """Return None if keys below a canonical prefix may be deleted, else the store's error code. Leaves nothing
-        behind, not even a delete marker. Raises ObjectStoreUnavailable without a decision, and BucketNotFound."""
+        behind, not even a delete marker. Raises BucketNotFound, and ObjectStoreUnavailable if the answer is unknown."""
         ...
 
     def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
-        """Return whether the bucket keeps versions or kept them before; None if unknown. Without permission to ask, a
-        read of `seen`, an object in the bucket, shows it."""
+        """Return whether the bucket keeps versions or once kept them, None if unknown. If the credentials may not ask,
+        `seen`, an object in the bucket, is read instead."""
         ...
 
 
@@ -127,5 +127,5 @@ class PlanStore(Protocol):
         ...
 
     def where(self, key: str) -> str:
-        """Return the URI or path of an object, for commands."""
+        """Return the URI or path of an object, for display."""
         ...

@@ -1,4 +1,4 @@
-"""Credentials and connection settings of an object store; a repr never contains secrets."""
+"""Credentials and connection settings of an object store. Their reprs contain no secrets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from polaris_common.errors import DelegationError
 
 
 class CredentialsUnavailable(DelegationError):
-    """No valid credential covers an object; base of the errors of credential vendors."""
+    """No valid credential covers an object. Base class of the errors of credential vendors."""
 
     code = "CREDENTIALS_UNAVAILABLE"
 
 
 @dataclass(frozen=True)
 class S3Credential:
-    """S3 keys for URIs below `prefix` ("" for any); `expires_at` is aware UTC, None if unknown."""
+    """S3 keys for URIs below `prefix` ("" for all). `expires_at` is in UTC, None if unknown."""
 
     prefix: str
     access_key_id: str = field(repr=False)

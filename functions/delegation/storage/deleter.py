@@ -1,13 +1,13 @@
-"""Delete the keys of chunks in batches, with threads and an adaptive rate, and record the outcome of every key.
+"""Deletes keys in batches, with threads and an adaptive rate, and records the outcome of every key.
 
-The rate, in keys per second, finds the store's limit and stays close to it. boto3's retry modes are slow, or fail a
-tenth to a third of the keys, in a bucket limited to 3,500 keys/s. The rate multiplies until the first SlowDown. Then
-each refused batch lowers it by a small part, and each accepted batch raises it, more the longer ago the last refusal
-was (convex, as in RFC 9438, Section 4.5). So few batches are refused at the limit, and a rising limit is found within
-seconds. Processes need no coordination: those that send more are refused more, and all add alike.
+The rate, in keys per second, finds the store's limit and stays near it. It is needed because boto3's retry modes are
+slow, or fail a tenth to a third of the keys, in a bucket limited to 3,500 keys/s. The rate multiplies until the first
+SlowDown. After that each refused batch lowers it by a small part. Each accepted batch raises it, by more the longer ago
+the last refusal was (a convex curve, as in RFC 9438, Section 4.5). So few batches are refused at the limit, and a
+higher limit is found within seconds. Processes need no coordination: a process that sends more is refused more.
 
-A key counts as deleted only when the store confirmed it (Amazon S3 API Reference, DeleteObjects); transient refusals
-are retried, others reported. Only the calling thread schedules batches, so a stop takes effect once the batches already
+A key counts as deleted only when the store confirms it (Amazon S3 API Reference, DeleteObjects). Transient refusals are
+retried, others reported. Only the calling thread schedules batches, so a stop takes effect once the batches already
 sent are answered.
 """
 
@@ -30,12 +30,12 @@ T = TypeVar("T")
 THROTTLED: Final = frozenset(
     {"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded", "503"}
 )
-# Codes of a store that is overloaded or failing; an expired token is for the service to renew.
+# Codes of an overloaded or failing store. An expired token is not one: the service renews it.
 STORE_FAILURES: Final = THROTTLED | {
     "InternalError", "OperationAborted", "RequestTimeout", "ConnectionFailed", "NoAnswer", "AnswerTooLarge",
     "500",
 }  # fmt: skip
-# With one of these the store was not reached, or did not look at the key.
+# Codes that do not concern the key: the store was not reached, or did not examine the key.
 NOT_OF_KEY: Final = THROTTLED | {
     "AnswerTooLarge", "BucketNotFound", "ConnectionFailed", "ExpiredToken", "NoSuchBucket", "RequestTimeout",
 }  # fmt: skip
@@ -56,8 +56,8 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of deleting some files: numbers of files and bytes, and failures. `files` includes `absent` ones,
-    `bytes` does not include their `absent_bytes`."""
+    """The result of deleting files: numbers of files and bytes, and failures. `files` includes `absent` ones; `bytes`
+    excludes their `absent_bytes`."""
 
     files: int = 0
     bytes: int = 0
@@ -69,7 +69,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Lot(Generic[T]):
-    """Files with a common outcome; `pending` batched keys have no outcome yet."""
+    """Files with a common outcome. `pending` counts the batched keys without an outcome."""
 
     name: T
     outcome: Outcome = field(default_factory=Outcome)
@@ -86,7 +86,7 @@ class Batch(Generic[T]):
     throttled: int = 0
     not_before: float = 0.0
     codes: Mapping[str, str] = field(default_factory=dict)
-    """The answers for its keys when they were sent the last time."""
+    """The codes of its keys from the last try."""
 
     def deleted(self, result: BatchResult) -> dict[str, int]:
         """Count the keys that the store deleted; return the others with their sizes."""
@@ -96,7 +96,7 @@ class Batch(Generic[T]):
         left = {} if whole else {key: size for key, size in self.sizes.items() if key not in deleted}
         outcome.files += len(deleted)
         outcome.bytes += sum(self.sizes.values()) - sum(left.values())
-        # A key that was sent before may be absent because of that.
+        # An earlier try may have deleted the key.
         if result.absent and not (self.tries or self.throttled):
             sizes = [self.sizes[key] for key in set(result.absent) & deleted]
             outcome.absent += len(sizes)
@@ -106,13 +106,12 @@ class Batch(Generic[T]):
         return left
 
     def failed(self, codes: Mapping[str, str]) -> None:
-        """Record keys as not deleted, each with its error code."""
         self.lot.outcome.failures.extend(Failure(uri_of(self.bucket, key), code) for key, code in codes.items())
         self.lot.pending -= len(codes)
 
 
 class WaitingBatches(Generic[T]):
-    """Keys to send: batches to retry after their pause, else new keys."""
+    """Keys to send: batches to retry after their pause, then new keys."""
 
     def __init__(self, lots: Iterable[tuple[T, Iterable[Deletable]]]) -> None:
         self._lots = iter(lots)
@@ -126,7 +125,7 @@ class WaitingBatches(Generic[T]):
         return self._has_fresh() or bool(self._again)
 
     def not_before(self) -> float:
-        """Return the time of the next batch on the caller's clock; requires one."""
+        """Return the time of the next batch on the caller's clock. At least one batch must wait."""
         return 0.0 if self._next is not None else self._again[0][0]
 
     def put(self, batch: Batch[T] | None) -> None:
@@ -134,7 +133,7 @@ class WaitingBatches(Generic[T]):
             heapq.heappush(self._again, (batch.not_before, next(self._order), batch))
 
     def take(self, most: int, now: float) -> Batch[T]:
-        """Remove and return the next batch, of one lot and bucket, at most `most` keys; requires one."""
+        """Remove and return the next batch: at most `most` keys of one lot and bucket. At least one must wait."""
         if self._again and (self._next is None or self._again[0][0] <= now):
             _, _, batch = heapq.heappop(self._again)
             keys = iter(batch.sizes.items())
@@ -146,7 +145,7 @@ class WaitingBatches(Generic[T]):
         return self._new(most)
 
     def drain(self, most: int) -> Iterator[Batch[T]]:
-        """Remove and yield all batches of the lots begun."""
+        """Remove and yield all batches of the lots that have started."""
         while self._again:
             yield heapq.heappop(self._again)[2]
         while self._next is not None:
@@ -158,7 +157,7 @@ class WaitingBatches(Generic[T]):
             yield lot.name, lot.outcome
 
     def _has_fresh(self) -> bool:
-        """Return whether a new key waits; begin the next lots until one does."""
+        """Return whether a new key waits. Starts the next lots until one does."""
         while self._next is None:
             lot = next(self._lots, None)
             if lot is None:
@@ -171,14 +170,14 @@ class WaitingBatches(Generic[T]):
         return True
 
     def _new(self, most: int) -> Batch[T]:
-        """Return a batch of new keys; requires one. Sorted records come by bucket."""
+        """Return a batch of new keys; at least one must wait. The records are sorted, so they come by bucket."""
         lot, record = self._open[-1], self._next
         if record is None:
             raise LookupError("there is no record that was never sent")
         bucket, key = split(record.path)
         inside = uri_of(bucket, "")
         start, sizes = len(inside), {key: record.size}
-        # Millions of records pass here: nothing is called for one but its own attributes and the comparison.
+        # Millions of records pass here, so the loop calls no function per record.
         for record in itertools.islice(self._fresh, most - 1):
             path = record.path
             if not path.startswith(inside):
@@ -196,11 +195,11 @@ class WaitingBatches(Generic[T]):
 class RatePolicy:
     """Parameters of the rate, in keys per second and seconds.
 
-    `start` and `minimum`: the first rate and the lowest. `search`: until the first SlowDown an accepted batch raises
-    the rate by this multiple of its keys. `decrease`: the part that a refused batch takes away. `add_per_second`,
-    `grow`: the increase per second, as a number and as a part of the rate; doubled `quiet` seconds after the last
-    refusal, then growing with the square of the time. `batch_seconds`: the time that the keys of one batch should take.
-    `credit`: how much unused time may be made up for.
+    `start` and `minimum`: the first and the lowest rate. `search`: until the first SlowDown an accepted batch raises
+    the rate by this multiple of its keys. `decrease`: the part of the rate that a refused batch takes away.
+    `add_per_second`, `grow`: the increase per second, as a number and as a part of the rate. It has doubled `quiet`
+    seconds after the last refusal, and then grows with the square of the time. `batch_seconds`: the time that the keys
+    of one batch should take. `credit`: how many seconds of unused time may be made up for.
     """
 
     start: float = 2_000.0
@@ -223,7 +222,7 @@ class RatePolicy:
 
 
 class AdaptiveRate:
-    """The rate shared by a process's threads; times are seconds of a monotonic clock."""
+    """The rate shared by a process's threads. Times are seconds of a monotonic clock."""
 
     def __init__(self, policy: RatePolicy, *, now: float) -> None:
         self._policy = policy
@@ -248,9 +247,9 @@ class AdaptiveRate:
     def sent(self, keys: int, now: float) -> None:
         with self._lock:
             earliest = now - self._policy.credit
-            # A rate that is not used fully, for lack of threads or work, must not grow.
+            # A rate that is not fully used, for lack of threads or work, must not grow.
             self._used = self._free_at >= earliest
-            # Before the first refusal no limit is known whose unused part could be made up for.
+            # No limit is known before the first refusal, so no unused time can be made up for.
             searching = self._refused_at == -math.inf
             self._free_at = max(self._free_at, now if searching else earliest) + keys / self._rate
 
@@ -264,21 +263,20 @@ class AdaptiveRate:
                 self._rate += deleted * min(self._policy.search, self._growth(now - self._refused_at) / self._rate)
 
     def _growth(self, quiet: float) -> float:
-        """Return the increase per second, `quiet` seconds after the last refusal; infinite before the first."""
+        """Return the increase per second, `quiet` seconds after the last refusal; infinite before the first refusal."""
         policy = self._policy
         return (policy.add_per_second + policy.grow * self._rate) * (1 + (quiet / policy.quiet) ** 2)
 
 
 _PRESENT_IN_A_ROW: Final = 20
-"""Keys that a look finds, after which no other of a batch is looked for: they cannot be deleted for another reason."""
+"""After this many keys of a batch were found to exist, no further key is checked: they failed for another reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletePolicy:
-    """Limits of batch size (1 to 1,000 keys), concurrent calls and tries per key; pauses in seconds. A low rate makes
-    batches smaller. At most `checkpoint_seconds` pass between two checkpoints. After `patience` seconds in which the
-    store only throttled, failed or did not answer, the remaining keys are reported as failed. Nothing at a `foreign`
-    location is deleted."""
+    """Limits of batch size (1 to 1,000 keys), concurrent calls and tries per key; times in seconds. A low rate makes
+    batches smaller. At most `checkpoint_seconds` pass between two checkpoints. If the store only throttles, fails or
+    does not answer for `patience` seconds, the remaining keys fail. Nothing at a `foreign` location is deleted."""
 
     batch: int = 1_000
     threads: int = 16
@@ -299,7 +297,7 @@ class DeletePolicy:
 
 
 class Deleter:
-    """Deletes any number of chunks; one per process. Leaving its context ends its threads. Times are in seconds."""
+    """Deletes any number of chunks. Use one per process, as a context manager: leaving it ends its threads."""
 
     def __init__(
         self,
@@ -337,9 +335,9 @@ class Deleter:
     def delete_each(
         self, lots: Iterable[tuple[T, Iterable[Deletable]]], checkpoint: Callable[[], None]
     ) -> Generator[tuple[T, Outcome], None, None]:
-        """Delete canonical paths lot by lot; yield each lot's name and outcome once all its keys have one. The next lot
-        starts when the one before is sent. `checkpoint` is called before each batch and while waiting, and stops the
-        work by raising. No delete is in flight when this ends, raises or is closed."""
+        """Delete canonical paths lot by lot; yield each lot's name and outcome when all its keys have one. A lot starts
+        when the lot before it is sent. `checkpoint` is called before each batch and while waiting, and stops the work
+        by raising. No delete is in flight after this ends, raises or is closed."""
         waiting = WaitingBatches(lots)
         in_flight: dict[Future[BatchResult], Batch[T]] = {}
         self._accepted_at = self._now()
@@ -353,7 +351,7 @@ class Deleter:
                     for future in wait(in_flight, timeout=timeout, return_when=FIRST_COMPLETED).done:
                         waiting.put(self._record(in_flight.pop(future), future.result()))
                     if self._now() - self._accepted_at > self._policy.patience:
-                        # At the lowest rate, having the rest refused too would take hours.
+                        # At the lowest rate it would take hours to have the rest refused too.
                         for batch in waiting.drain(self._policy.batch):
                             batch.failed(dict.fromkeys(batch.sizes, self._refusal))
                     yield from waiting.finished()
@@ -374,14 +372,14 @@ class Deleter:
             wait(in_flight)
 
     def _seconds_to_next(self, waiting: WaitingBatches[T], in_flight: Sized) -> float | None:
-        """Return the seconds until the next batch, None if it first needs an answer or a free thread."""
+        """Return the seconds until the next batch, None if an answer or a free thread is needed first."""
         if not waiting or len(in_flight) >= self._policy.threads:
             return None
         now = self._now()
         return max(self._rate.wait(now), waiting.not_before() - now)
 
     def _send(self, batch: Batch[T]) -> BatchResult:
-        """Delete a batch; a key with a final or repeated error counts as deleted if it does not exist."""
+        """Delete a batch. A key with a final or repeated error counts as deleted if it does not exist."""
         result = self._store.delete(batch.bucket, tuple(batch.sizes))
         absent: set[str] = set()
         present = 0
@@ -412,8 +410,8 @@ class Deleter:
         )
 
     def _ours(self, batch: Batch[T]) -> Batch[T]:
-        """Record a batch's files at foreign locations as not deleted, and return the rest. Plans contain none, unless
-        the setting is newer."""
+        """Record files at foreign locations as not deleted, and return the rest. Plans contain such files only if the
+        setting is newer."""
         foreign, bucket = self._policy.foreign, batch.bucket
         theirs = {key for key in batch.sizes if foreign.contain(uri_of(bucket, key))} if foreign.uris else None
         if not theirs:
@@ -422,7 +420,7 @@ class Deleter:
         return replace(batch, sizes={key: size for key, size in batch.sizes.items() if key not in theirs})
 
     def _record(self, batch: Batch[T], result: BatchResult) -> Batch[T] | None:
-        """Record the store's answer for each key; return a batch of keys to retry."""
+        """Record the store's answer for each key, and return the keys to retry."""
         left = batch.deleted(result)
         answered = {failed.key: failed.code for failed in result.failed}
         codes = {key: answered.get(key, "NoAnswer") for key in left}
@@ -436,7 +434,6 @@ class Deleter:
         return self._retry(batch, again, codes, throttled=throttled, now=now) if again else None
 
     def _adapt(self, deleted: int, codes: Mapping[str, str], *, throttled: bool, now: float) -> None:
-        """Adapt the rate to an answer: the number of deleted keys, and the codes of the others."""
         refused = not deleted and all(code in STORE_FAILURES for code in codes.values())
         self._rate.answered(deleted, now, throttled=throttled or refused)
         if refused:
@@ -447,7 +444,7 @@ class Deleter:
     def _retry(
         self, batch: Batch[T], sizes: dict[str, int], codes: Mapping[str, str], *, throttled: bool, now: float
     ) -> Batch[T]:
-        # The rate already slows down what is throttled.
+        # Throttling already slows the rate down.
         failures = 1 if throttled else batch.tries + 1
         pause = exponential(failures, self._policy.pause, self._policy.longest_pause)
         return replace(

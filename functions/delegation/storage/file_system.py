@@ -26,7 +26,7 @@ from delegation.storage.locations import LOCAL, ObjectLocation, UnsupportedLocat
 
 
 def listed_file(key: str, entry: "os.DirEntry[str] | Path") -> ListedObject | None:
-    """Return a file as listed, None for anything else or a missing file; links are not followed."""
+    """Return a file as listed, None if it is missing or not a regular file. Links are not followed."""
     try:
         stat = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -46,8 +46,8 @@ def _below(directory: str, after: str) -> Iterator[ListedObject]:
 
 
 def _entries(directory: str) -> list[tuple[str, "os.DirEntry[str]"]]:
-    """Return the files and, with `/` at the end, directories in a directory by key; nothing else. Names that are not
-    Unicode are left out: no table can name such a file."""
+    """Return a directory's files and, with a trailing `/`, its directories, by key. Names that are not Unicode are left
+    out: no table can name such a file."""
     entries_by_key: list[tuple[str, os.DirEntry[str]]] = []
     try:
         with os.scandir(f"/{directory}") as entries:
@@ -76,7 +76,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-# A name that no file can have counts as an absent file.
+# No file can have such a name, so it counts as absent.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -141,7 +141,7 @@ class FileObjectStore:
         return False
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
-        """Return a page in the order of keys, as an object store would; the clock is this machine's."""
+        """Return a page in the key order of an object store. The time is this machine's."""
         _check_local(bucket, prefix)
         at = int(time.time())
         objects_below = (listed for listed in _below(prefix.rpartition("/")[0], after) if listed.key.startswith(prefix))
@@ -156,7 +156,7 @@ class FileObjectStore:
         return ListedFolder(tuple(file for file in files if file is not None), folders, at, is_whole=True)
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
-        """Delete unchanged files; without conditional deletes, each is checked just before."""
+        """Delete unchanged files. The file system has no conditional deletes, so each file is checked just before."""
         _check_local(bucket, "")
         unchanged: list[str] = []
         changed: list[str] = []
@@ -177,7 +177,7 @@ def _check_local(bucket: str, prefix: str) -> None:
 
 
 def _unlink(bucket: str, key: str) -> str | None:
-    """Delete one file; return None, or the error code if it still exists. Raises FileNotFoundError if absent."""
+    """Delete one file; return None, or the error code if it still exists. Raises FileNotFoundError."""
     path = _path(bucket, key)
     if path is None:
         raise FileNotFoundError(key)
@@ -191,8 +191,8 @@ def _unlink(bucket: str, key: str) -> str | None:
 
 
 def _path(bucket: str, key: str) -> Path | None:
-    """Return the path of a key, None if no file can have it. Raises UnsupportedLocation for another store's key.
-    `a//b`, `a/./b` and `a/` are not the keys `a/b` and `a`, and no file has them."""
+    """Return the path of a key, None if no file can have the key: `a//b`, `a/./b` and `a/` are not the keys `a/b` and
+    `a`. Raises UnsupportedLocation for another store's key."""
     if bucket != LOCAL:
         raise UnsupportedLocation(f"s3://{bucket}/{key}", "it is in another storage than the table's metadata file")
     if "\x00" in key or any(part in {"", ".", ".."} for part in key.split("/")):
@@ -202,7 +202,7 @@ def _path(bucket: str, key: str) -> Path | None:
 
 class FilePlanStore:
     """A PlanStore below one directory, with the layout of the plan bucket. `put` is atomic and survives a power
-    failure: a purge without its plan could not be resumed."""
+    failure, because a purge cannot resume without its plan."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -252,7 +252,7 @@ class FilePlanStore:
         return iter(sorted(name for name in names if name.startswith(prefix)))
 
     def _sync_directories(self, path: Path) -> None:
-        """Flush a file's entry to disk, and once those of the directories above it."""
+        """Flush a file's directory entry to disk, and once those of its parent directories."""
         fresh: list[Path] = []
         for folder in path.parents:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

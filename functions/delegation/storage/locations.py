@@ -1,7 +1,7 @@
 """Object URIs: the object that a path names, the location that contains it, and ambiguous paths. `s3`, `s3a` and `s3n`
-name the same object. The key is everything after the bucket, not decoded, slashes kept, as in Iceberg's `S3URI`, which
-however cuts off `#` and `?`: such paths are refused, because the name in the metadata is not the object's. Local files
-(`file:///`, Hadoop's `file:/` or no scheme) have LOCAL as their bucket."""
+name the same object. The key is everything after the bucket, not decoded, with all slashes, as in Iceberg's `S3URI`.
+But `S3URI` cuts paths off at `#` and `?`, so their objects are uncertain: they are refused. Local files (`file:///`,
+Hadoop's `file:/` or no scheme) have the bucket LOCAL."""
 
 import re
 import unicodedata
@@ -14,21 +14,21 @@ from delegation.errors import GuardRefused
 from polaris_common.errors import printable
 
 FOREIGN_LOCATION: Final = "FOREIGN_LOCATION"
-"""The code of files that stay, and of work that is refused, because their location belongs to others."""
+"""The code of files that are kept, and of work that is refused, because their location belongs to others."""
 FOREIGN_TABLE: Final = "FOREIGN_TABLE"
 """The code of a finding: files of a table that no catalog lists were kept."""
-# No bucket of S3 has a colon.
+# A bucket name in S3 never contains a colon.
 LOCAL = "file:"
 
-# The common case, decided by one match; every other path is parsed.
+# The common case, decided by one match. Every other path is parsed.
 _PLAIN = re.compile(r"s3://(?![^/]*--table-s3/)[a-z0-9][a-z0-9.\-_]*/[^#?]+", re.ASCII)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://([^/]*)(?:/(.*))?", re.DOTALL)
 _SHORT_FILE = re.compile(r"(?:file:)?/(?!/)(.*)", re.DOTALL | re.IGNORECASE)
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]*", re.ASCII)
 _ODD: Final = re.compile(r"%|[^\x01-\x7f]|(?:\A|/)[./]")
-"""What a key has that may be another spelling of a plain one."""
+"""Matches keys that may be another spelling of a plain key."""
 _MOST_DECODED: Final = 4
-"""How many times a path may have been percent-encoded."""
+"""The maximum number of times that a path is percent-decoded."""
 
 
 class AmbiguousPath(GuardRefused):
@@ -60,16 +60,16 @@ class ObjectLocation:
 
 
 def canonical(path: str) -> str:
-    """Return the canonical URI (`s3://bucket/key`, `file:///path`), equal exactly for equal objects. Raises
-    AmbiguousPath or UnsupportedLocation."""
+    """Return the canonical URI (`s3://bucket/key`, `file:///path`). Two are equal exactly if they name the same object.
+    Raises AmbiguousPath or UnsupportedLocation."""
     if _PLAIN.fullmatch(path) and "/.." not in path and path.isascii():
         return path
     return parse(path).uri
 
 
 def canonical_all(paths: list[str]) -> list[str]:
-    """Return `canonical` of each path; raises for the first path refused. Paths of one bucket that are canonical
-    already, the usual case, are checked together."""
+    """Return `canonical` of each path. Raises for the first path refused. Canonical paths of one bucket, the usual
+    case, are checked together."""
     if not paths:
         return []
     first = canonical(paths[0])
@@ -98,7 +98,7 @@ def parse(path: str) -> ObjectLocation:
 
 
 def split(uri: str) -> tuple[str, str]:
-    """Return bucket and key of a canonical URI, unchecked."""
+    """Return bucket and key of a canonical URI, without checks."""
     if uri.startswith("file:"):
         return LOCAL, uri.removeprefix("file:///")
     bucket, _, key = uri[5:].partition("/")
@@ -116,7 +116,7 @@ def same_storage(path: str, other: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A location: a bucket and a key prefix without trailing slash ("" for the whole bucket)."""
+    """A location: a bucket and a key prefix without trailing slash, "" for the whole bucket."""
 
     bucket: str
     prefix: str
@@ -129,7 +129,7 @@ class Root:
 
     @property
     def uri(self) -> str:
-        """The URI with a trailing slash: the prefix of every canonical path below."""
+        """The URI with a trailing slash, the prefix of every canonical path below it."""
         return uri_of(self.bucket, f"{self.prefix}/" if self.prefix else "")
 
     def overlaps(self, other: "Root") -> bool:
@@ -137,7 +137,7 @@ class Root:
 
 
 class Roots:
-    """A set of locations; paths are compared with the outermost ones."""
+    """A set of locations. Paths are compared with the outermost ones."""
 
     def __init__(self, locations: Iterable[str]) -> None:
         self.roots = tuple(sorted({Root.of(location) for location in locations}, key=lambda root: root.uri))
@@ -148,7 +148,7 @@ class Roots:
         self._uris = tuple(outermost)
 
     def contains(self, path: str) -> bool:
-        """Return whether a canonical path is below a location: `…/t` contains `…/t/a`, not `…/t2/a` or `…/t`."""
+        """Return whether a canonical path is below a location: `…/t` contains `…/t/a`, but not `…/t2/a` or `…/t`."""
         return path.startswith(self._uris) and path not in self._uris
 
     def contain_range(self, first: str, last: str) -> bool:
@@ -164,12 +164,12 @@ class Roots:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """Every location, nested ones included, with a trailing slash."""
+        """Every location with a trailing slash, including nested ones."""
         return tuple(root.uri for root in self.roots)
 
 
 def folded(key: str) -> str:
-    """Return the common spelling of all keys that may mean this one."""
+    """Return the common spelling of all keys that may mean the same object as this one."""
     for _ in range(_MOST_DECODED):
         decoded = unquote(key, errors="replace") if "%" in key else key
         if decoded == key:
@@ -189,7 +189,7 @@ def folded(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLocations:
-    """Others' locations, by the operator's setting: nothing there is deleted. `uris` are canonical and end with a
+    """Other owners' locations, by the operator's setting. Nothing there is deleted. `uris` are canonical and end with a
     slash."""
 
     uris: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ class ForeignLocations:
         return cls(tuple(sorted({root.uri for root in (*roots, *plain)})))
 
     def contain(self, path: str) -> bool:
-        """Return whether a canonical path, in any spelling of its key, is at or below a location."""
+        """Return whether a canonical path is at or below a location, in any spelling of its key."""
         if not self.uris:
             return False
         bucket, key = split(path)
@@ -245,7 +245,7 @@ def _check_s3(path: str, scheme: str, bucket: str, key: str) -> None:
 
 
 def _check_file(path: str, host: str, key: str) -> None:
-    """Refuse all but one of a local file's spellings."""
+    """Refuse a local file's path unless it has the one accepted spelling."""
     if host:
         raise UnsupportedLocation(path, "it names a file on another host")
     if any(part in {"", ".", ".."} for part in key.removesuffix("/").split("/")) and key:

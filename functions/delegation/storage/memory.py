@@ -34,8 +34,8 @@ class Killed(BaseException):
 
 
 class Faults:
-    """Counts the calls of all stores that share it, and raises Killed from call `kill_at` (from 1) on. With `after`,
-    that call still takes effect."""
+    """Counts the calls of all stores that share it, and raises Killed from call `kill_at` (counted from 1) on. With
+    `after`, that call still takes effect."""
 
     def __init__(self, *, kill_at: int | None = None, after: bool = False) -> None:
         self._lock = threading.Lock()
@@ -62,10 +62,10 @@ class MemoryObjectStore:
     """A table's files in memory.
 
     `refuse(bucket, key, nth)` returns the error code of a key's nth delete (from 1), None to allow it. Deletes below
-    `denied` (canonical URIs) fail with AccessDenied; with `versioning_denied` only reads of objects show which buckets
-    keep versions. `clock` returns the store's time in seconds since 1970; `modified` has times of writing, 1970 by
-    default. In `versioned_buckets` a delete of unchanged objects writes delete markers; `hidden` has what is below
-    them, newest last. `tags` belong to objects, not to keys.
+    `denied` (canonical URIs) fail with AccessDenied. With `versioning_denied` only reads of objects show whether a
+    bucket keeps versions. `clock` returns the store's time in seconds since 1970; `modified` has the times of writing,
+    1970 by default. In `versioned_buckets` a delete of unchanged objects writes delete markers; `hidden` has the
+    objects below them, newest last. `tags` belong to objects, not to keys.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class MemoryObjectStore:
         self.tags: dict[tuple[str, ListedObject], dict[str, str]] = {}
 
     def put(self, location: ObjectLocation, data: bytes) -> None:
-        """Store an object; counts no call and never fails."""
+        """Store an object. Counts no call and never fails."""
         with self._lock:
             self.objects[location.bucket, location.key] = data
             self.modified[location.bucket, location.key] = int(self.clock())
@@ -180,7 +180,7 @@ class MemoryObjectStore:
             return UnchangedResult(result, markers=markers)
 
     def tag(self, bucket: str, listed: ListedObject) -> str | None:
-        """Tag an unchanged object; here a tag never reaches another one."""
+        """Tag an unchanged object. Here another object never gets the tag."""
         with self.faults.call("tag"), self._lock:
             if (bucket, listed.key) not in self.objects:
                 return GONE
@@ -207,7 +207,7 @@ class MemoryObjectStore:
             return TagFound.TAGGED
 
     def versions(self, bucket: str, key: str) -> KeyVersions:
-        """Return the versions of a key; a visible object has the version `now`."""
+        """Return the versions of a key. A visible object has the version `now`."""
         with self.faults.call("versions"), self._lock:
             below = self.hidden.get((bucket, key), [])
             objects = [version for version, _ in below if version.object is not None]

@@ -1,5 +1,5 @@
 """Table files in S3 or a compatible store, through boto3. Addressing style, endpoint and region come from the table's
-configuration, else from boto3's settings. Clients belong to the process that created them and are never pickled."""
+configuration, else from boto3. Clients belong to the process that created them and are never pickled."""
 
 import threading
 import uuid
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class S3Timeouts:
-    """Timeouts of S3 calls in seconds, and attempts per call; deletes are sent once, as the deleter retries."""
+    """Timeouts of S3 calls in seconds, and tries per call. Deletes are sent once, because the deleter retries them."""
 
     connect: float = 10.0
     read: float = 60.0
@@ -64,14 +64,14 @@ class S3Timeouts:
         )
 
 
-# API Gateway answers within 29 s, and the last call to S3 may begin after 20 s.
+# API Gateway allows 29 s, and the last call to S3 may start after 20 s.
 SYNCHRONOUS_TIMEOUTS = S3Timeouts(connect=1.5, read=3.0, tries=2)
 _BODY_TRIES = 3
 _NEVER_ETAG = '"00000000000000000000000000000000"'
 
 
 class S3ObjectStore:
-    """A table's files; one instance per process. Without `credentials` boto3 finds those of the process; without
+    """A table's files. Use one instance per process. Without `credentials` boto3 finds those of the process. Without
     `settings` they come from the credentials' table."""
 
     def __init__(
@@ -135,7 +135,7 @@ class S3ObjectStore:
             if not fits_xml(uri):
                 self.exists(ObjectLocation(*split(uri)))  # the 404 could be of the bucket
         except ObjectStoreUnavailable as error:
-            # Some stores answer so about a key that they do not have, and do tell that they do not have it.
+            # Some stores answer InternalError for a delete of an absent key, but state its absence in other calls.
             if cause_of(error) != "InternalError" or self.exists(ObjectLocation(*split(uri))):
                 raise
         except BucketNotFound:
@@ -155,7 +155,7 @@ class S3ObjectStore:
         except (ObjectStoreError, CredentialsUnavailable):
             return None
 
-    # What only a removal of orphan files, and the count after a purge, call is imported there.
+    # Imported late: only a removal of orphan files, and the count after a purge, need it.
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> "ListedPage":
         from delegation.storage.listing import pages as listing  # noqa: PLC0415
@@ -187,7 +187,7 @@ class S3ObjectStore:
         return UnchangedResult(merged, sum(result.looked_only for result in results), markers)
 
     def _uri_in(self, bucket: str) -> str:
-        """Return a URI in the bucket that the credentials cover, for calls about the bucket."""
+        """Return a URI in the bucket that the credentials cover, for calls about the bucket itself."""
         if bucket == LOCAL:
             return uri_of(bucket, "")
         known = (
@@ -199,7 +199,7 @@ class S3ObjectStore:
         return next((uri for uri in covered if uri.partition("://")[2].startswith(f"{bucket}/")), f"s3://{bucket}/")
 
     def _call(self, uri: str, action: "Callable[[S3Client], T]") -> T:
-        """Run `action` with the client for a URI; boto3 retries, and an expired credential is replaced once."""
+        """Run `action` with the client for a URI. boto3 retries it; an expired credential is replaced once."""
         if split(uri)[0] == LOCAL:
             raise UnsupportedLocation(uri, "it is not in an object store")
         credential = None if self._credentials is None else self._credentials.for_uri(uri)
@@ -216,7 +216,7 @@ class S3ObjectStore:
             translate(uri, error)
 
     def _by_credential(self, bucket: str, keys: Sequence[str]) -> list[tuple[S3Credential | None, Sequence[str]]]:
-        """Group keys by credential; nearly always one group."""
+        """Group keys by credential, nearly always into one group."""
         if self._credentials is None:
             return [(None, keys)]
         first = self._credentials.for_uri(f"s3://{bucket}/{keys[0]}")
@@ -229,7 +229,7 @@ class S3ObjectStore:
         return list(groups.values())
 
     def _client(self, credential: S3Credential | None, *, deleting: bool = False) -> "S3Client":
-        # A renewed token may have the same key id.
+        # A renewed token may have the same access key id.
         key_ids = ("", "") if credential is None else (credential.access_key_id, credential.session_token or "")
         name = (*key_ids, deleting)
         with self._lock:
@@ -245,7 +245,7 @@ class S3ObjectStore:
         if settings is None and self._credentials is not None:
             settings = self._credentials.table().s3
         settings = settings or S3Settings()
-        # The deleter retries deletes per key and at its rate; validating the types of a million keys would be waste.
+        # The deleter retries each key at its own rate. Validating the types of a million keys would waste time.
         config = self._timeouts.config(
             send_once=deleting,
             parameter_validation=not deleting,
@@ -276,7 +276,7 @@ def _read_listing(response_dict: dict[str, Any], customized_response_dict: dict[
 
 
 def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) -> bytes:
-    """Read an object, again if its body breaks off: boto3 retries only the call."""
+    """Read an object, and retry if its body breaks off: boto3 retries only the call."""
     for _ in range(tries):
         answer = client.get_object(Bucket=location.bucket, Key=location.key)
         stated = answer.get("ContentLength", 0)
@@ -296,7 +296,7 @@ def _read(client: "S3Client", location: ObjectLocation, limit: int, tries: int) 
 
 
 def _part(client: "S3Client", location: ObjectLocation, start: int, length: int, tries: int) -> bytes:
-    """Read a part of an object, again if its body breaks off; empty from a store that ignores `Range`."""
+    """Read a part of an object, and retry if its body breaks off. Empty if the store ignores `Range`."""
     for _ in range(tries):
         try:
             answer = client.get_object(
@@ -316,15 +316,15 @@ def _part(client: "S3Client", location: ObjectLocation, start: int, length: int,
 
 
 def _has_version(client: "S3Client", location: ObjectLocation) -> bool:
-    """Return whether an object has a version id, as it has (even `null`) once versioning was ever on. Amazon S3 API
-    Reference, GetObject, `x-amz-version-id`; vended credentials allow it where they deny GetBucketVersioning."""
+    """Return whether an object has a version id, maybe `null`: it has once versioning was enabled. Vended credentials
+    allow this where they deny GetBucketVersioning (Amazon S3 API Reference, GetObject, `x-amz-version-id`)."""
     answer = client.get_object(Bucket=location.bucket, Key=location.key, Range="bytes=0-0")
     answer["Body"].close()
     return "VersionId" in answer
 
 
 def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:
-    """Return whether an object exists, by GET: HEAD's 404 does not state whether the bucket exists."""
+    """Return whether an object exists, by GET, because HEAD's 404 does not state whether the bucket exists."""
     try:
         client.get_object(Bucket=location.bucket, Key=location.key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:
@@ -336,7 +336,7 @@ def _first_byte(client: "S3Client", location: ObjectLocation) -> bool:
 
 
 def _listed(client: "S3Client", location: ObjectLocation) -> bool:
-    """Return whether an object exists whose key XML cannot contain, which makes errors about it unreadable."""
+    """Return whether an object exists whose key XML cannot contain: errors about such keys cannot be parsed."""
     answer = client.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1)
     check_listing(client, location.uri, answer)
     return any(entry.get("Key") == location.key for entry in answer.get("Contents", ()))

@@ -1,11 +1,11 @@
-"""Delete keys with a boto3 client, and what the store's answers mean (Amazon S3 API Reference, DeleteObjects).
+"""Deletes keys with a boto3 client, and interprets the store's answers (Amazon S3 API Reference, DeleteObjects).
 
-DeleteObjects of a boto3 client through botocore's events (Boto3 documentation, Extensibility guide). botocore spends
-most of a thousand keys' delete on XML. For the versions in PINNED the body is written once, as bytes, and an answer in
-S3's form is read in one pass by expat; all else, and other versions, use botocore alone: slower, same result.
-tests/unit/storage/test_botocore_events.py pins what this relies on.
+botocore spends most of the time of a thousand keys' delete on XML. So events (Boto3 documentation, Extensibility guide)
+replace it for the versions in PINNED: the body is written once, as bytes, and expat reads an answer in S3's form in one
+pass. Other answers and versions use botocore alone, with the same result. tests/unit/storage/test_botocore_events.py
+pins what this relies on.
 
-A key is deleted only if it is under `Deleted` and not under `Error`, or its only errors are NoSuchKey and
+A key is deleted only if it is under `Deleted` and not under `Error`, or if its only errors are NoSuchKey and
 NoSuchVersion.
 """
 
@@ -36,15 +36,15 @@ from delegation.storage.sessions import FOREIGN, LATEST_START, MOST_BYTES, root_
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# One for each of a thousand keys under both lists.
+# One entry for each of a thousand keys in both lists.
 MOST_ENTRIES = 2_000
 _ATTRIBUTES_OF_ROOT: tuple[dict[str, str], ...] = ({}, {"xmlns": "http://s3.amazonaws.com/doc/2006-03-01/"})
-# The names allowed at each depth.
+# The element names allowed at each depth.
 _ROOT = frozenset({"DeleteResult"})
 _ENTRIES = frozenset({"Deleted", "Error"})
 _FIELDS = frozenset({"Key", "Code", "Message", "VersionId", "DeleteMarker", "DeleteMarkerVersionId"})
 _MARKER = "DeleteMarkerVersionId"
-# What is between two keys if nothing but keys is confirmed, without white space.
+# The text between two keys if only keys are confirmed, without white space.
 _BETWEEN_CONFIRMED = b"</Key></Deleted><Deleted><Key>"
 _NAMES = (_ROOT, _ENTRIES, _FIELDS, frozenset[str]())
 
@@ -52,7 +52,7 @@ _NAMES = (_ROOT, _ENTRIES, _FIELDS, frozenset[str]())
 @dataclass(frozen=True, slots=True)
 class DeleteAnswer:
     """The confirmed keys, each with whether it got a delete marker, and (key, code) of each error. An error's key or
-    code is None unless it has exactly one. `markers` are version ids of delete markers by key."""
+    code is None unless it has exactly one. `markers` maps keys to the version ids of delete markers."""
 
     confirmed: dict[str, bool] = field(default_factory=dict)
     errors: list[tuple[str | None, str | None]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class DeleteAnswer:
 
 
 def _text(entry: Mapping[str, Any], name: str) -> str | None:
-    """Return a member, None if the answer has none or several of the name."""
+    """Return a member, None if the answer has none or several of this name."""
     value = entry.get(name)
     return value if isinstance(value, str) else None
 
@@ -96,9 +96,9 @@ def read_answer(body: bytes) -> DeleteAnswer | None:
 
 
 def _read_keys(body: bytes) -> DeleteAnswer | None:
-    """Return the content of an answer with only confirmed keys, None for any other. Its tags are counted, so that expat
-    need not report them: outside the keys there are only the root's, those before the first key and those after the
-    last. So every text is a key, unless one is empty."""
+    """Return the content of an answer with only confirmed keys, None for any other. Its tags are counted, so expat need
+    not report them: outside the keys there are only the root's, those before the first key and those after the last. So
+    every text is a key, unless a key is empty."""
     between = body.count(_BETWEEN_CONFIRMED)
     tags = 4 * between + 6 + body.startswith(b"<?xml ")
     if (
@@ -112,7 +112,7 @@ def _read_keys(body: bytes) -> DeleteAnswer | None:
     parser = expat.ParserCreate("utf-8", "}")
     parser.CharacterDataHandler = keys.append
     parser.Parse(body, True)
-    # A key with an escape or a line break is more than one text.
+    # A key with an escape or a line break is reported as more than one text.
     return DeleteAnswer(dict.fromkeys(keys, False)) if len(keys) == between + 1 else None
 
 
@@ -172,22 +172,22 @@ def _read(body: bytes) -> DeleteAnswer:
     return answer
 
 
-# Major and minor versions; the test fails for the installed one if it is missing here.
+# Major and minor versions. A test fails if the installed version is missing.
 PINNED = frozenset({(1, 44)})
-# The name under which an answer that `answers` has read is in what the client returns.
+# The key in the client's response of an answer read by `answers`.
 READ = "DelegationAnswer"
 _KEYS = "delegation_keys"
 _START = b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Object><Key>'
 _BETWEEN = "</Key></Object><Object><Key>"
 _END = b"</Key></Object></Delete>"
-# botocore calls the handlers of `before-parse.s3.*` before those of `before-parse.s3.DeleteObjects`, and one of them
-# parses every answer to look for an error. It skips an empty one, so ours must come first, as those of this name do.
+# botocore calls the handlers of `before-parse.s3.*` before those of `before-parse.s3.DeleteObjects`. One of them parses
+# every answer for an error, but skips an empty one. So this handler must come first, and the first `*` makes it so.
 _BEFORE_PARSE = "before-parse.*.DeleteObjects"
 
 
 def prepare_for_deletes(client: "S3Client", *, version: str = botocore.__version__) -> None:
-    """Send Content-MD5 beside CRC32 with DeleteObjects, and read only its own kind of answer. Many S3-compatible stores
-    accept only the older checksum. `version` is botocore's."""
+    """Send Content-MD5 beside CRC32 with DeleteObjects, and accept only DeleteObjects answers. Many S3-compatible
+    stores accept only the older checksum. `version` is botocore's."""
     events = client.meta.events
     events.register("before-call.s3.DeleteObjects", _add_md5)
     events.register("after-call.s3.DeleteObjects", _check_kind)
@@ -202,7 +202,7 @@ def is_pinned(version: str = botocore.__version__) -> bool:
 
 
 def _take_keys(params: dict[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any] | None:
-    """Move the keys into the context if the request has nothing else, so that botocore does not serialize them."""
+    """Move the keys into the context if the request has nothing else, so botocore does not serialize them."""
     wanted = params["Delete"]
     objects: Sequence[dict[str, str]] = wanted["Objects"]
     if len(wanted) != 1 or set(map(len, objects)) != {1}:
@@ -231,7 +231,7 @@ def _add_md5(params: dict[str, Any], **_: Any) -> None:
 def _read_body(
     response_dict: dict[str, Any], customized_response_dict: dict[str, Any], *, is_pinned: bool, **_: Any
 ) -> None:
-    """Read an answer in S3's form and leave botocore an empty one; leave other answers to it."""
+    """Read an answer in S3's form and leave botocore an empty one. Other answers are left to botocore."""
     if response_dict["status_code"] != 200:
         return
     answer = read_answer(response_dict["body"]) if is_pinned else None
@@ -239,27 +239,27 @@ def _read_body(
         customized_response_dict[READ] = answer
         response_dict["body"] = b""
     elif root_of(response_dict["body"]) not in {"DeleteResult", "Error"}:
-        # botocore makes an InternalError of what is no XML.
+        # botocore would report text that is not XML as an InternalError.
         customized_response_dict[FOREIGN] = True
 
 
 def _check_kind(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
-    """Remove what botocore read from a document other than DeleteResult; it does not check the root element."""
+    """Discard what botocore read from a document other than DeleteResult. botocore does not check the root element."""
     if ("Deleted" in parsed or "Errors" in parsed) and root_of(http_response.content) != "DeleteResult":
         parsed.pop("Deleted", None)
         parsed.pop("Errors", None)
 
 
-# With one of these for a key, a store may still delete it alone.
+# A store that answers one of these for a key may still delete the key alone.
 _ONE_BY_ONE = frozenset({
     "InvalidDigest", "InvalidRequest", "MethodNotAllowed", "MissingArgument", "MissingContentMD5", "NotImplemented",
 })  # fmt: skip
-# After one of these, further calls of the same batch would only wait or add to the load.
+# After one of these, further calls of the batch would only wait or add load.
 _ENDS_BATCH = frozenset({"ConnectionFailed", "AnswerTooLarge", "SlowDown", "ServiceUnavailable", EXPIRED})
 
 
 def delete_keys(client: "S3Client", bucket: str, keys: Sequence[str]) -> BatchResult:
-    """Delete up to 1,000 keys, one by one if XML cannot contain them or the store refuses DeleteObjects."""
+    """Delete up to 1,000 keys; one by one if XML cannot contain them or the store refuses DeleteObjects."""
     plain, alone = _split_by_xml(keys)
     absent: set[str] = set()
     deleted, codes, markers, again = _delete_many(client, bucket, plain, absent) if plain else (set(), {}, False, [])
@@ -290,8 +290,8 @@ def _split_by_xml(keys: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 def _delete_many(
     client: "S3Client", bucket: str, keys: Sequence[str], absent: set[str]
 ) -> tuple[set[str], dict[str, str], bool, Sequence[str]]:
-    """Return the deleted keys, the error codes of others, whether delete markers were written, and refused keys. Adds
-    deleted keys that an error stated as absent to `absent`."""
+    """Return the deleted keys, the error codes of others, whether delete markers were written, and the refused keys.
+    Adds deleted keys that an error reported as absent to `absent`."""
     try:
         answer: Mapping[str, Any] = client.delete_objects(
             Bucket=bucket, Delete={"Objects": [{"Key": key} for key in keys]}
@@ -309,7 +309,7 @@ def _delete_many(
     codes: dict[str, str] = {}
     for key, code in said.errors:
         if key is None:
-            # Some key was not deleted, and the store does not state which.
+            # Some key was not deleted, and the store does not state which one.
             return set(), dict.fromkeys(keys, _code(code)), False, keys if code in _ONE_BY_ONE else ()
         if key in sent:
             _record(key, _code(code), deleted, codes, both=key in confirmed)
@@ -320,12 +320,12 @@ def _delete_many(
 
 
 def _code(code: str | None) -> str:
-    """Return an error's code; without exactly one the key's state is unknown."""
+    """Return an error's code. Without exactly one code the key's state is unknown."""
     return (EXPIRED if code in EXPIRED_CODES else code) if code else NO_ANSWER
 
 
 def _record(key: str, code: str, deleted: set[str], codes: dict[str, str], *, both: bool) -> None:
-    """Record an error of a key: absent if all its errors say so and it is not under `Deleted` too."""
+    """Record an error of a key. The key is absent if all its errors state that and it is not also under `Deleted`."""
     if code in ABSENT and not both:
         if key not in codes:
             deleted.add(key)
@@ -337,9 +337,9 @@ def _record(key: str, code: str, deleted: set[str], codes: dict[str, str], *, bo
 def _each(
     client: "S3Client", bucket: str, keys: Sequence[str], *, refused: str | None
 ) -> Iterator[tuple[str, str | None, bool]]:
-    """Delete keys one by one; yield each with its error code, None if deleted, and whether it got a marker. A code in
-    ABSENT means no such key. `refused` is DeleteObjects' code for the first key: if its own delete is refused with the
-    same code, no other is tried."""
+    """Delete keys one by one; yield each with its error code, None if deleted, and whether it got a delete marker. A
+    code in ABSENT means that the key does not exist. `refused` is DeleteObjects' code for the first key. If the key's
+    own delete gets the same code, no other key is tried."""
     ended: str | None = None
     for number, key in enumerate(keys):
         code, marker = (ended, False) if ended else _delete_one(client, bucket, key)
@@ -353,6 +353,6 @@ def _delete_one(client: "S3Client", bucket: str, key: str) -> tuple[str | None, 
         answer = client.delete_object(Bucket=bucket, Key=key)
     except FAILED as error:
         return delete_code_of(error), False
-    # S3 confirms with 204; a proxy may answer 200 for a store that it does not reach.
+    # S3 confirms with 204. A proxy may answer 200 without reaching the store.
     confirmed = answer["ResponseMetadata"]["HTTPStatusCode"] == 204
     return (None if confirmed else NO_ANSWER), bool(answer.get("DeleteMarker"))

@@ -22,25 +22,25 @@ from delegation.storage.sessions import FOREIGN, AnswerNotRead
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# The only codes that state that a key is not there: a missing bucket, or a 404 without a code, may be another store's.
+# Only these codes state that a key does not exist. A missing bucket or a bare 404 may come from another store.
 ABSENT = frozenset({"NoSuchKey", "NoSuchVersion"})
-# The code of a key about which the store said nothing that can be understood.
+# The code of a key for which the store gave no readable answer.
 NO_ANSWER = "NoAnswer"
 EXPIRED_CODES = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"})
-# Their common code in a BatchResult: the delete is retried with another credential (`lots.TRANSIENT`).
+# Their common code in a BatchResult. The delete is retried with another credential (`deleter.TRANSIENT`).
 EXPIRED = "ExpiredToken"
 _DENIED = frozenset({
     "AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "403",
     "Forbidden",
 })  # fmt: skip
-# With these a store, or a proxy before it, refuses a kind of request, so that another kind may do the same.
+# With these a store or a proxy may refuse one kind of request but accept another.
 _UNSUPPORTED = frozenset({400, 405, 411, 415, 501})
 _NO_REFUSAL = EXPIRED_CODES | ABSENT | {"NoSuchBucket", "RequestTimeout"}
 S3Failure = ClientError | BotoCoreError | ResponseParserError | ValueError | KeyError | TypeError | RuntimeError
 
-# What boto3's clients raise beside ClientError and BotoCoreError: ResponseParserError for an answer that a proxy cut
-# short or wrote itself, ValueError for a header that is no date or number, KeyError and TypeError for one that
-# is missing or there twice, RuntimeError for credentials that have expired when they are refreshed.
+# Errors of boto3's S3 clients beside ClientError and BotoCoreError. ResponseParserError: an answer cut short or written
+# by a proxy. ValueError: a header that is not a date or number. KeyError, TypeError: a header that is missing or
+# duplicated. RuntimeError: credentials that are already expired when refreshed.
 ODD = (ResponseParserError, ValueError, KeyError, TypeError, RuntimeError)
 FAILED = (ClientError, BotoCoreError, *ODD)
 _PRINTABLE = bytes(range(0x20, 0x7F))
@@ -49,7 +49,7 @@ _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
 def fits_xml(text: str) -> bool:
     """Return whether XML 1.0 can contain the text unchanged, without control characters."""
-    # Removing all that is printable decides for nearly every text; the pattern costs ten times as much.
+    # Removing printable characters decides nearly every text. The pattern takes ten times as long.
     return (text.isascii() and not text.encode().translate(None, _PRINTABLE)) or _NOT_IN_XML.search(text) is None
 
 
@@ -58,8 +58,7 @@ def code_of(error: ClientError) -> str:
 
 
 def delete_code_of(error: S3Failure) -> str:
-    """Return a failed delete's error code. A 404 or 5xx without a code is transient: it may come from a proxy without a
-    store behind it."""
+    """Return a failed delete's error code. A 404 or 5xx without a code is transient: a proxy may have sent it."""
     if isinstance(error, AnswerNotRead):
         return "AnswerTooLarge"
     if isinstance(error, BotoCoreError):
@@ -80,7 +79,7 @@ def delete_code_of(error: S3Failure) -> str:
 
 
 def is_unsupported(error: BaseException | None, *more: int) -> bool:
-    """Return whether a store may not support this request, by status, or answered with a foreign document."""
+    """Return whether a store may not support this request, by status, or the answer was not S3's."""
     if not isinstance(error, ClientError) or code_of(error) in _NO_REFUSAL:
         return False
     return _status(error) in {*_UNSUPPORTED, *more} or FOREIGN in error.response
@@ -93,7 +92,7 @@ def check_listing(client: "S3Client", uri: str, answer: Mapping[str, Any]) -> No
 
 
 def check_keys(client: "S3Client", uri: str, keys: Sequence[str], prefix: str, after: str) -> None:
-    """Raise ObjectStoreError unless the keys are in order, above `after` and below the prefix."""
+    """Raise ObjectStoreError unless the keys are in order, after `after` and below the prefix."""
     if keys and not all(map(lt, chain((after,), keys), keys)):
         raise listing_invalid(client, uri, f"does not advance in order after {after!r}")
     if keys and not (keys[0].startswith(prefix) and keys[-1].startswith(prefix)):
@@ -120,7 +119,7 @@ def cause_of(error: ObjectStoreError) -> str:
 
 
 def translate(uri: str, error: S3Failure) -> NoReturn:
-    """Raise the ObjectStoreError of a boto3 error, with the store's code, never its message."""
+    """Raise the ObjectStoreError for a boto3 error, with the store's code, never its message."""
     if isinstance(error, ClientError):
         code = code_of(error)
         # botocore cannot parse a body that quotes a key that XML cannot contain.

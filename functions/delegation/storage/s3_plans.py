@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class S3PlanStore:
-    """A `PlanStore` in a bucket; `prefix` is put before every key."""
+    """A `PlanStore` in a bucket. `prefix` is put before every key."""
 
     def __init__(self, client: "S3Client", bucket: str, prefix: str = "") -> None:
         self._client = client

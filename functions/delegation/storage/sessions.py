@@ -1,7 +1,7 @@
-"""boto3 sessions and S3 clients: what they share, and limits on answers in bytes and in time.
+"""boto3 sessions and S3 clients with shared service descriptions and limits on answers in bytes and time.
 
-Sessions share botocore's service descriptions: 12 MB and a tenth of a second for each client. botocore reads an answer
-other than an object's content into memory, whatever its size. The limits are added to a client's class (Boto3
+Sessions share botocore's service descriptions, which cost 12 MB and a tenth of a second per client. botocore reads
+every answer but an object's content into memory, whatever its size. So limits are added to a client's class (Boto3
 documentation, Extensibility guide: `creating-client-class`).
 """
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-# A thousand keys of 1,024 bytes, escaped, with a message for each take less.
+# Enough for a thousand keys of 1,024 bytes, escaped, with a message each.
 MOST_BYTES = 8 * 1024 * 1024
-# The tag of the root element ends within so many bytes.
+# The root element's tag ends within this number of bytes.
 LATEST_START = 4_096
 MOST_SECONDS = 120.0
-# Under this name it states that an answer of status 200 is neither a result nor an error of S3, such as a proxy's page.
+# The key that marks an answer of status 200 that is neither a result nor an error of S3, such as a proxy's page.
 FOREIGN = "DelegationForeign"
 _LISTINGS = {
     "ListObjectsV2": "ListBucketResult",
@@ -99,7 +99,7 @@ class BoundedSession:
 
 
 def mark_foreign_listings(client: "S3Client") -> None:
-    """Mark an answer to a listing that is not one; botocore would read it as empty, or retry it."""
+    """Mark an answer to a listing that is not a listing. botocore would read it as empty, or retry it."""
 
     def mark(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], *, root: str, **_: Any) -> None:
         if response_dict["status_code"] == 200 and root_of(response_dict["body"]) not in {root, "Error"}:
@@ -111,7 +111,7 @@ def mark_foreign_listings(client: "S3Client") -> None:
 
 
 class _Body:
-    """An answer's body, with the interface that AWSResponse reads."""
+    """The body of an answer, with the interface that AWSResponse reads."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -121,7 +121,7 @@ class _Body:
 
 
 def bound_answers(base_classes: list[type], seconds: float = MOST_SECONDS, **_: Any) -> None:
-    """Have a class's clients send with a BoundedSession; handles `creating-client-class`."""
+    """Make a class's clients send with a BoundedSession. Handles `creating-client-class`."""
 
     class Bounded:
         def __init__(self, *arguments: Any, endpoint: Any, **more: Any) -> None:
@@ -132,7 +132,7 @@ def bound_answers(base_classes: list[type], seconds: float = MOST_SECONDS, **_: 
 
 
 def root_of(body: bytes) -> str:
-    """Return the name of an answer's root element, "" if it is not XML; botocore does not check it."""
+    """Return the name of an answer's root element, "" if it is not XML. botocore does not check it."""
     names: list[str] = []
     parser = expat.ParserCreate("utf-8", "}")
     parser.StartElementHandler = lambda name, _: names.append(name)
@@ -143,7 +143,7 @@ def root_of(body: bytes) -> str:
     return names[0].rpartition("}")[2] if names else ""
 
 
-# Descriptions that are part of botocore: the same for every account and session.
+# botocore's own descriptions, the same for every account and session.
 _LOADER: Loader = create_loader()
 
 
@@ -158,8 +158,8 @@ def _core() -> botocore.session.Session:
 
 
 def time_of(value: Any) -> datetime:
-    """Return a time as botocore's `parse_timestamp` does and raises, but in 0.1 µs instead of 28 µs for S3's ISO 8601
-    in UTC."""
+    """Parse a time like botocore's `parse_timestamp`, with the same errors, but in 0.1 µs instead of 28 µs for S3's ISO
+    8601 in UTC."""
     if isinstance(value, str) and value.endswith("Z"):
         with suppress(ValueError):
             return datetime.fromisoformat(value)
@@ -171,7 +171,7 @@ def s3_client(settings: S3Settings, *, answer_seconds: float = MOST_SECONDS, **m
     endpoint, region or profile."""
     try:
         core = _core()
-        # The factory is this session's own.
+        # This session owns the factory.
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=time_of)
         session = boto3.session.Session(botocore_session=core)
         session.events.register("creating-client-class.s3", partial(bound_answers, seconds=answer_seconds))

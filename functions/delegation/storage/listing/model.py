@@ -11,18 +11,18 @@ from delegation.storage.locations import ObjectLocation
 from polaris_common.errors import printable
 
 CHANGED: Final = "ObjectChanged"
-"""The code of a key that was not deleted, because its object is not the one that was listed."""
+"""The code of a key that was not deleted because its object is not the listed one."""
 PAGE: Final = 1_000
-"""The most objects of a page (Amazon S3 API Reference, ListObjectsV2, `max-keys`)."""
+"""The maximum number of objects in a page (Amazon S3 API Reference, ListObjectsV2, `max-keys`)."""
 _MOST_APART: Final = timedelta(hours=1)
-"""Between the clocks of a store and of this process."""
+"""The maximum difference between the store's clock and this process's."""
 _MOST_BEHIND: Final = 60
-"""Seconds between the clocks of one store's servers: one may have written an object that another lists."""
+"""The maximum difference in seconds between the clocks of a store's servers, which may list each other's objects."""
 
 
 class ListedObject(NamedTuple):
-    """A listed object: its size in bytes, its ETag as the store writes it, and its time of writing. `modified` is in
-    whole seconds since 1970 by the store's clock. A tuple: a listing makes millions of them."""
+    """A listed object. `size` is in bytes, `etag` as the store writes it. `modified` is in whole seconds since 1970 by
+    the store's clock. It is a tuple because a listing creates millions."""
 
     key: str
     size: int
@@ -32,8 +32,8 @@ class ListedObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedPage:
-    """Some objects in the order of keys; `is_last` if there are no more. `at` is when the store made the page, by its
-    own clock, in whole seconds since 1970."""
+    """Objects in the order of keys. `is_last` is true if no more follow. `at` is the store's time for the page, in
+    whole seconds since 1970."""
 
     objects: tuple[ListedObject, ...]
     at: int
@@ -42,8 +42,8 @@ class ListedPage:
 
 @dataclass(frozen=True, slots=True)
 class ListedFolder:
-    """What is directly below a prefix: the first page of its objects without a further `/`, and longer prefixes.
-    `is_whole` is False if there is more of either than one page has."""
+    """The contents of a prefix: the first page of objects without a further `/`, and the longer prefixes. `is_whole` is
+    False if either has more than one page."""
 
     objects: tuple[ListedObject, ...]
     folders: tuple[str, ...]
@@ -73,9 +73,9 @@ def check_clock(bucket: str, listed: ListedPage | ListedFolder, now: datetime) -
 
 @dataclass(frozen=True, slots=True)
 class UnchangedResult:
-    """The result of a conditional delete; `looked_only` are keys deleted after a check, without a condition. A key
-    whose object has changed is in `result.failed` with the code CHANGED, and is not deleted. `markers` are version ids,
-    by key, of the delete markers written in a versioned bucket."""
+    """The result of a conditional delete. A key whose object has changed is in `result.failed` with the code CHANGED.
+    `looked_only` are keys deleted after a check but without a condition. `markers` maps keys to the version ids of the
+    delete markers written in a versioned bucket."""
 
     result: BatchResult
     looked_only: int = 0
@@ -90,46 +90,46 @@ class ListableStore(ObjectStore, Protocol):
         ...
 
     def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
-        """Return the next page of objects whose keys begin with `prefix` and are above `after`, by code point. Raises
+        """Return the next page of objects whose keys start with `prefix` and sort after `after`, by code point. Raises
         BucketNotFound or another store error (STORE_CLOCK_UNKNOWN)."""
         ...
 
     def folder(self, bucket: str, prefix: str) -> ListedFolder:
-        """Return what is directly below a prefix that ends in `/`; raises as `page`."""
+        """Return the contents directly below a prefix that ends in `/`. Raises as `page`."""
         ...
 
     def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
-        """Delete up to 1,000 objects, each only if it still has the listing's ETag and time; otherwise as `delete`.
-        Each is checked just before. Where the store has conditional deletes, the ETag is also their condition;
-        elsewhere an object written between the check and the delete is deleted."""
+        """Delete up to 1,000 objects, each only if it still has its listed ETag and time; otherwise as `delete`. Each
+        is checked just before. In stores with conditional deletes the ETag is also the condition; in others an object
+        written between the check and the delete is deleted."""
         ...
 
 
 TAG: Final = ("delegation-quarantine", "orphan")
-"""Key and value of the tag: one pair for all files, because the filter of a lifecycle rule names both."""
+"""Key and value of the tag. All files have the same pair, because the filter of a lifecycle rule names both."""
 MOST_TAGS: Final = 10
-"""Tags that an object has at most (Amazon S3 User Guide, "Categorizing your objects using tags")."""
+"""The maximum number of tags of an object (Amazon S3 User Guide, "Categorizing your objects using tags")."""
 TAGS_FULL: Final = "TagsFull"
-"""The code of an object that was not tagged, because it has as many tags of others as an object may have."""
+"""The code of an object that was not tagged because it already has MOST_TAGS other tags."""
 GONE: Final = "NoSuchKey"
-"""The code of an object that is not there any more."""
+"""The code of an object that no longer exists."""
 TAG_RIGHTS: Final = (
     "s3:GetObject",
     "s3:GetObjectVersion",
     *(f"s3:{verb}Object{part}Tagging" for verb in ("Get", "Put", "Delete") for part in ("", "Version")),
 )
-"""What the credentials need for the objects (Amazon S3 User Guide, Actions for Amazon S3)."""
+"""Permissions that the credentials need on the objects (Amazon S3 User Guide, Actions for Amazon S3)."""
 
 
 class TagFound(StrEnum):
-    """How `TagStore.untag` found an object."""
+    """The state in which `TagStore.untag` found an object."""
 
     TAGGED = "tagged"
-    """As it was listed, with the tag, which is removed."""
+    """The listed object had the tag, which is removed."""
     UNTAGGED = "untagged"
-    """As it was listed, without the tag."""
+    """The listed object did not have the tag."""
     CHANGED = "changed"
-    """Another object is there now; a tag that it has is removed."""
+    """The key has another object now. If it had the tag, the tag is removed."""
     ABSENT = "absent"
 
 
@@ -137,24 +137,23 @@ class TagStore(Protocol):
     """Objects and their tags. Thread-safe."""
 
     def tag(self, bucket: str, listed: ListedObject) -> str | None:
-        """Tag an object that is as listed, beside its other tags; return None, or an error code. The codes are CHANGED,
-        TAGS_FULL, GONE, and those of a delete. With versions the listed version is tagged. Otherwise the object is
-        checked before and after, and one written in between loses the tag again; after a crash, by the next call for
-        the key."""
+        """Tag an unchanged object and keep its other tags; return None, or an error code: CHANGED, TAGS_FULL, GONE or
+        one of a delete. In a versioned bucket the listed version is tagged. Otherwise the object is checked before and
+        after. An object written in between loses the tag again; after a crash, by the next call for its key."""
         ...
 
     def untag(self, bucket: str, listed: ListedObject, *, dry_run: bool = False) -> TagFound:
-        """Remove the tag and no other; with `dry_run` only check. Raises the errors of an object store."""
+        """Remove only this tag; with `dry_run` only check. Raises ObjectStoreError."""
         ...
 
 
 RIGHTS: Final = ("s3:ListBucketVersions", "s3:DeleteObjectVersion")
-"""What the credentials need for the bucket (Amazon S3 User Guide, Actions for Amazon S3)."""
+"""Permissions that the credentials need on the bucket (Amazon S3 User Guide, Actions for Amazon S3)."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """One version of a key: its id, and its object, None for a delete marker."""
+    """A version of a key. `object` is None for a delete marker."""
 
     version_id: str
     object: ListedObject | None
@@ -162,18 +161,18 @@ class StoredVersion:
 
 @dataclass(frozen=True, slots=True)
 class KeyVersions:
-    """A key's newest version, None without one, and the newest that is no delete marker."""
+    """A key's newest version and its newest version that is not a delete marker, each None if there is none."""
 
     newest: StoredVersion | None = None
     newest_object: StoredVersion | None = None
 
 
 class VersionedStore(Protocol):
-    """A bucket with versions. Thread-safe. Methods raise the errors of an object store."""
+    """A versioned bucket. Thread-safe. Methods raise ObjectStoreError."""
 
     def versions(self, bucket: str, key: str) -> KeyVersions: ...
 
     def remove_version(self, bucket: str, key: str, version_id: str) -> None:
-        """Remove one version for ever; an absent one counts as removed. Without the newest delete marker, the version
-        below is the object again."""
+        """Remove one version permanently; an absent version counts as removed. Removing the newest delete marker makes
+        the version below it the current object again."""
         ...

@@ -1,7 +1,7 @@
 """Pages of a listing in S3 (Amazon S3 API Reference, ListObjectsV2).
 
-An answer is read in one pass, about 20 times as fast as botocore does. As with deletes (`s3_delete`), its parser is
-replaced through events for the pinned versions, only for answers in the form that S3 documents.
+An answer is read in one pass, about 20 times as fast as in botocore. As for deletes (`s3_delete`), events replace
+botocore's parser, only for the pinned versions and for answers in the form that S3 documents.
 """
 
 import re
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 READ: Final = "DelegationListing"
-"""The name under which a page that was read here is in what the client returns."""
+"""The key of a page read here in the client's response."""
 _NAMESPACES: Final = ("{http://s3.amazonaws.com/doc/2006-03-01/}", "")
 _FIELDS: Final = ("Key", "Size", "ETag", "LastModified")
 _REGULAR: Final = frozenset({"true", "false"})
@@ -35,7 +35,7 @@ _ELEMENTS: Final = re.compile(rb"<Contents>(?:<(\w+)>[^<]*</\1>)+</Contents>", r
 _ELEMENT: Final = re.compile(r"<(\w+)>[^<]*</\1>", re.ASCII)
 _PRINTABLE: Final = bytes(range(0x20, 0x7F))
 _new_object: Final = partial(tuple.__new__, ListedObject)
-"""Makes a ListedObject of four values: its own constructor takes four times as long."""
+"""Creates a ListedObject from four values, four times as fast as its constructor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ListingAnswer:
 
 
 def read_body(response_dict: dict[str, Any], customized_response_dict: dict[str, Any]) -> None:
-    """Read an answer in S3's form and leave botocore an empty one, in the event `before-parse`."""
+    """Read an answer in S3's form and leave botocore an empty one. Handles the event `before-parse`."""
     if response_dict["status_code"] == 200:
         answer = read_listing(response_dict["body"])
         if answer is not None:
@@ -54,7 +54,7 @@ def read_body(response_dict: dict[str, Any], customized_response_dict: dict[str,
 
 
 def read_listing(body: bytes) -> ListingAnswer | None:
-    """Return the content of a page in S3's form, None for any other answer and one with common prefixes."""
+    """Return the content of a page in S3's form; None for any other answer and for a page with common prefixes."""
     alike = _take_alike(body)
     if alike is not None:
         answer = _answer(alike.rest, alike)
@@ -65,14 +65,14 @@ def read_listing(body: bytes) -> ListingAnswer | None:
 
 @dataclass(frozen=True, slots=True)
 class _Alike:
-    """The texts of objects with the same elements, by field; `rest` is the answer with one `Contents` for all."""
+    """The texts, by field, of objects with the same elements; `rest` is the answer with one `Contents` for all."""
 
     texts: dict[str, Sequence[str]]
     rest: bytes
 
 
 def _take_alike(body: bytes) -> _Alike | None:
-    """Return a page's objects if all have the same elements in one order, and nothing that XML escapes."""
+    """Return a page's objects if all have the same elements in the same order and no XML escapes, else None."""
     start, end = body.find(_BEGIN), body.rfind(_END) + len(_END)
     first = _ELEMENTS.match(body, start) if 0 <= start < end else None
     if first is None:
@@ -85,12 +85,12 @@ def _take_alike(body: bytes) -> _Alike | None:
         return None
     text = contents.decode("ascii")
     rows: list[tuple[str, ...]] = _pattern(names).findall(text)
-    # No element is beside those that were matched, if none of their tags is.
+    # Equal counts prove that no element was left unmatched.
     if text.count("<") != 2 * (len(names) + 1) * len(rows):
         return None
     fields = [name for name in names if name in _FIELDS]
     columns: dict[str, Sequence[str]] = dict(zip(fields, zip(*rows, strict=True), strict=True))
-    # S3 escapes the quotation marks of an ETag, and nothing else in a page whose keys are URL-encoded.
+    # In a page with URL-encoded keys, S3 escapes only the quotation marks of ETags.
     etags = "\n".join(columns["ETag"])
     columns["ETag"] = etags.replace("&quot;", '"').split("\n")
     if text.count("&") != etags.count("&quot;"):
@@ -100,7 +100,7 @@ def _take_alike(body: bytes) -> _Alike | None:
 
 @lru_cache(maxsize=64)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the pattern of an object with these elements; its groups are the fields' texts."""
+    """Return the pattern of an object with these elements. Its groups are the texts of the fields."""
     tags = [f"<{name}>{'([^<]*)' if name in _FIELDS else '[^<]*'}</{name}>" for name in names]
     return re.compile(f"<Contents>{''.join(tags)}</Contents>")
 
@@ -150,8 +150,8 @@ def _objects_of(texts: dict[str, Sequence[str]], *, is_encoded: bool) -> tuple[L
 def _objects_in(
     contents: list[ElementTree.Element], names: list[str], *, is_encoded: bool
 ) -> tuple[ListedObject, ...] | None:
-    """Return the objects, None unless each has exactly one text for each name. The positions of names are found once
-    for all objects with the same elements, and equal times are read once."""
+    """Return the objects, None unless each has exactly one text for each name. For speed, the positions of names are
+    determined once per set of elements, and equal times are parsed once."""
     keys: list[str] = []
     rest: list[tuple[int, str, int]] = []
     shape: list[str] | None = None
@@ -180,13 +180,13 @@ def _objects_in(
 
 
 def _decoded(keys: Sequence[str]) -> list[str]:
-    """Return URL-encoded keys decoded: all at once, unless one has a line break."""
+    """Decode URL-encoded keys, all at once unless a key has a line break."""
     together = unquote_plus("\n".join(keys)).split("\n")
     return together if len(together) == len(keys) else [unquote_plus(key) for key in keys]
 
 
 LONGEST_KEY: Final = 1_024
-"""Bytes (Amazon S3 User Guide, naming objects)."""
+"""In bytes (Amazon S3 User Guide, naming objects)."""
 
 
 def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
@@ -198,7 +198,7 @@ def page(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage
 
 
 def stated(client: "S3Client", bucket: str, prefix: str, after: str) -> ListedPage:
-    """Return the store's next page (Amazon S3 API Reference, ListObjectsV2), which may not be above `after`."""
+    """Return the store's next page (Amazon S3 API Reference, ListObjectsV2); it may start before `after`."""
     more: dict[str, Any] = {"StartAfter": after} if after else {}
     answer: Any = client.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=PAGE, **more)
     check_listing(client, uri_of(bucket, prefix), answer)
@@ -226,7 +226,7 @@ def folder(client: "S3Client", bucket: str, prefix: str) -> ListedFolder:
 
 
 def _objects(answer: Any) -> tuple[ListedObject, ...]:
-    """Return the objects of a listing. Raises ValueError, which the store translates, for an incomplete one."""
+    """Return the objects of a listing. Raises ValueError for an incomplete object; the store translates it."""
     try:
         objects = tuple(
             ListedObject(entry["Key"], entry["Size"], entry.get("ETag", ""), seconds(entry["LastModified"]))
@@ -234,24 +234,24 @@ def _objects(answer: Any) -> tuple[ListedObject, ...]:
         )
     except KeyError as error:
         raise ValueError(f"a listing has an object without {error.args[0]}") from error
-    # botocore returns XML elements for a text that is there twice.
+    # For an element that occurs twice botocore returns XML elements instead of a text.
     if not all(isinstance(listed_object.key, str) and isinstance(listed_object.etag, str) for listed_object in objects):
         raise ValueError("a listing has an object with two keys or ETags")
     return objects
 
 
 def seconds(moment: datetime) -> int:
-    """Return a time of the store in seconds since 1970."""
-    # A listing may have fractions of a second, which the header of an object never has.
+    """Return a time from the store in seconds since 1970."""
+    # A listing may have fractions of a second; the header of an object has none.
     return int(moment.timestamp())
 
 
 def _date(answer: Any) -> int:
-    """Return when the store answered. Raises ObjectStoreError (STORE_CLOCK_UNKNOWN)."""
+    """Return the time of the answer. Raises ObjectStoreError (STORE_CLOCK_UNKNOWN)."""
     text = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
         there = parsedate_to_datetime(text)
-        # A zone of -0000 is UTC, and is parsed to a time without one.
+        # A zone of -0000 means UTC, but is parsed as a time without a zone.
         return int((there if there.tzinfo else there.replace(tzinfo=UTC)).timestamp())
     except ValueError as error:
         raise ObjectStoreError(

@@ -1,7 +1,7 @@
 """Tags and versions in S3 (Amazon S3 API Reference: GetObjectTagging, PutObjectTagging, ListObjectVersions).
 
-S3 has no conditional tagging, and PutObjectTagging replaces all tags. A version never changes, so where there are
-versions the listed one is tagged.
+S3 has no conditional tagging, and PutObjectTagging replaces all tags. A version never changes, so in a versioned bucket
+the listed version is tagged.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class S3Tags:
-    """A TagStore; `client` returns one with an operator's unexpired credentials."""
+    """A TagStore. `client` returns a client with an operator's unexpired credentials."""
 
     def __init__(self, client: "Callable[[], S3Client]") -> None:
         self._client = client
@@ -79,7 +79,7 @@ def _tagged(client: "S3Client", bucket: str, listed: ListedObject) -> str | None
 
 
 def _changed(client: "S3Client", bucket: str, key: str, present: Present) -> str:
-    """Remove the tag, if any, from an object written over the listed one."""
+    """Remove the tag, if present, from an object that replaced the listed one."""
     if not present.version:
         _remove(client, bucket, key, present.version, dry_run=False)
     return CHANGED
@@ -133,7 +133,7 @@ class S3Versions:
         except FAILED as error:
             translate(uri, error)
         if marker is None and objects and not objects[0].get("IsLatest"):
-            # A store that marks no version as the newest one cannot be relied upon to remove the right one.
+            # Without a version marked as newest, the wrong version might be removed.
             raise ObjectStoreError(f"the object store does not say which version of {uri} is its newest")
         return KeyVersions(marker or newest, newest)
 

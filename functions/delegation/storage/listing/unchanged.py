@@ -1,12 +1,12 @@
-"""Deleting objects that are still as they were listed: a look at each just before, and S3's conditional deletes.
+"""Deletes objects that are unchanged since they were listed.
 
-HEAD checks one object; a page of a listing checks up to a thousand, so it is used for neighbours in the order of keys.
-Objects that a page does not show unchanged are checked by HEAD. Outside AWS a listing may be older than HEAD, so it is
-used only if the delete has the object's ETag as its condition.
+Each object is checked just before, by HEAD or by a page of a listing, and S3's conditional deletes are used. A page
+checks up to a thousand objects, so it is used for neighbouring keys. Objects that it does not confirm are checked by
+HEAD. Outside AWS a listing may be older than HEAD, so it is used only if the delete has the ETag as its condition.
 
-Some stores ignore unknown conditions and delete anyway. So support is tested on an object that is to be deleted and was
-just found unchanged: a store with conditions refuses its delete with an ETag that no object has (Amazon S3 API
-Reference: DeleteObjects, DeleteObject).
+Some stores ignore unknown conditions and delete anyway. So support is tested on an object that was just found
+unchanged: a store with conditions refuses its delete with an ETag that no object has (Amazon S3 API Reference:
+DeleteObjects, DeleteObject).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _AT_A_TIME: Final = 4
-"""HEADs under way, within one delete."""
+"""The maximum number of concurrent HEADs in one delete."""
 PAGE_PAYS: Final = 8
-"""Objects that a page must settle: it costs as much as 13 HEADs and takes the CPU time of 4."""
+"""The number of objects that a page must confirm to pay: a page costs as much as 13 HEADs, and the CPU time of 4."""
 _REST: Final = 16
-"""Deletes that are looked at by HEAD alone after one for which pages did not pay."""
+"""The number of deletes checked by HEAD alone after a delete for which pages did not pay."""
 _NULL: Final = "null"
-"""The version that is written over where versioning is suspended."""
+"""The version that is overwritten while versioning is suspended."""
 
 
 class ObjectChecks:
-    """Checks the objects of one store; remembers whether pages saved requests. Thread-safe."""
+    """Checks the objects of one store, and remembers whether pages saved requests. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -57,7 +57,7 @@ class ObjectChecks:
     def at(
         self, client: "S3Client", bucket: str, some: Sequence[ListedObject], *, by_pages: bool
     ) -> list[tuple[ListedObject, str | None]]:
-        """Return each object with None if it is as listed, else CHANGED, a code in ABSENT or another error."""
+        """Return each object with None if it is unchanged, else CHANGED, a code in ABSENT or another error."""
         same = self._listed_again(client, bucket, some) if by_pages else frozenset()
         rest = [listed for listed in some if listed.key not in same]
         if not rest:
@@ -73,7 +73,7 @@ class ObjectChecks:
         return [(listed, codes.get(listed.key)) for listed in some]
 
     def _listed_again(self, client: "S3Client", bucket: str, some: Sequence[ListedObject]) -> frozenset[str]:
-        """Return the keys that pages show unchanged; reads few pages, and none for a while if few pay."""
+        """Return the keys that pages confirm as unchanged. If pages do not pay, reads few, and none for some time."""
         most = len(some) // PAGE_PAYS
         with self._lock:
             if not most or self._rest:
@@ -87,22 +87,22 @@ class ObjectChecks:
 
 
 def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: int) -> tuple[frozenset[str], int]:
-    """Return the keys that up to `most` pages show unchanged, and the number of pages. Ends after a page that does not
-    pay: the rest is as far apart."""
+    """Return the keys that up to `most` pages confirm as unchanged, and the number of pages. Stops after a page that
+    does not pay, because the remaining keys are as far apart."""
     wanted = {listed_object.key: listed_object for listed_object in some}
     keys = sorted(wanted)
     first, last = keys[0], keys[-1]
     common = next(
         (at for at, (letter, other) in enumerate(zip(first, last, strict=False)) if letter != other), len(first)
     )
-    # Whole folders, so that credentials for a location may list it.
+    # Whole folders, because credentials may be allowed to list only a location.
     prefix = first[: first.rfind("/", 0, common) + 1]
     unchanged: set[str] = set()
     at, pages, end = 0, 0, ""
     while at < len(keys) and pages < most:
         pages += 1
         try:
-            # Between this and the key are only keys that begin with it.
+            # Only keys that start with this text lie between it and the key.
             listed = page(client, bucket, prefix, max(end, keys[at][:-1]))
         except (*FAILED, ObjectStoreError):
             break
@@ -119,21 +119,21 @@ def _pages(client: "S3Client", bucket: str, some: Sequence[ListedObject], most: 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A key's object: whether it is the listed one, and the version to name, none without versions."""
+    """A key's object: whether it is the listed one, and its version id, None without versions."""
 
     same: bool
     version: Mapping[str, str]
 
 
 def look(client: "S3Client", bucket: str, listed: ListedObject) -> Present | None:
-    """Return what is at an object's key, None if there is nothing; raise the client's errors."""
+    """Return the object at a key, None if there is none. Raises the client's errors."""
     try:
         answer = client.head_object(Bucket=bucket, Key=listed.key)
     except ClientError as error:
         if code_of(error) not in ABSENT and not is_bare_404(error):
             raise
         return _look_again(client, bucket, listed.key)
-    # First: an answer without a time, as of a proxy, is an error whatever else it has, and states no change.
+    # Read first: an answer without a time, such as a proxy's, is an error and does not prove a change.
     modified = seconds(answer["LastModified"])
     same = answer.get("ETag", "") == listed.etag and modified == listed.modified
     version = answer.get("VersionId", _NULL)
@@ -143,7 +143,7 @@ def look(client: "S3Client", bucket: str, listed: ListedObject) -> Present | Non
 
 
 def _look_again(client: "S3Client", bucket: str, key: str) -> Present | None:
-    """Ask by GET for what HEAD did not find: HEAD's 404 does not state whether the bucket exists."""
+    """Repeat by GET, because HEAD's 404 does not state whether the bucket exists."""
     try:
         client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
     except ClientError as error:
@@ -154,7 +154,7 @@ def _look_again(client: "S3Client", bucket: str, key: str) -> Present | None:
 
 
 def head(client: "S3Client", bucket: str, listed: ListedObject) -> str | None:
-    """Return None for an object as listed, else CHANGED, GONE or another error code."""
+    """Return None for an unchanged object, else CHANGED, GONE or another error code."""
     try:
         present = look(client, bucket, listed)
     except FAILED as error:
@@ -176,7 +176,7 @@ class _Unsupported(str):
 
 
 class Conditions(StrEnum):
-    """A store's conditional deletes: of many keys in a call, of one key, or none."""
+    """The conditional deletes that a store supports: of many keys in a call, of one key, or none."""
 
     MANY = "many"
     ONE = "one"
@@ -184,7 +184,7 @@ class Conditions(StrEnum):
 
 
 class UnchangedDeletes:
-    """Deletes unchanged objects of one bucket; remembers which conditions the store supports."""
+    """Deletes unchanged objects of one bucket, and remembers which conditions the store supports."""
 
     def __init__(self) -> None:
         self._conditions: Conditions | None = None
@@ -194,7 +194,7 @@ class UnchangedDeletes:
     def delete(
         self, reads: "S3Client", deletes: "S3Client", bucket: str, some: Sequence[ListedObject]
     ) -> UnchangedResult:
-        """Delete unchanged objects; `deletes` is a client that sends each request once."""
+        """Delete unchanged objects. `deletes` must be a client that sends each request once."""
         codes: dict[str, str] = {}
         absent: list[str] = []
         left: list[ListedObject] = []
@@ -223,8 +223,8 @@ class UnchangedDeletes:
     def _sent(
         self, client: "S3Client", bucket: str, left: Sequence[ListedObject]
     ) -> "Iterator[tuple[ListedObject, str | None, str | None, bool]]":
-        """Yield each object with its error code, its delete marker, and whether a condition was sent. A delete marker
-        is its version id, "" if the store names none, None if there is none."""
+        """Yield each object with its error code, its delete marker, and whether a condition was sent. The marker is its
+        version id, "" if the store does not name it, None if there is none."""
         todo = list(left)
         while todo and self._conditions is None:
             listed = todo[0]
@@ -233,7 +233,7 @@ class UnchangedDeletes:
             if code in _REFUSED:
                 self._conditions = trial
             elif isinstance(code, _Unsupported) or code in _UNKNOWN_REQUEST or code is None or code in ABSENT:
-                # It deleted the object in spite of the condition, or knows no such request.
+                # The store ignored the condition, or does not know the request.
                 self._rule_out(trial)
                 if code is None or code in ABSENT:
                     yield todo.pop(0), code, marker, False
@@ -257,7 +257,7 @@ class UnchangedDeletes:
             etag = listed.etag if is_conditional else None
             code, marker = (ended, None) if ended else _one(client, bucket, listed.key, etag)
             yield listed, code, marker, is_conditional
-            # A store that refuses the first one alone too is not asked about the others.
+            # If the store refuses the first object alone too, no further object is tried.
             if not number and code == refused:
                 ended = refused
 
@@ -300,7 +300,7 @@ def _one_of_many(client: "S3Client", bucket: str, key: str, etag: str) -> tuple[
 def _many(
     client: "S3Client", bucket: str, some: Sequence[ListedObject], *, conditional: bool
 ) -> Iterator[tuple[ListedObject, str | None, str | None]]:
-    """Delete objects in one call; yield each with its error code and delete marker, as `_sent`."""
+    """Delete objects in one call; yield each with its error code and delete marker, as `_sent` does."""
     if not some:
         return
     wanted: Any = [{"Key": listed.key, "ETag": listed.etag} if conditional else {"Key": listed.key} for listed in some]
@@ -317,7 +317,7 @@ def _many(
     errors = {key: code or NO_ANSWER for key, code in said.errors}
     for listed in some:
         if None in errors:
-            # Some object was not deleted, and the store does not state which.
+            # Some object was not deleted, and the store does not state which one.
             yield listed, NO_ANSWER, None
         elif listed.key in errors:
             yield listed, errors[listed.key], None
