@@ -1,4 +1,4 @@
-"""Errors in a table's metadata files. None is retryable: the object store would return the same bytes again."""
+"""Errors in a table's metadata files. None is retryable, because the store would return the same bytes."""
 
 from delegation.errors import GuardRefused
 from polaris_common.errors import DelegationError, printable
@@ -11,8 +11,8 @@ class IcebergError(DelegationError):
 
 
 class CorruptManifestError(IcebergError):
-    """A manifest or manifest list cannot be decoded. `offset` is in bytes from the start of the file; in a compressed
-    block that of the block's data, and `reason` has the position in the decompressed block."""
+    """A manifest or manifest list cannot be decoded. `offset` is in bytes from the start of the file. In a compressed
+    block it is that of the block's data, and `reason` has the position in the decompressed block."""
 
     code = "CORRUPT_MANIFEST"
 
@@ -24,7 +24,7 @@ class CorruptManifestError(IcebergError):
 
 
 class ManifestMismatchError(IcebergError):
-    """A manifest is not the one that its list describes; with fewer bytes or entries it may be `cut_off`."""
+    """A manifest is not the one that its list describes. It may be `cut_off` if it has fewer bytes or entries."""
 
     code = "MANIFEST_MISMATCH"
 
@@ -34,7 +34,7 @@ class ManifestMismatchError(IcebergError):
 
 
 class MalformedError(Exception):
-    """Invalid Avro at a position of the buffer; readers convert it to CorruptManifestError."""
+    """Invalid Avro at a position of the buffer. Readers convert it to CorruptManifestError."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)
@@ -43,12 +43,12 @@ class MalformedError(Exception):
 
 
 class UnsupportedAvroError(MalformedError):
-    """Avro that may be valid but is not supported; readers convert it to EncryptedMetadataFile."""
+    """Avro that may be valid but is not supported. Readers convert it to EncryptedMetadataFile."""
 
 
 class EncryptedMetadataFile(GuardRefused):
-    """A manifest list or manifest is encrypted (Iceberg Table Spec, version 3) or in an unsupported encoding: its files
-    are unknown."""
+    """A manifest list or manifest is encrypted (Iceberg Table Spec, version 3) or has an unsupported encoding, so its
+    files are unknown."""
 
     code = "UNSUPPORTED"
 
@@ -70,7 +70,7 @@ class CorruptMetadata(IcebergError):
 
 
 class ManifestMissing(IcebergError):
-    """A manifest or manifest list is missing: its files are unknown."""
+    """A manifest or manifest list is missing, so its files are unknown."""
 
     code = "MANIFEST_MISSING"
 

@@ -1,9 +1,9 @@
 """A table's former metadata files, and the locations that they name.
 
-Each metadata file logs its predecessors (Iceberg Table Spec, Table Metadata Fields), so one file for each length of a
-log is read: its oldest, whose own log continues. If two files name the same locations, those between count as equal; if
-not, the files between are searched for the change. That holds for files of one directory with successive versions as
-names, as every writer names them (File System Tables and Metastore Tables); other files, and their neighbours in the
+Each metadata file logs its predecessors (Iceberg Table Spec, Table Metadata Fields), so one file per full log is read:
+the oldest, whose own log continues. If two files name the same locations, the files between them are assumed to name
+them too; otherwise these are searched for the change. This holds for files of one directory named by successive
+versions, as every writer names them (File System Tables and Metastore Tables). Other files, and their neighbours in the
 log, are read. Files at a location that only an unread file names are kept and reported.
 """
 
@@ -24,17 +24,17 @@ from polaris_common.errors import DelegationError
 _NAME: Final = re.compile(r"(?:v(\d+)|(\d+)-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
 MOST_FOR_STATISTICS: Final = 200
-"""Former metadata files of a log that are read for the statistics that they name; Iceberg keeps 100 by default."""
+"""The number of former metadata files of a log that are read for statistics. Iceberg keeps 100 files by default."""
 _MOST_KNOWN: Final = 2_000
 _LONGEST_KNOWN: Final = 1_000
-"""How many files, with how long a log, are kept for other tables that have them too."""
+"""The limits of `known`: its number of files, and the length of their logs."""
 
 
 @dataclass(slots=True)
 class History:
-    """Former metadata files, those of another table (`foreign`), and former locations. `files` have the size of those
-    that were read (`reads`), 0 for the others. `statistics` are those in files read, each with its snapshot; the table
-    may have replaced them."""
+    """Former metadata files, those of another table (`foreign`), and former locations. Of `files`, those that were read
+    (`reads`) have their size, the others 0. `statistics` are from the files read, each with its snapshot; the table may
+    have replaced them."""
 
     files: list[TableFile] = field(default_factory=list)
     foreign: set[str] = field(default_factory=set)
@@ -44,14 +44,14 @@ class History:
 
 
 class MetadataVersion(NamedTuple):
-    """A metadata file's directory and version number, by its path."""
+    """A metadata file's directory and version number, from its path."""
 
     directory: str
     number: int
 
 
 class _Newer(NamedTuple):
-    """The metadata file whose log contains a run."""
+    """The metadata file whose log contains a given run."""
 
     version: MetadataVersion | None
     locations: frozenset[str]
@@ -67,13 +67,13 @@ def read_history(
     known: dict[str, FormerMetadata] | None = None,
     statistics: bool = False,
 ) -> History:
-    """Follow the metadata log back to its oldest file; no file is read twice, so cycles end.
+    """Follow the metadata log back to its oldest file. No file is read twice, so cycles end.
 
-    Files may be missing; those that the credentials do not cover are not read, and an unreadable one is returned
-    without contents if `tolerance` accepts it. Locations in a file with another table's uuid are ignored: they must not
-    extend what may be deleted. `enough` may end it between two logs. `known` files are not read again, and others are
-    added: clones share most of them. With `statistics`, and if any file names some, the newest MOST_FOR_STATISTICS of
-    each log are read: only they name replaced statistics.
+    Files may be missing. Files that the credentials do not cover are not read. An unreadable file is returned without
+    contents if `tolerance` accepts it. Locations in a file with another table's uuid are ignored, because they must not
+    extend what may be deleted. `enough` may end the reading between two logs. `known` files are not read again, and
+    files read are added to it: clones share most files. With `statistics`, and if any file names some, the newest
+    MOST_FOR_STATISTICS files of each log are read: only they name replaced statistics.
     """
     reader = _FormerReader(metadata.table_uuid, fetcher, tolerance, {} if known is None else known)
     spelling = tolerance.spelling
@@ -101,7 +101,7 @@ def read_history(
 def _statistics(
     read: Iterable[FormerMetadata], spelling: Spelling, covers: Callable[[str], bool]
 ) -> list[tuple[int | None, TableFile]]:
-    """Return the files' statistics, each once; a path that is refused or not covered is skipped."""
+    """Return the files' statistics, each once. Paths that are refused or not covered are skipped."""
     statistics: dict[tuple[int | None, TableFile], None] = {}
     for former in read:
         for kind, some in (
@@ -119,7 +119,7 @@ def _statistics(
 def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[str]:
     fresh = []
     for written in paths:
-        # Logs repeat each other: nearly every path was seen as it is written here.
+        # Logs repeat each other, so nearly every path was seen before in this spelling.
         if written not in seen and (path := spelling.one(written)) not in seen:
             seen.add(path)
             fresh.append(path)
@@ -127,14 +127,14 @@ def _unseen(paths: Iterable[str], seen: set[str], spelling: Spelling) -> list[st
 
 
 def version_of(path: str) -> MetadataVersion | None:
-    """Return the version in a metadata file's name, None without one."""
+    """Return the version in a metadata file's name, None if it has none."""
     directory, _, name = path.rpartition("/")
     match = _NAME.fullmatch(name)
     return None if match is None else MetadataVersion(directory, int(match[1] or match[2]))
 
 
 class _FormerReader:
-    """Reads former metadata files, each once; `own` has the table's readable ones."""
+    """Reads former metadata files, each once. `own` has the readable ones of the table."""
 
     def __init__(
         self, table_uuid: str, fetcher: Fetcher, tolerance: Tolerance, known: dict[str, FormerMetadata]
@@ -149,7 +149,7 @@ class _FormerReader:
         self.locations: dict[str, None] = {}
 
     def read(self, paths: Iterable[str]) -> None:
-        """Read the files not yet read, several at a time."""
+        """Read the files that are not yet read, several at a time."""
         wanted = [path for path in dict.fromkeys(paths) if path not in self.sizes]
         for path in (path for path in wanted if path in self._known):
             self.sizes[path] = 0
@@ -166,7 +166,7 @@ class _FormerReader:
         return path in self.own
 
     def locations_of(self, path: str) -> frozenset[str] | None:
-        """Return a file's locations, None if it was not read or is not the table's."""
+        """Return a file's locations, None if it was not read or belongs to another table."""
         return frozenset(self.own[path].locations) if path in self.own else None
 
     def _parse(self, path: str, content: bytes | DelegationError) -> None:
@@ -191,7 +191,7 @@ class _FormerReader:
 
 @dataclass(slots=True)
 class _Series:
-    """Files of one directory with successive versions, oldest first; `top` are the locations of the next, if known."""
+    """Files of one directory with successive versions, oldest first. `top` are the next file's locations, if known."""
 
     paths: list[str]
     top: frozenset[str] | None
@@ -202,7 +202,7 @@ class _Series:
 
 
 def _read_run(run: Sequence[str], newer: _Newer, reader: _FormerReader) -> list[tuple[tuple[str, ...], _Newer]]:
-    """Read the necessary files of a log; return the logs of the files read, oldest first."""
+    """Read the necessary files of a log. Returns the logs of the files read, oldest first."""
     series, others = _series_of(run, newer)
     reader.read([*others, *(path for version_series in series for path in version_series.ends)])
     for version_series in series:
@@ -212,7 +212,7 @@ def _read_run(run: Sequence[str], newer: _Newer, reader: _FormerReader) -> list[
 
 
 def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[str]]:
-    """Return the series of a log, and the files whose names are no versions."""
+    """Return the series of a log, and the files whose names have no version."""
     series: list[_Series] = []
     others: list[str] = []
     above, top = newer.version, newer.locations
@@ -232,7 +232,7 @@ def _series_of(run: Sequence[str], newer: _Newer) -> tuple[list[_Series], list[s
 
 
 def _search(series: _Series, reader: _FormerReader) -> None:
-    """Read the oldest existing file, and those around each change of locations."""
+    """Read the oldest existing file, and the files around each change of locations."""
     paths, end = series.paths, len(series.paths)
     known = {at: where for at, path in enumerate(paths) if (where := reader.locations_of(path)) is not None}
     if series.top is not None:
@@ -241,7 +241,7 @@ def _search(series: _Series, reader: _FormerReader) -> None:
         reader.read(paths)
         return
     if 0 not in known:
-        # Files expire from the oldest on.
+        # The oldest files expire first.
         absent, oldest = 0, min(known)
         while oldest - absent > 1:
             middle = (absent + oldest) // 2
@@ -267,5 +267,5 @@ def _search(series: _Series, reader: _FormerReader) -> None:
 
 
 def _differ(known: Mapping[int, frozenset[str]], low: int, high: int) -> bool:
-    """Return whether two files name different locations; an unreadable one differs from every other."""
+    """Return whether two files name different locations. An unreadable file differs from every other."""
     return low not in known or known.get(low) != known.get(high)

@@ -1,5 +1,5 @@
 """Table metadata as a purge needs it (Iceberg Table Spec, Table Metadata Fields, versions 1 to 3). Fields that name a
-file or location are checked strictly; all others are ignored."""
+file or location are checked strictly, all others ignored."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from delegation.iceberg.errors import CorruptMetadata
 from delegation.polaris.model import LARGE, properties_of, read_document, read_large, with_uuid
 
 FORMAT_VERSIONS = frozenset({1, 2, 3})
-# Enough for millions of snapshots; a larger file is refused as hostile.
+# Enough for millions of snapshots. A larger file is refused as hostile.
 MAX_METADATA_BYTES = 512 * 1024 * 1024
 
 # Where a table writes (Iceberg documentation, Configuration; the last two are the names before version 0.14).
@@ -26,13 +26,13 @@ WRITE_LOCATIONS = (
     "write.folder-storage.path",
 )
 PROTECTED = "delegation.protected"
-"""The property by which a table's owner forbids to delete its files."""
+"""The property by which a table's owner forbids the deletion of its files."""
 TABLE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot: its manifest list, maybe `encrypted`, or in version 1 its inline manifests."""
+    """A snapshot with its manifest list, maybe `encrypted`, or in version 1 its inline manifests."""
 
     snapshot_id: int
     manifest_list: str | None
@@ -42,8 +42,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SizedFile:
-    """A file in the metadata with its size in bytes, 0 if not recorded. `snapshot_id` is None if the metadata does not
-    state the file's snapshot."""
+    """A file named in the metadata, with its size in bytes, 0 if not recorded. `snapshot_id` is None if not stated."""
 
     path: str
     size: int
@@ -73,12 +72,11 @@ class ParsedMetadata:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """The table's location and every path in its properties for writing."""
+        """The table's location and the paths in its write properties."""
         return _locations(self.location, self.properties)
 
     def of_snapshots(self, wanted: Callable[[int], bool]) -> "ParsedMetadata":
-        """Return the same metadata with only the wanted snapshots and their statistics, and those without a
-        snapshot."""
+        """Return the metadata with only the wanted snapshots, their statistics, and statistics without a snapshot."""
         return replace(
             self,
             snapshots=tuple(snapshot for snapshot in self.snapshots if wanted(snapshot.snapshot_id)),
@@ -92,7 +90,7 @@ def _of(files: tuple[SizedFile, ...], wanted: Callable[[int], bool]) -> tuple[Si
 
 
 def parse_metadata(path: str, metadata: Mapping[str, Any], *, experimental: bool = False) -> ParsedMetadata:
-    """Read the parsed current metadata; `experimental` accepts format versions beyond 3. Raises CorruptMetadata or
+    """Read the parsed current metadata. `experimental` accepts format versions beyond 3. Raises CorruptMetadata or
     GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     fields = _Fields(path, metadata)
     version = fields.integer("format-version")
@@ -130,7 +128,7 @@ class FormerMetadata:
 
 
 def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
-    """Read a former metadata file, gzip or plain, in version 1 maybe without table-uuid. Raises CorruptMetadata."""
+    """Read a former metadata file, gzip or plain; in version 1 table-uuid may be missing. Raises CorruptMetadata."""
     fields = _Fields(path, decode_metadata(path, data))
     table_uuid = fields.source.get("table-uuid")
     return FormerMetadata(
@@ -143,7 +141,7 @@ def parse_former_metadata(path: str, data: bytes) -> FormerMetadata:
 
 
 def _readable(fields: "_Fields", name: str) -> tuple[SizedFile, ...]:
-    """Return the well-formed statistics: no reader of the table needs those of a former file."""
+    """Return the well-formed statistics; others are skipped, as no reader needs those of a former file."""
     readable: list[SizedFile] = []
     with suppress(CorruptMetadata):
         for statistics in fields.objects(name):
@@ -157,8 +155,8 @@ def _locations(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def decode_metadata(path: str, data: bytes) -> Mapping[str, Any]:
-    """Return a metadata file's JSON object, gzip (detected by its first bytes) or plain; of a large one only what is
-    needed. Raises CorruptMetadata, also for more than MAX_METADATA_BYTES when decompressed."""
+    """Return a metadata file's JSON object, plain or gzip (detected by its first bytes). Of a large file only the
+    needed fields are returned. Raises CorruptMetadata, also if it decompresses to more than MAX_METADATA_BYTES."""
     try:
         parsed = _read_inflated(path, data) if data[:2] == b"\x1f\x8b" else read_document(data)
     except (ValueError, RecursionError) as error:
@@ -205,7 +203,7 @@ def _snapshot(fields: "_Fields") -> Snapshot:
 
 
 def _sized(fields: "_Fields") -> SizedFile:
-    # It decides nothing.
+    # No decision depends on the size.
     size = fields.source.get("file-size-in-bytes")
     size = max(0, size) if type(size) is int else 0
     snapshot_id = fields.integer("snapshot-id") if "snapshot-id" in fields.source else None
@@ -214,7 +212,7 @@ def _sized(fields: "_Fields") -> SizedFile:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Typed access to a JSON object; errors name the file and the field."""
+    """Typed access to a JSON object. Errors name the file and the field."""
 
     path: str
     source: Mapping[str, Any]

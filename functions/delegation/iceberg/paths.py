@@ -16,8 +16,8 @@ Row = tuple[str, int, int]
 
 
 class TableFile(NamedTuple):
-    """A file to delete: canonical URI, rank of its type (the lowest of several) and size in bytes. Sorts by path in
-    code point order, which is the byte order of UTF-8 and Spark's."""
+    """A file to delete: canonical URI, rank of its type (the lowest if it has several) and size in bytes. Sorts by path
+    in code point order, which is the byte order of UTF-8 and Spark's order."""
 
     path: str
     rank: int
@@ -25,7 +25,7 @@ class TableFile(NamedTuple):
 
 
 class FileType(StrEnum):
-    """A file's type in the order of rank: a path with several types has the one deleted last."""
+    """A file's type, in the order of rank. A path with several types has the type that is deleted last."""
 
     ROOT = "metadata"
     FORMER_METADATA = "former-metadata"
@@ -44,18 +44,18 @@ TYPES = tuple(FileType)
 RANK: dict[str, int] = {file_type: rank for rank, file_type in enumerate(TYPES)}
 FIRST_DATA = RANK[FileType.POSITION_DELETES]
 LEFT = 32
-"""Added to the rank of a file that only damaged manifests name, so that a row of another manifest comes before it."""
+"""Added to the rank of a file that only damaged manifests name, so that rows of other manifests sort before it."""
 
 
-# No canonical path begins with one of these, so that no location contains a path that is set aside.
+# No canonical path begins with one of these marks, so no location contains a marked path.
 MARKS: Final[dict[type[GuardRefused], str]] = {AmbiguousPath: "ambiguous:", UnsupportedLocation: "unsupported:"}
 ALL_KINDS: Final = frozenset(MARKS)
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Canonical paths; a path with an error in `keep` gets its mark instead, and is passed to `noted`. A lone surrogate
-    in such a path is escaped, because the plan is stored as UTF-8."""
+    """Canonical paths. A path with an error in `keep` gets a mark instead, and is passed to `noted`. A lone surrogate
+    in it is escaped, because the plan is stored as UTF-8."""
 
     keep: frozenset[type[GuardRefused]] = frozenset()
     noted: Callable[[str, GuardRefused], None] = lambda _path, _error: None
@@ -83,7 +83,7 @@ _CUT_OFF: Final = re.compile(r"[#?]")
 
 
 def read_as(path: str) -> Iterator[str]:
-    """Yield canonical paths of other objects that a reader may open for a canonical or marked path, usually none.
+    """Yield the canonical paths of other objects that a reader may open for a canonical or marked path, usually none.
     Iceberg's S3URI cuts a path off at `#` and `?`; Hadoop's Path folds `//`, `/./` and `/../`."""
     start = path.find("://") + 3
     if _READ_OTHERWISE.search(path, start) is None:
@@ -101,7 +101,7 @@ def _folded(key: str) -> str:
 
 
 def is_marked(path: str) -> bool:
-    """Return whether a path is marked, so that it names no object."""
+    """Return whether a path is marked. A marked path names no object."""
     return path.startswith(tuple(MARKS.values()))
 
 

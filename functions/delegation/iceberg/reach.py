@@ -1,7 +1,7 @@
-"""The files that a table reaches by its metadata, without listing (docs/architecture/purging.md). They are in every
+"""The files that a table's metadata references, without listing (docs/architecture/purging.md). They are in every
 snapshot's manifest list, its manifests and ALL their entries: a DELETED entry may be the last to name a file after an
-expiry that kept the files. Statistics, partition statistics and former metadata files are included; the latter are read
-for older ones and former locations, not for snapshots."""
+expiry that kept the files. Statistics, partition statistics and former metadata files are included. Former metadata
+files are read for older files and locations, not for snapshots."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -17,14 +17,14 @@ from delegation.storage.base import ObjectNotFound, ReadableStore
 from delegation.storage.locations import parse
 from polaris_common.errors import DelegationError
 
-# By the field `content` (134) of a data file (Iceberg Table Spec, Manifests).
+# By the field `content` (id 134) of a data file (Iceberg Table Spec, Manifests).
 _CONTENT_RANK = (RANK[FileType.DATA], RANK[FileType.POSITION_DELETES], RANK[FileType.EQUALITY_DELETES])
 
 _DELETED: Final = 2
-"""The status (field 0) of an entry whose file its snapshot removed (Iceberg Table Spec, Manifests)."""
+"""The status (field id 0) of an entry whose file was removed by its snapshot (Iceberg Table Spec, Manifests)."""
 _ENCRYPTED = b"AGS1"  # Iceberg Table Spec, AES GCM Stream
 
-# An object: its content, None if it does not exist, or an error that a repeat would not change.
+# An object's content, None if it does not exist, or an error that a retry would repeat.
 Content = bytes | None | DelegationError
 Unreadable = Callable[[str, DelegationError], None]
 
@@ -34,22 +34,22 @@ def refuse(_path: str, error: DelegationError) -> None:
 
 
 def refuse_cut_off(_path: str, error: DelegationError) -> None:
-    """Raise the error, unless all entries of its manifest are returned: then nothing is missing."""
+    """Raise the error, unless all entries of its manifest are returned: then no file is missing."""
     if not is_whole_otherwise(error):
         raise error
 
 
 def is_whole_otherwise(error: DelegationError) -> bool:
-    """Return whether a mismatched manifest was not cut off, so that all its files are known."""
+    """Return whether a manifest mismatches without being cut off, so that all its files are known."""
     return isinstance(error, ManifestMismatchError) and not error.cut_off
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What happens to unreadable files: `unreadable` is called with the path and the error, and may raise. It is also
+    """What happens to unreadable files. `unreadable` is called with the path and the error, and may raise. It is also
     called for a manifest that differs from its list's description, before its contents are returned. With `whole` no
-    entry of a manifest is returned before all are decoded, and what can be decoded of a damaged one has the ranks of
-    files that are left. A path that `spelling` marks is returned and not read."""
+    entry of a manifest is returned before all are decoded; the decodable entries of a damaged manifest get the rank
+    LEFT. A path that `spelling` marks is returned but not read."""
 
     unreadable: Unreadable = refuse
     spelling: Spelling = CANONICAL
@@ -60,7 +60,7 @@ STRICT = Tolerance()
 
 
 class Fetcher:
-    """Reads objects ahead of their use; at most `threads` of them are in memory."""
+    """Reads objects ahead of their use, with at most `threads` of them in memory."""
 
     def __init__(self, store: ReadableStore, *, threads: int, checkpoint: Callable[[], None]) -> None:
         self._store = store
@@ -122,15 +122,15 @@ def named_by_metadata(metadata: ParsedMetadata, spelling: Spelling = CANONICAL) 
 
 @dataclass(slots=True)
 class Manifests:
-    """The distinct manifests of all snapshots, by path, and their manifest lists."""
+    """The distinct manifests of all snapshots, by path, and the manifest lists."""
 
     lists: list[TableFile] = field(default_factory=list)
     manifests: dict[str, ManifestFile] = field(default_factory=dict)
 
 
 class ListsRead:
-    """The contents of manifest lists, for other tables with the same ones: clones share most of them. Objects of a
-    table never change. The size is bounded; other lists are read again."""
+    """The contents of manifest lists, kept for other tables: clones share most lists, and a list never changes. The
+    size is bounded; lists beyond it are read again."""
 
     _MOST: Final = 100_000
 
@@ -157,9 +157,9 @@ def read_manifest_lists(
     enough: Callable[["Manifests"], bool] = lambda _found: False,
     read: ListsRead | None = None,
 ) -> Manifests:
-    """Read the manifest lists of all snapshots; raise what `tolerance` does not accept. Lists that are not `readable`,
-    encrypted and damaged ones are returned unread. `enough` may end the reading after any list. Those in `read` are not
-    read again, and others are added to it."""
+    """Read the manifest lists of all snapshots. Raises the errors that `tolerance` does not accept. Encrypted and
+    damaged lists, and those that are not `readable`, are returned unread. `enough` may end the reading after any list.
+    Lists in `read` are not read again, and others are added to it."""
     read = read or ListsRead()
     manifests = Manifests()
     rank = RANK[FileType.MANIFEST_LIST]
@@ -202,7 +202,7 @@ def _listed(path: str, content: Content, unreadable: Unreadable) -> list[Manifes
 def _add(manifests: dict[str, ManifestFile], manifest: ManifestFile, tolerance: Tolerance) -> None:
     path = tolerance.spelling.one(manifest.manifest_path)
     known = manifests.get(path)
-    # Where two lists differ, one is stale: that with all counts can still be compared.
+    # If two lists differ, one is stale. The description with all counts can still be compared.
     if known is None or known.manifest_length is None or (known.entries is None and manifest.entries is not None):
         manifests[path] = manifest
 
@@ -224,7 +224,7 @@ def entries(path: str, data: bytes, spelling: Spelling = CANONICAL, *, live: boo
 def tolerated_entries(
     path: str, manifest: ManifestFile, content: Content, tolerance: Tolerance, *, live: bool = False
 ) -> Iterator[list[Row]]:
-    """Yield as `entries`; for an unreadable manifest `tolerance` accepts or raises its error."""
+    """As `entries`. For an unreadable manifest `tolerance` accepts or raises its error."""
     error: DelegationError | None = None
     try:
         data = content_of(path, content)
@@ -255,7 +255,7 @@ def all_entries(
     *,
     live: bool = False,
 ) -> Iterator[Row]:
-    """Yield the files of the wanted manifests' entries, or `live` ones, unsorted and with duplicates."""
+    """Yield the files of the wanted manifests' entries, unsorted and with duplicates. `live` as for `entries`."""
     for path, content in fetcher.fetch(wanted):
         for rows in tolerated_entries(path, manifests[path], content, tolerance, live=live):
             yield from rows

@@ -1,8 +1,8 @@
 """Avro files (Avro 1.11 Specification, Object Container Files, Schema Declaration): schema, header, blocks, codecs.
 
-The untrusted writer's schema is parsed into a flat list of nodes. Children come before parents and are referenced by
-index, so widths, patterns and source take linear time without recursion. Only a recursive type refers to an index above
-its own. `field-id` is from the Iceberg Table Spec, Appendix A.
+The untrusted writer's schema is parsed into a flat list of nodes. Children come before their parents, which refer to
+them by index, so widths, patterns and source take linear time without recursion. Only a recursive type refers to an
+index above its own. `field-id` is from the Iceberg Table Spec, Appendix A.
 
 No length is trusted: it is compared with the rest of the file before use, and no block may decompress to more than the
 caller's limit.
@@ -73,7 +73,7 @@ class Schema:
 
 
 def shown(text: object) -> str:
-    """Return untrusted text made safe and short for an error message."""
+    """Return untrusted text shortened and made safe for an error message."""
     return ascii(text)[:80]
 
 
@@ -95,11 +95,11 @@ class _Parser:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.named: dict[str, int] = {}
-        self.recursions: set[int] = set()  # placeholders of unfinished records that are used inside themselves
+        self.recursions: set[int] = set()  # placeholders of unfinished records that contain themselves
         self.uses = 0
 
     def parse(self, document: object, namespace: str, depth: int) -> int:
-        """Add a type and its children; return its index, negative for a record still being parsed."""
+        """Add a type and its children; return its index, negative for a record that is still being parsed."""
         self.uses += 1
         if depth > MAX_NESTING or self.uses > MAX_NODES:
             raise UnsupportedAvroError(0, "has a schema that is nested too deep or has too many types")
@@ -185,7 +185,7 @@ class _Parser:
         return index
 
     def _register(self, document: Mapping[str, Any], namespace: str, index: int) -> str:
-        """Record a named type's index, and return its full name."""
+        """Record a named type's index; return its full name."""
         name, own = document.get("name"), document.get("namespace", namespace)
         if not isinstance(name, str) or not name:
             raise MalformedError(0, "a named type without a name")
@@ -206,7 +206,7 @@ OTHER_FORMATS = {b"PAR1": "a Parquet file", b"AGS1": "encrypted", b"ORC\x01": "a
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A file's header; `start` is the position of the first block."""
+    """A file's header. `start` is the position of the first block."""
 
     schema: bytes
     codec: str
@@ -309,7 +309,7 @@ def _bounded(plain: bytes, limit: int) -> bytes:
 
 
 def _deflate(data: bytes, limit: int) -> bytes:
-    """Decompress RFC 1951; Python's Avro writers leave up to four bytes of a zlib checksum after the stream."""
+    """Decompress RFC 1951. Python's Avro writers leave up to four bytes of a zlib checksum after the stream."""
     decoder = zlib.decompressobj(-zlib.MAX_WBITS)
     try:
         plain = decoder.decompress(data, limit + 1)
@@ -322,7 +322,7 @@ def _deflate(data: bytes, limit: int) -> bytes:
 
 
 def _snappy(data: bytes, limit: int) -> bytes:
-    """Decompress raw Snappy, which begins with its decompressed size, and check the big-endian CRC-32 after it."""
+    """Decompress raw Snappy, which starts with its decompressed size, and check the big-endian CRC-32 after it."""
     body = data[:-4]
     claimed = shift = 0
     for byte in body[:5]:
@@ -342,7 +342,7 @@ def _snappy(data: bytes, limit: int) -> bytes:
 
 
 def _zstandard(data: bytes, limit: int) -> bytes:
-    """Decompress one frame of RFC 8878. Java's frames omit their size, so it is estimated from their blocks."""
+    """Decompress one frame of RFC 8878. Java's frames omit their size, so it is estimated from the blocks."""
     most = _most_bytes(data)
     try:
         if zstandard.frame_content_size(data) > limit:
@@ -354,8 +354,8 @@ def _zstandard(data: bytes, limit: int) -> bytes:
 
 
 def _most_bytes(data: bytes) -> int:
-    """Return the most bytes that a frame may decompress to, at least 1 (RFC 8878, Section 3.1.1.2). Raises
-    MalformedError unless the frame ends where the data ends, which the library does not check."""
+    """Return the maximum decompressed size of a frame, at least 1 (RFC 8878, Section 3.1.1.2). Raises MalformedError
+    unless the frame ends where the data ends, which the library does not check."""
     try:
         pos = zstandard.frame_header_size(data)
         checksum = zstandard.get_frame_parameters(data).has_checksum

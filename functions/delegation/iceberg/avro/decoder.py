@@ -1,9 +1,9 @@
-"""Generates Python source from a writer's schema that decodes the wanted fields of a record and skips the others.
+"""Generates Python source that decodes the wanted fields of a record and skips the others, from a writer's schema.
 
-The source consists of fixed fragments and integers, never of text from the untrusted schema. It relies on three facts:
-`buf` is exactly one block, so reading past it raises IndexError; a value without a constant width contains a varint, so
-every turn of a loop reads a byte; positions only grow, so the next read or the caller's comparison with the block's end
-detects an overrun.
+The source consists of fixed fragments and integers, never of text from the untrusted schema. It relies on three facts.
+`buf` is exactly one block, so reading past it raises IndexError. A value without a constant width contains a varint, so
+every turn of a loop reads a byte. Positions only grow, so the next read, or the caller's comparison with the block's
+end, detects an overrun.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ INLINE_NESTING = 4  # CPython refuses more than 20 nested blocks
 
 DecodedRow = tuple[Any, ...]
 DecodeOne = Callable[[bytes, int, int], tuple[int, DecodedRow]]
-Tree = dict[int, "Tree | int"]  # a field's position in its record → number of a wanted field, or nested fields
+Tree = dict[int, "Tree | int"]  # a field's position in its record → a wanted field's number, or the nested fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Wanted:
     default: int | None = None  # value of an absent or null field
     least: int | None = None
     most: int | None = None
-    lenient: bool = False  # null and a negative value are read as `default`
+    lenient: bool = False  # null and negative values are read as `default`
     raw: bool = False  # the encoded bytes of a value of any type
 
     @property
@@ -42,7 +42,7 @@ class Wanted:
 
 
 def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
-    """Return the positions of the wanted fields: by Iceberg id, else by name among fields without id. Raises
+    """Return the positions of the wanted fields: by Iceberg id, else by name among fields without an id. Raises
     MalformedError if a required field is missing, two fields have one id, or a type is not Iceberg's."""
     root: Tree = {}
     for number, want in enumerate(wanted):
@@ -61,7 +61,7 @@ def locate(schema: Schema, wanted: tuple[Wanted, ...]) -> Tree:
 
 
 def record_of(nodes: Sequence[Node], index: int) -> int:
-    """Return the record of a nullable type; -1 if the type has another or several."""
+    """Return the record of a nullable type, -1 if the type has no record or several."""
     node = nodes[index]
     types = [
         child
@@ -72,7 +72,7 @@ def record_of(nodes: Sequence[Node], index: int) -> int:
 
 
 def leaves(tree: Tree) -> list[int]:
-    """Return the numbers of the wanted fields in the schema, in file order."""
+    """Return the numbers of the wanted fields that the schema has, in file order."""
     fields: list[int] = []
     for _, below in sorted(tree.items()):
         fields += [below] if isinstance(below, int) else leaves(below)
@@ -141,7 +141,7 @@ def _varint(buf: bytes, pos: int, value: int) -> tuple[int, int]:
 
 
 class _Source:
-    """Writes the module; `_skip` and `_read` append the statements of one type at an indentation."""
+    """Writes the module. `_skip` and `_read` append the statements for one type at an indentation."""
 
     def __init__(self, schema: Schema, wanted: tuple[Wanted, ...]) -> None:
         self._nodes = schema.nodes
@@ -187,7 +187,7 @@ class _Source:
     def _record(self, at: int, index: int, tree: Tree) -> None:
         node = self._nodes[index]
         if node.kind is AvroType.UNION:
-            # One branch is the record with the wanted fields, and the others are null.
+            # One branch is the record with the wanted fields. The others read as null.
             record = record_of(self._nodes, index)
             self._varint(at, "b")
             self._refuse(
@@ -249,7 +249,7 @@ class _Source:
             self._put(at + 1, f"raise MalformedError(pos, f'{want.label} is {{v{number}}}')")
 
     def _varint(self, at: int, name: str) -> None:
-        """Write the reading of a varint, before zig-zag, into a local variable."""
+        """Write the reading of a varint into a local variable, before zig-zag decoding."""
         self._put(at, f"{name} = buf[pos]")
         self._put(at, "pos += 1")
         self._put(at, f"if {name} > 127:")
@@ -311,7 +311,7 @@ class _Source:
         self._put(at, "pos += n >> 1")
 
     def _blocks(self, at: int, node: Node, nesting: int) -> None:
-        """Skip an array or map: blocks of count and items, with the size in bytes after a negative count."""
+        """Skip an array or map. Its blocks are a count and items; a negative count is followed by the size in bytes."""
         count, stop = f"c{nesting}", f"s{nesting}"
         item = self._nodes[node.children[0]]
         self._put(at, "while True:")

@@ -1,5 +1,5 @@
-"""Manifest entries with all that a choice of files needs: partition, sequence number, rows, and the data file that a
-delete file is of. `manifests` reads less of each entry, and faster."""
+"""Manifest entries with the fields needed to choose files: partition, sequence number, rows, and the data file of a
+delete file. `manifests` reads fewer fields, and is faster."""
 
 import math
 import struct
@@ -20,7 +20,7 @@ from delegation.iceberg.avro.manifests import DATA_FILE, read_fields
 from delegation.iceberg.errors import CorruptManifestError, MalformedError
 
 PartitionValues = tuple[tuple[int, Any], ...]
-"""The id of each partition field and its value as Avro encodes it, None for null; in the order of the ids."""
+"""The id of each partition field and its value as Avro encodes it, None for null, in the order of the ids."""
 
 _PATH_ID: Final = 2147483546
 """The id of the column `file_path` of position deletes (Iceberg Table Spec, Reserved Field IDs)."""
@@ -50,7 +50,7 @@ _EQUALITY: Final = 2
 
 
 class ColumnStats(NamedTuple):
-    """What an entry states of a column: numbers of values and of nulls, and bounds, None for what it does not state."""
+    """What an entry states of a column: numbers of values and of nulls, and bounds. None if not stated."""
 
     values: int | None = None
     nulls: int | None = None
@@ -59,9 +59,9 @@ class ColumnStats(NamedTuple):
 
 
 class FileEntry(NamedTuple):
-    """A manifest entry. `snapshot_id` and `sequence_number` are None where it has those of its manifest. A delete file
-    of one data file alone names it as `referenced_data_file`, or by equal bounds of its paths. `stats` are those of the
-    columns that were asked for, of an equality delete those of `equality_ids`."""
+    """A manifest entry. `snapshot_id` and `sequence_number` are None if inherited from the manifest.
+    `referenced_data_file` is set if a delete file belongs to one data file, which it names directly or by equal bounds
+    of its paths. `stats` are those of the requested columns, for an equality delete those of `equality_ids`."""
 
     status: int
     snapshot_id: int | None
@@ -86,8 +86,8 @@ def read_entries(
     columns: Set[int] = frozenset(),
     max_block_bytes: int = MAX_BLOCK_BYTES,
 ) -> Iterator[list[FileEntry]]:
-    """Yield all entries of a manifest, in lists of up to 1,024; `deletes` for one of delete files. Of data files the
-    stats of `columns` are read. Raises CorruptManifestError while iterating."""
+    """Yield all entries of a manifest in lists of up to 1,024. `deletes` is true for a manifest of delete files. For
+    data files the stats of `columns` are read. Raises CorruptManifestError while iterating."""
     partitions: dict[bytes, PartitionValues] = {}
     schema = b""
     fields = (*_FIELDS, *_OF_DELETES, *_STATS) if deletes else (*_FIELDS, *_STATS) if columns else _FIELDS
@@ -105,7 +105,7 @@ def read_entries(
 
 
 def _more(schema: bytes, row: DecodedRow, columns: Set[int], *, deletes: bool) -> Sequence[Any]:
-    """Return the fields of an entry after its partition."""
+    """Return the fields of an entry that follow its partition."""
     if not deletes:
         return None, None, (), _stats(schema, row[9:], columns) if columns else {}
     content, (named, size, raw_ids), stats = row[3], row[9:12], row[12:]
@@ -118,13 +118,12 @@ def _more(schema: bytes, row: DecodedRow, columns: Set[int], *, deletes: bool) -
 
 
 def _stats(schema: bytes, raws: Sequence[bytes], columns: Set[int]) -> Mapping[int, ColumnStats]:
-    """Return the stats of these columns."""
     maps = [_map(_decoded(schema, want, raw), columns) if raw else {} for want, raw in zip(_STATS, raws, strict=True)]
     return {column: ColumnStats(*(of_kind.get(column) for of_kind in maps)) for column in columns}
 
 
 def _map(entries: Any, keys: Set[int]) -> Mapping[int, Any]:
-    """Return a map whose keys are numbers; Avro has it as a list of records."""
+    """Return a map with integer keys, which Avro stores as a list of records."""
     pairs = (tuple(entry.values()) for entry in entries or () if isinstance(entry, dict))
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2 and pair[0] in keys}
 
@@ -138,7 +137,7 @@ def _partition(values: Any) -> PartitionValues:
 
 
 def _path_in(bounds: Any) -> str | None:
-    """Return the bound of the paths in a position delete file, None if it has none."""
+    """Return the bound of the paths in a position delete file, None without one."""
     path = _map(bounds, frozenset({_PATH_ID})).get(_PATH_ID)
     return None if path is None else bytes(path).decode()
 
@@ -160,8 +159,8 @@ def _node_of(raw_schema: bytes, want: Wanted) -> tuple[tuple[Node, ...], int]:
 
 
 def _value(nodes: Sequence[Node], index: int, raw: bytes, pos: int) -> tuple[Any, int]:
-    """Return a value of a few simple types, and the next position. A record is a mapping of its fields' ids, or their
-    positions where they have none."""
+    """Return a value of a few simple types, and the next position. A record becomes a mapping by field id, or by
+    position for fields without an id."""
     node = nodes[index]
     if node.kind is AvroType.UNION:
         branch, pos = read_long(raw, pos)
@@ -185,7 +184,6 @@ def _value(nodes: Sequence[Node], index: int, raw: bytes, pos: int) -> tuple[Any
 
 
 def _fixed(node: Node, raw: bytes, pos: int) -> Any:
-    """Return a value of constant size."""
     if node.kind is AvroType.NULL:
         return None
     if node.kind is AvroType.BOOLEAN:
@@ -195,7 +193,7 @@ def _fixed(node: Node, raw: bytes, pos: int) -> Any:
     if node.kind not in (AvroType.FLOAT, AvroType.DOUBLE):
         raise MalformedError(pos, f"a {node.kind} in a partition or in bounds")
     number = struct.unpack_from("<f" if node.kind is AvroType.FLOAT else "<d", raw, pos)[0]
-    # One object for all NaN, so that equal partitions are equal.
+    # One object for all NaNs makes equal partitions compare as equal.
     return math.nan if math.isnan(number) else number
 
 

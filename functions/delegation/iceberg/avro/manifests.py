@@ -1,5 +1,5 @@
 """Reads manifest lists and manifests, versions 1 to 3 (Iceberg Table Spec, Manifests, Manifest Lists, Appendix A). ALL
-entries are returned, also DELETED ones, which may be the last to name a file. Malformed data raises
+entries are returned, DELETED ones too, which may be the last to name a file. Malformed data raises
 CorruptManifestError. Valid data may still be wrong, so `mismatch_of` compares a manifest with its list, and callers
 check every path (docs/architecture/purging.md)."""
 
@@ -24,7 +24,7 @@ BATCH = 1024  # entries decoded ahead of the caller; a hostile block has million
 
 
 class ManifestFile(NamedTuple):
-    """A manifest as its list describes it; counts that a version 1 writer left out are None. One that a version 1
+    """A manifest as its list describes it. Counts omitted by a version 1 writer are None. A manifest that a version 1
     snapshot lists inline is `ManifestFile(path, None)`. `content` is 0 for data, 1 for deletes."""
 
     manifest_path: str
@@ -43,7 +43,7 @@ class ManifestFile(NamedTuple):
 
     @property
     def entries(self) -> int | None:
-        """The number of entries of every status, None if not recorded."""
+        """The number of entries of all statuses, None if not recorded."""
         counts = (self.added_files_count, self.existing_files_count, self.deleted_files_count)
         return None if None in counts else sum(count for count in counts if count is not None)
 
@@ -106,8 +106,8 @@ def read_sizes(data: bytes, path: str, *, max_block_bytes: int = MAX_BLOCK_BYTES
 
 
 def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMismatchError | None:
-    """Return why a manifest is not the one that its list describes, None if it is or no list names it. Its length must
-    agree, or else all counts of files and rows by status, the spec, the content and the snapshot that added it: some
+    """Return why a manifest is not the one that its list describes; None if it is, or if no list names it. The length
+    must agree, or else all counts of files and rows by status, the spec, the content and the adding snapshot: some
     writers record wrong lengths, others wrong counts. An omitted count agrees with nothing. Only this detects a
     manifest cut off between two Avro blocks."""
     if manifest.manifest_length in (None, len(data)):
@@ -124,7 +124,7 @@ def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMisma
     if described is None:
         return length
     *counts, spec, content, authors = described
-    # A stale length does not tell that entries are missing; their number does.
+    # A stale length does not reveal missing entries; their number does.
     cut_off = cut_off or sum(counts[:3]) < (manifest.entries or 0)
     if authors - {manifest.added_snapshot_id}:
         return ManifestMismatchError(path, "entries of other snapshots", known[8], max(authors), cut_off=cut_off)
@@ -135,8 +135,8 @@ def mismatch_of(manifest: ManifestFile, data: bytes, path: str) -> ManifestMisma
 
 
 def _described(data: bytes, path: str, *, most: int) -> tuple[Any, ...] | None:
-    """Return a manifest's counts, spec, content, and its own changes' snapshots, as a list records them. None for more
-    than `most` entries: a small hostile manifest may hold millions."""
+    """Return a manifest's counts, spec, content and adding snapshot, as a list records them. None for more than `most`
+    entries: a small hostile manifest may have millions."""
     files, rows = [0, 0, 0], [0, 0, 0]
     authors: set[int] = set()
     for batch in read_fields(data, path, _DESCRIBED_FIELDS, MAX_BLOCK_BYTES):
@@ -159,7 +159,7 @@ def _described(data: bytes, path: str, *, most: int) -> tuple[Any, ...] | None:
 
 @lru_cache(maxsize=64)
 def decoder_of(raw: bytes, wanted: tuple[Wanted, ...]) -> tuple[DecodeOne, Shapes]:
-    """Return the decoder of a writer's schema, which a table's manifests usually share."""
+    """Return the decoder of a writer's schema. A table's manifests usually share the schema."""
     schema = parse_schema(raw)
     tree = locate(schema, wanted)
     return compile_decoder(schema, wanted, tree), Shapes(schema, wanted, tree)

@@ -2,12 +2,12 @@
 
 A manifest's records have similar shapes: the same columns, and paths and bounds of few lengths. The lengths, counts and
 union branches seen become alternatives, which match several times as fast as the generated decoder. Each alternative
-begins with its length, count or branch as a literal, and none is a prefix of another, so at most one reading matches:
-Avro's. The exact decoder reads records that do not match, and a sample of them is learned.
+begins with its length, count or branch as a literal, and none is a prefix of another. So at most one reading matches,
+and it is Avro's. The exact decoder reads records that do not match, and a sample of them is learned.
 
-Learning takes tens of milliseconds, as long as the exact decoder needs for some thousand records, so it begins only
+Learning takes tens of milliseconds, as long as the exact decoder takes for a few thousand records. So it starts only
 after that many: a Lambda that reads a small table in a fresh process learns nothing (tests/bench/bench_cold_reader.py).
-Repetitions are possessive or of fixed count and alternatives exclude each other, so matching takes linear time.
+Repetitions are possessive or of fixed count, and alternatives exclude each other, so matching takes linear time.
 """
 
 import re
@@ -19,11 +19,11 @@ from typing import Any
 from delegation.iceberg.avro.container import AvroType, Node, Schema, read_long
 from delegation.iceberg.avro.decoder import DecodedRow, Tree, Wanted, leaves, record_of
 
-COLD_RECORDS = 4096  # records of a process's first files from which nothing is learned: it costs more than it saves
+COLD_RECORDS = 4096  # records of a process's first files from which nothing is learned, to save time
 FIRST_PATIENCE = 128  # records that do not match before an expression is compiled; doubles each time
 LAST_PATIENCE = 8192  # its maximum, which bounds the cost of compiling if records have no common shape
 SAMPLES = 256  # records learned per expression
-MAX_RECORD_BYTES = 1 << 14  # of a record to learn from
+MAX_RECORD_BYTES = 1 << 14  # of a record that is learned
 MAX_LENGTH = 8191  # of text, so that its length has at most two bytes
 MAX_ALTERNATIVES = 128
 MAX_ITEMS = 1000
@@ -58,7 +58,7 @@ class Shapes:
         self.fast = _fast(wanted, tree) if self._usable else None
 
     def missed(self, buf: bytes, start: int, stop: int) -> None:
-        """Learn from a record that did not match; compile a new expression after enough of them."""
+        """Learn from a record that did not match. Compiles a new expression after enough of them."""
         if not self._usable:
             return
         if self._cold > 0:
@@ -79,7 +79,7 @@ class Shapes:
     def _count(self, site: int, value: int) -> None:
         counter = self._seen.setdefault(site, Counter())
         if value not in counter and len(counter) >= MAX_ALTERNATIVES:
-            counter.clear()  # another table's records: forget the former lengths
+            counter.clear()  # another table's records: forget the earlier lengths
         counter[value] += 1
 
     def _observe(self, index: int, buf: bytes, pos: int) -> int:
@@ -103,7 +103,7 @@ class Shapes:
         return self._observe(node.children[value], buf, pos) if node.kind is AvroType.UNION else pos + value
 
     def _observe_items(self, index: int, buf: bytes, pos: int, count: int) -> int:
-        """Learn from the items after a first block's count; values of several blocks are skipped."""
+        """Learn from the items after the first block's count. Values of several blocks are skipped."""
         node, first = self._nodes[index], count
         item = self._nodes[node.children[0]]
         blocks = 0
@@ -136,7 +136,7 @@ class Shapes:
         self.match = re.compile(whole, re.DOTALL).match if len(whole) <= MAX_PATTERN else None
 
     def _pattern(self, index: int, below: list[bytes]) -> bytes:
-        """Return the pattern of a skipped value; `below` has those of the types before it."""
+        """Return the pattern of a skipped value. `below` has the patterns of the types before it."""
         node = self._nodes[index]
         if node.kind in SIMPLE:
             return SIMPLE[node.kind]
@@ -196,7 +196,7 @@ class Shapes:
         return b"".join(parts)
 
     def _captured(self, index: int, want: Wanted, patterns: list[bytes]) -> bytes:
-        """Return the pattern of a wanted value, with one group that is unset for null."""
+        """Return the pattern of a wanted value. It has one group, which is unset for null."""
         node = self._nodes[index]
         if node.kind is AvroType.UNION:
             branches = []
@@ -210,7 +210,7 @@ class Shapes:
 
 def _usable(schema: Schema, wanted: tuple[Wanted, ...], tree: Tree) -> bool:
     """Return whether an expression is possible: no recursive or deep type, no wanted integer that may be negative, and
-    no value that is wanted as it is encoded."""
+    no value wanted in its encoded form."""
     if any(want.raw for want in wanted):
         return False
     depths: list[int] = []
@@ -258,8 +258,8 @@ def _prefix(value: int) -> bytes:
 
 
 def _fast(wanted: tuple[Wanted, ...], tree: Tree) -> Fast:
-    """Generate the loop over matching records, which returns the position and the number of records left. No text of a
-    file enters its source."""
+    """Generate the loop over matching records. It returns the position and the number of remaining records. No text
+    from a file enters its source."""
     order = leaves(tree)
     lines = [
         "def fast(buf, pos, count, match, append):",
@@ -319,7 +319,7 @@ def _assigned(number: int, want: Wanted) -> list[str]:
 
 
 def _whole(raw: bytes) -> int:
-    """Return a varint of any length, before zig-zag. Raises OverflowError beyond 64 bits."""
+    """Return a varint of any length, before zig-zag decoding. Raises OverflowError beyond 64 bits."""
     value = 0
     for shift, byte in enumerate(raw):
         value |= (byte & 127) << (7 * shift)
