@@ -1,12 +1,12 @@
-"""What holds purges back because it cannot be read, operators' exemptions, held purges and lost refs.
+"""Unreadable things that hold purges, operators' exemptions, held purges and lost refs.
 
-All are in the table of the reference index (`references.store`):
+They are items of the reference index's table (`references.store`):
 
 | item | pk | sk |
 |---|---|---|
 | a namespace or catalog that cannot be listed | `unlisted:CATALOG` | hash of its levels |
 | a table of another format | `located:CATALOG` | hash of its name |
-| an exemption | `exemption:CATALOG` | hash of what it names |
+| an exemption | `exemption:CATALOG` | hash of its subject |
 | a held purge | `held:CATALOG` | `TASK_ID` |
 | lost refs | `lost-refs:CATALOG` | hash of the table's uuid and the metadata file |
 """
@@ -29,8 +29,8 @@ LONGEST_REASON: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an exemption names: a table, a namespace's list (no `name`), or a catalog (no `namespace` either). A stored
-    record without a readable subject has only its key, `record`."""
+    """The subject of an exemption: a table, a namespace's list (without `name`), or a catalog (also without
+    `namespace`). A stored record without a readable subject has only its key, `record`."""
 
     catalog: str
     namespace: tuple[str, ...] = ()
@@ -52,10 +52,10 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """Something unreadable `since` a time because of a `problem` (an error's code, a colon, its text). `table_uuid` and
-    `metadata_location` are the table's current ones as far as known, else "" and None. A `narrow` one concerns only
-    purges of tables that overlap its areas, which are complete. `unread` are digests of the table's unreadable files,
-    None if not known one by one."""
+    """Something that has been unreadable `since` a time because of a `problem` (an error's code, a colon, its text).
+    `table_uuid` and `metadata_location` are the table's current ones, "" and None if unknown. A `narrow` one concerns
+    only purges of tables that overlap its areas, which are complete. `unread` are digests of the table's unreadable
+    files, None if they are not known one by one."""
 
     subject: Subject
     problem: str
@@ -68,18 +68,18 @@ class Blocking:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether it had no answer while others had one, but in too few passes: it holds no purge, and no pass
+        """Whether it gave no answer while others did, in too few passes to count. It holds no purge, but no pass
         completes."""
         return 0 < len(self.unanswered) < UNANSWERED_PASSES
 
     @property
     def was_never_read(self) -> bool:
-        """Whether nothing is known of a table, not even its metadata: no exemption covers it."""
+        """Whether nothing is known of a table, not even its metadata. No exemption covers such a table."""
         return self.subject.name is not None and not self.table_uuid
 
     @classmethod
     def of(cls, entry: TableEntry) -> "Blocking":
-        """Return what an entry with a problem holds back."""
+        """Return the blocking of an entry with a problem."""
         return cls(
             Subject.of(entry.identifier),
             str(entry.problem),
@@ -94,12 +94,12 @@ class Blocking:
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """An operator's decision, with the reason, that purges and expiries run although something is unreadable.
+    """An operator's decision, with a reason, that purges and expiries run although something is unreadable.
 
-    It covers the table and the accepted `unread` files, and outlives commits while all else can be read. Without known
-    files, as for unreadable metadata, it ends at the next commit. It also ends when the table can be read again, when
-    another table has the name, and at `until`. The removal of orphan files, which has no list of a table's files, never
-    runs beside something unreadable.
+    It covers the table and the accepted `unread` files, and outlives commits as long as everything else is readable. If
+    the files are not known, as for unreadable metadata, it ends at the next commit. It also ends when the table is
+    readable again, when another table has the name, and at `until`. The removal of orphan files has no list of a
+    table's files, so it never runs beside something unreadable.
     """
 
     subject: Subject
@@ -125,7 +125,7 @@ class Exemption:
         )
 
     def covers(self, blocking: Blocking, now: datetime) -> bool:
-        """Whether it covers what cannot be read now."""
+        """Whether the exemption covers what is unreadable now."""
         same = (self.subject, self.table_uuid) == (blocking.subject, blocking.table_uuid)
         if self.unread is None:
             accepted = self.metadata_location == blocking.metadata_location
@@ -135,13 +135,13 @@ class Exemption:
 
 
 UNKNOWN_AREA: Final = "file:///"
-"""The area of a table of another format that states no place; earlier releases read it as one beside every bucket."""
+"""The area of a table of another format without a known location. Earlier releases read it as outside every bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedTable:
     """A table of another format: only the area of its files is known, or UNKNOWN_AREA. With a `problem` the stored area
-    is unreadable: work of the catalog waits until a pass stores it again."""
+    is unreadable, and work on the catalog waits until a pass stores it again."""
 
     subject: Subject
     area: str
@@ -159,15 +159,15 @@ DIGEST_BYTES: Final = 8
 
 
 class BlockingStore:
-    """Unlisted namespaces, tables of other formats, exemptions, held purges and lost refs; every write may be repeated.
+    """Unlisted namespaces, tables of other formats, exemptions, held purges and lost refs. Every write may be repeated.
     Every method raises ReferencesUnavailable."""
 
     def __init__(self, dynamodb: DynamoDbCalls, table: str) -> None:
         self._items = Items(dynamodb, table, ("pk", "sk"), dict[str, Any], dict[str, Any])
 
     def unlisted(self, catalog: str) -> list[Blocking]:
-        """Return the namespaces that cannot be listed, and the catalog itself if it cannot be. An unreadable record
-        blocks until the next pass stores or removes it."""
+        """Return the namespaces that cannot be listed, or the catalog itself. An unreadable record blocks until the
+        next pass stores or removes it."""
         blockings = readable(
             self._query(f"unlisted:{catalog}"),
             lambda item: _blocking(catalog, item),
@@ -178,7 +178,7 @@ class BlockingStore:
         return list(blockings)
 
     def put_unlisted(self, blocking: Blocking) -> None:
-        """Record a blocking in place of an earlier record of it."""
+        """Store a blocking; replaces its earlier record."""
         since = {} if blocking.since is None else {"since": isoformat(blocking.since)}
         passes = {"unanswered": list(blocking.unanswered)} if blocking.unanswered else {}
         self._put("unlisted", blocking.subject, problem=blocking.problem, **since, **passes)
@@ -187,7 +187,7 @@ class BlockingStore:
         self._remove_of("unlisted", subject)
 
     def located(self, catalog: str) -> list[LocatedTable]:
-        """Return located tables; an unreadable one protects its area, or blocks without one, until the next pass."""
+        """Return located tables. An unreadable one protects its area, or blocks without one, until the next pass."""
         tables = readable(
             self._query(f"located:{catalog}"),
             lambda item: _located(catalog, item),
@@ -204,7 +204,7 @@ class BlockingStore:
         self._remove_of("located", table.subject)
 
     def exemptions(self, catalog: str) -> list[Exemption]:
-        """Return exemptions; an unreadable one exempts nothing."""
+        """Return exemptions. An unreadable record exempts nothing."""
         items = self._query(f"exemption:{catalog}")
         return list(
             readable(items, lambda item: _exemption(catalog, item), name="references.exemptions", shown=_key_of)
@@ -228,13 +228,13 @@ class BlockingStore:
         self._remove(f"exemption:{subject.catalog}", _hash(subject))
 
     def held(self, catalog: str) -> list[HeldPurge]:
-        """Return the purges held by something in a catalog; some may have ended. An unreadable one is left out, and its
-        purge runs within the hour."""
+        """Return the purges held by something in a catalog; some may have ended. An unreadable record is left out, and
+        its purge runs within an hour."""
         items = self._query(f"held:{catalog}")
         return list(readable(items, lambda item: _held(catalog, item), name="references.held", shown=_key_of))
 
     def put_held(self, purge: HeldPurge) -> None:
-        """Record a held purge in place of an earlier record of it."""
+        """Store a held purge; replaces its earlier record."""
         key = {"pk": f"held:{purge.subject.catalog}", "sk": purge.task_id}
         self._put_item({**key, **_subject_item(purge.subject)})
 
@@ -242,8 +242,8 @@ class BlockingStore:
         self._remove(f"held:{purge.subject.catalog}", purge.task_id)
 
     def lost_refs(self, catalog: str) -> list[LostRefs]:
-        """Return a catalog's lost refs, also those whose time is over. The key of an unreadable one names the copy,
-        which is kept until it is dismissed."""
+        """Return a catalog's lost refs, expired ones too. An unreadable record keeps its copy, which its key names,
+        until it is dismissed."""
         lost = readable(
             self._query(f"lost-refs:{catalog}"),
             lambda item: _lost(catalog, item),
@@ -254,7 +254,7 @@ class BlockingStore:
         return list(lost)
 
     def put_lost_refs(self, lost: LostRefs) -> None:
-        """Record lost refs in place of an earlier record of the same metadata file."""
+        """Store lost refs; replaces the earlier record of the same metadata file."""
         identifier = lost.identifier
         self._put_item(
             {
@@ -265,7 +265,7 @@ class BlockingStore:
                 "table_uuid": lost.table_uuid,
                 "metadata_file": lost.metadata_file,
                 "copy": lost.copy,
-                # A number of DynamoDB has 38 digits, but readers in other languages may take it for a double.
+                # A DynamoDB number has 38 digits, but readers in other languages may convert it to a double.
                 "refs": {name: str(snapshot_id) for name, snapshot_id in lost.refs.items()},
                 "count": lost.count,
                 "task_id": lost.task_id,
@@ -276,7 +276,7 @@ class BlockingStore:
         )
 
     def remove_lost_refs(self, lost: LostRefs) -> None:
-        """Remove lost refs; files that only they needed may then be deleted."""
+        """Remove lost refs. Files that only they needed may then be deleted."""
         self._remove(f"lost-refs:{lost.identifier.catalog}", lost.key)
 
     def _put(self, kind: str, subject: Subject, **fields: Any) -> None:
@@ -290,7 +290,7 @@ class BlockingStore:
         self._items.remove({"pk": pk, "sk": sk})
 
     def _remove_of(self, kind: str, subject: Subject) -> None:
-        """Remove a subject's record; a damaged one only if no readable one has replaced it."""
+        """Remove a subject's record; a damaged record only if no readable one has replaced it."""
         pk, sk = f"{kind}:{subject.catalog}", subject.record or _hash(subject)
         stored = () if subject.record is None else self._query(pk, sk)
         if all(_known_subject(subject.catalog, item).record for item in stored):
@@ -303,7 +303,7 @@ class BlockingStore:
 
 
 def _hash(subject: Subject) -> str:
-    """Return the hash of a subject; a table's never equals a namespace's, as no table has an empty name."""
+    """Return the hash of a subject. A table's never equals a namespace's, because no table has an empty name."""
     text = NAMESPACE_SEPARATOR.join((*subject.namespace, subject.name or ""))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -317,7 +317,7 @@ def _subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 
 def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
-    """Return the subject of an item. Raises ValueError if the key is another subject's."""
+    """Return the subject of an item. Raises ValueError if the key belongs to another subject."""
     subject = _subject(catalog, item)
     if _hash(subject) != item["sk"]:
         raise ValueError("sk is not the key of the namespace and the name")
@@ -325,7 +325,7 @@ def _checked_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
 
 
 def _known_subject(catalog: str, item: Mapping[str, Any]) -> Subject:
-    """Return the subject of a damaged item, or its key in place of one that cannot be read."""
+    """Return the subject of a damaged item, or only its key if the subject is unreadable."""
     try:
         return _checked_subject(catalog, item)
     except (KeyError, TypeError, ValueError):
@@ -388,7 +388,7 @@ def _lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
 
 
 def _damaged_lost(catalog: str, item: Mapping[str, Any]) -> LostRefs:
-    """Return the table and metadata file of a damaged item; its areas are not trusted."""
+    """Return the table and metadata file of a damaged item. Its areas are not trusted."""
     key = item["sk"]
     shown = {name: value for name in ("table_uuid", "metadata_file") if isinstance(value := item.get(name), str)}
     return LostRefs(
@@ -431,6 +431,6 @@ def packed(digests: frozenset[bytes]) -> bytes:
 
 
 def unpacked(value: Any) -> frozenset[bytes] | None:
-    """Return the digests of an attribute, None without one or if it has no bytes."""
+    """Return the digests in an attribute, None if it is missing or not bytes."""
     joined = bytes(getattr(value, "value", b""))
     return frozenset(joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)) or None

@@ -24,7 +24,7 @@ _REFUSED: Final = (PolarisForbidden, PolarisUnexpectedAnswer)
 
 
 GenericTables = Callable[[str, tuple[str, ...], Callable[[], None]], Iterable[GenericTable]]
-"""Returns the tables of other formats of a namespace, and calls a function before each request."""
+"""Returns the tables of other formats in a namespace, and calls a function before each request."""
 
 
 class ListedNames(Protocol):
@@ -36,9 +36,9 @@ class ListedNames(Protocol):
 
 
 class CatalogListing:
-    """Lists a catalog once; `renew` and `pace` are called before each request. A namespace that may not be listed holds
-    purges back, because it may have unknown tables. Its tables in the index are listed anyway, so that they stay there
-    and are visited. With `generic` tables of other formats are recorded too."""
+    """Lists a catalog once. `renew` and `pace` are called before each request. With `generic`, tables of other formats
+    are recorded too. A namespace that may not be listed holds purges, because it may have unknown tables. Its tables in
+    the index are listed anyway, so they stay there and are visited."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class CatalogListing:
             yield from self.namespaces(namespace)
 
     def tables(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
-        """Yield a namespace's tables; some twice if listing is refused after a few pages. Raises the error of a catalog
-        that does not answer, for `note`; then `known_in` has the tables."""
+        """Yield a namespace's tables, some twice if listing is refused after a few pages. If the catalog does not
+        answer, raises its error, which `note` records; `known_in` then has the tables."""
         self._ask()
         try:
             yield from self._lists.list_tables(self._catalog, namespace)
@@ -113,8 +113,8 @@ class CatalogListing:
             self.note(namespace, error)
 
     def record(self, number: int) -> list[Blocking]:
-        """Record what this complete listing could not list, as of pass `number`; remove what it could. Returns those
-        without an answer in too few passes."""
+        """Record what this complete listing could not list, as of pass `number`, and remove the records of what it
+        could list. Returns the blockings without an answer in too few passes to count."""
         before = {blocking.subject: blocking for blocking in self._store.unlisted(self._catalog)}
         blockings = []
         for subject, error in self._refused.items():
@@ -133,7 +133,7 @@ class CatalogListing:
         return [blocking for blocking in blockings if blocking.is_doubted]
 
     def _record_located(self) -> None:
-        """Record where tables of other formats are; those of unlisted namespaces stay recorded."""
+        """Record the locations of tables of other formats. Those of unlisted namespaces stay recorded."""
         stored = set(self._store.located(self._catalog))
         for table in self._located - stored:
             self._store.put_located(table)
@@ -150,19 +150,19 @@ class CatalogListing:
         self._pace()
 
     def note(self, namespace: tuple[str, ...], error: Exception) -> None:
-        """Note that a namespace cannot be listed; raise an error that is not its own."""
+        """Note that a namespace cannot be listed. Raises an error that does not concern the namespace."""
         if scope_of(error) > ErrorScope.ITEM:
             raise error
         self._refused.setdefault(Subject(self._catalog, namespace), error)
 
 
 def is_unanswered(error: Exception) -> bool:
-    """Return whether an error says nothing about its subject: others may have an answer."""
+    """Return whether an error states nothing about its subject, so that others may get an answer."""
     return not is_answer(error) or not isinstance(error, DelegationError)
 
 
 def _located(tables: Iterable[GenericTable]) -> Iterator[LocatedTable]:
-    """Yield the tables with their areas, except those in storage where no purge deletes."""
+    """Yield the tables with their areas, except tables in storage where no purge deletes."""
     for table in tables:
         try:
             area = Root.of(table.base_location).uri if table.base_location else UNKNOWN_AREA

@@ -1,10 +1,10 @@
-"""Visits of several tables at a time while the catalog answers fast.
+"""Visits several tables at a time while the catalog answers fast.
 
-An overloaded catalog answers later, or with 429 or 503, after which its client waits: both are seen as a longer time.
-The number grows by one after an answer to each load while answers take about as long as a single one. It is halved when
-they take much longer (additive increase, multiplicative decrease), so other callers wait hardly longer. A single load's
-time is measured again at times with one load in progress: beside others it is longer, and a best time that only grew
-towards those let 15 loads at once hit a catalog without capacity after 2,000 tables.
+An overloaded catalog answers later, or with 429 or 503, after which its client waits. Both appear as a longer time. The
+number of loads grows by one after an answer to each load, while answers take about as long as for a single load. It is
+halved when they take much longer (additive increase, multiplicative decrease), so other callers hardly wait. The time
+of a single load is measured again at intervals, with one load in progress. Without that, the best time grew towards
+that of concurrent loads, and 15 loads at once hit a catalog without capacity after 2,000 tables.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,17 +19,17 @@ from delegation.references.visits import Absence, Visitor
 
 MOST_AT_ONCE: Final = 16
 _SMOOTHING: Final = 0.2
-"""The part of a new time in the average."""
+"""The weight of a new time in the average."""
 _MEASURED_EVERY: Final = 1_000
-"""Answers until loads are timed alone again, because a catalog's usual time may change."""
+"""Answers until single loads are timed again, because a catalog's usual time may change."""
 _MEASURED: Final = 5
-"""Loads that are timed alone; the median counts, because one of them may have been answered with 429."""
+"""Single loads that are timed. The median counts, because one may have been answered with 429."""
 
 
 @dataclass(frozen=True, slots=True)
 class WidthPolicy:
-    """`grow_below` and `shrink_above` are multiples of the shortest average time; at most `most` loads at a time. Times
-    below `unnoticed` seconds count as that: they vary by more than a factor for no reason."""
+    """`grow_below` and `shrink_above` are multiples of the shortest average time. At most `most` loads run at a time.
+    Times below `unnoticed` seconds count as that many seconds: they vary several-fold without cause."""
 
     most: int = MOST_AT_ONCE
     grow_below: float = 2.0
@@ -38,7 +38,7 @@ class WidthPolicy:
 
 
 class AdaptiveWidth:
-    """The number of concurrent loads, by the seconds that each took; not for several threads."""
+    """Adapts the number of concurrent loads to the seconds that each took. Not thread-safe."""
 
     def __init__(self, policy: WidthPolicy = WidthPolicy()) -> None:
         self._policy = policy
@@ -65,7 +65,7 @@ class AdaptiveWidth:
             self._held, self._alone = self.width, []
 
     def _measure(self, alone: list[float], taken: float) -> None:
-        """Record the time of a load without others beside it; those begun before are not counted."""
+        """Record the time of a single load. Loads that started before the measurement are not counted."""
         if self._held:
             return
         alone.append(taken)
@@ -81,7 +81,7 @@ class AdaptiveWidth:
         slow = policy.shrink_above * self._best
         if self._average > slow or taken > slow / _SMOOTHING:
             if not self._held:
-                # The loads that were under way at the same time state nothing new.
+                # Loads already in progress give no new information.
                 self._held = self.width
                 self._width = max(self._width / 2, 1.0)
         elif self._average <= policy.grow_below * self._best:
@@ -90,7 +90,7 @@ class AdaptiveWidth:
 
 @dataclass(frozen=True, slots=True)
 class TableVisit:
-    """A visit; names up to `before` had begun earlier. The other fields are arguments of `Visitor.visit`."""
+    """A visit. Names up to `before` had started earlier. The other fields are arguments of `Visitor.visit`."""
 
     identifier: TableIdentifier
     turn: Turn
@@ -101,7 +101,7 @@ class TableVisit:
 
 
 class Visits:
-    """Visits in progress, whose results are taken in the order of their beginning."""
+    """Visits in progress. Their results are taken in the order in which they started."""
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class Visits:
         seconds: Callable[[], float],
         loaded_to: Position = (),
     ) -> None:
-        """Visits replace the entries of `names`; `seconds` is a monotonic clock, and names up to `loaded_to` were
-        visited before."""
+        """Visits replace the entries of `names`. `seconds` is a monotonic clock. Names up to `loaded_to` were visited
+        before."""
         self._visitor = visitor
         self._names = names
         self._seen = seen
@@ -137,8 +137,8 @@ class Visits:
             yield TableVisit(identifier, turn, before, known, displacing, cloned)
 
     def load(self, visit: TableVisit) -> tuple[TableEntry | Absence, float]:
-        """Make a visit, maybe in another thread; return its result and the seconds until it was stored: the time of
-        `visited` states nothing about the catalog."""
+        """Make a visit, in any thread. Returns its result and the seconds until it was stored; the time of `visited`
+        states nothing about the catalog."""
         began = self._seconds()
         entry, visited = self._visitor.read_once(visit.identifier, visit.known, visit.displacing, cloned=visit.cloned)
         taken = self._seconds() - began
@@ -152,12 +152,12 @@ class Visits:
     def took(
         self, visit: TableVisit, entry: TableEntry | Absence, seconds: float | None = None
     ) -> tuple[TableIdentifier, bool, bool]:
-        """Record a visit's result; return its name, whether that moves the position, and whether there is a table."""
+        """Record a visit's result. Returns its name, whether that moves the position, and whether there is a table."""
         identifier, moves = visit.identifier, visit.turn is Turn.IN_ORDER
         if seconds is not None:
             self._width.answered(seconds)
         if visit.turn is not Turn.LATER and self._seen.is_new(identifier):
-            # Its table may have been renamed, while it was to be loaded, to any name that was begun before or beside.
+            # While the load was pending, its table may have been renamed to any name with an earlier or parallel load.
             beside = visit.before if self._loaded_to == position_of(identifier) else self._loaded_to
             uuid = None if isinstance(entry, Absence) else entry.table_uuid
             self._seen.new(identifier, uuid, beside, early=visit.turn is Turn.EARLY)

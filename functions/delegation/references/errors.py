@@ -1,4 +1,4 @@
-"""Errors that keep a purge from knowing which tables reference its files."""
+"""Errors that leave unknown which tables reference a purge's files."""
 
 from datetime import timedelta
 
@@ -27,7 +27,7 @@ class ReferencesOutcomeUnknown(ReferencesError):
 
 
 class ReferencesNotKnown(ReferencesError):
-    """No pass over a catalog that began after the task's moment is complete; one is running or due."""
+    """No complete pass over the catalog started after the task's moment; one is running or due."""
 
     code = "REFERENCES_NOT_KNOWN"
     retryable = True
@@ -41,10 +41,11 @@ class ReferencesNotKnown(ReferencesError):
         *,
         problem: str | None = None,
     ) -> None:
-        """`wait` is the expected time of the needed pass, None if unknown; `problem` states why earlier ones failed."""
+        """`wait` is the expected time to the end of the needed pass, None if unknown; `problem` is why earlier ones
+        failed."""
         why = f"; the last pass was not completed: {problem}" if problem else ""
         if tables is not None and checked > tables:
-            # Tables are looked at twice where names moved, and there may be more than in the last complete pass.
+            # Tables are checked twice where names moved, and there may be more tables than in the last complete pass.
             progress = f"tables were checked {checked:,} times; the last complete pass had {tables:,}"
         else:
             of = "" if tables is None else f" of {tables:,}"
@@ -59,13 +60,13 @@ class ReferencesNotKnown(ReferencesError):
 
 
 def recorded_problem(problem: str) -> ReferencesError:
-    """Return the reason why a table could not be read in a refresh, with that error's code."""
+    """Return the error for a table's recorded problem, with the original error's code."""
     code, _, text = problem.partition(": ")
     return ReferencesError(text, code=code)
 
 
 class PassLost(ReferencesError):
-    """Another process continues the refresh of this catalog; this one must not write."""
+    """Another process continues this catalog's refresh. This process must not write."""
 
     code = "REFERENCES_PASS_LOST"
     retryable = True

@@ -1,9 +1,9 @@
 """The reference index's records: the areas of storage with the files of each live table. A table's areas are its
-locations, current and former, and the directories of files outside them, folded into few parents. They cover all its
-files and more; whether a file is really shared is decided by the manifests. An area is a canonical directory URI with a
+current and former locations and the directories of files outside them, folded into a few parents. They cover all its
+files and more; the manifests decide whether a file is really shared. An area is a canonical directory URI with a
 trailing slash, at least a bucket, except EVERYWHERE, which contains all buckets.
 
-Lost refs are refs that an expiry's commit removed without a plan; their files stay until the refs are restored.
+Lost refs are refs that an expiry's commit removed without a plan. Their files stay until the refs are restored.
 """
 
 import hashlib
@@ -19,22 +19,20 @@ from delegation.references import LOST_REFS
 from delegation.storage.locations import LOCAL, Root, split, uri_of
 
 EVERYWHERE: Final = ""
-"""The area of a table whose areas do not fit into an entry: every purge loads and compares it."""
+"""The area of a table whose areas do not fit into an entry. Every purge loads and compares such a table."""
 MOST_AREAS: Final = 64
 LONGEST_AREA_BYTES: Final = 700
-"""Within a DynamoDB sort key of 1,024 bytes, beside the name of the table. The bucket's name counts too."""
+"""Leaves room for the table's name in a DynamoDB sort key of 1,024 bytes. Includes the bucket's name."""
 LONGEST_BUCKET: Final = 255
-"""Amazon S3 user guide, "Bucket naming rules": 63 characters today, 255 in us-east-1 before 2018 and in other servers.
-
-No client of S3 sends a request for a longer name.
-"""
+"""63 characters, but 255 in us-east-1 before 2018 and in other servers (Amazon S3 User Guide, "Bucket naming rules").
+No S3 client sends a request for a longer name."""
 LONGEST_KEY_BYTES: Final = 1_024
-"""Amazon S3 user guide, "Naming Amazon S3 objects"."""
+"""Amazon S3 User Guide, "Naming Amazon S3 objects"."""
 
 
 def areas_of(locations: Iterable[str], outside: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
-    """Return the areas of a table with these locations and these canonical paths of files outside them. Locations in
-    storage where no purge deletes (another scheme, a refused path) are left out."""
+    """Return the areas of a table with these locations and these canonical paths of files outside them. Leaves out
+    locations in storage where no purge deletes (another scheme, a refused path)."""
     roots = set()
     for location in locations:
         try:
@@ -51,8 +49,8 @@ def directory_of(path: str) -> str:
 
 
 def parent_of(area: str) -> str:
-    """Return the area around an area, one slash shorter; a bucket and EVERYWHERE are their own parents. A key may have
-    empty components: the parent of `a//` is `a/`."""
+    """Return the parent of an area. A bucket and EVERYWHERE are their own parents. A key may have empty components: the
+    parent of `a//` is `a/`."""
     if area == EVERYWHERE:
         return area
     bucket, key = split(area)
@@ -60,18 +58,18 @@ def parent_of(area: str) -> str:
 
 
 def may_exist(area: str) -> bool:
-    """Whether an object can be in an area: bucket names and object keys have a longest length."""
+    """Whether an object can be in an area, by the longest allowed bucket names and object keys."""
     bucket, key = split(area)
     return bucket == LOCAL or (len(bucket) <= LONGEST_BUCKET and len(key.encode()) <= LONGEST_KEY_BYTES)
 
 
 def fold(areas: Iterable[str], *, most: int = MOST_AREAS) -> tuple[str, ...]:
-    """Return at most `most` areas that cover these, without nested ones and those that can hold no object. The deepest
-    areas are replaced by their parents first, whole buckets last. More buckets than `most` become EVERYWHERE."""
+    """Return at most `most` areas that cover these, without nested areas and those that can contain no object. Replaces
+    the deepest areas by their parents first, by whole buckets last. More buckets than `most` become EVERYWHERE."""
     left = _outermost(_short(area) for area in set(areas) if may_exist(area))
     if len(left) <= most:
         return tuple(left)
-    # The number of areas grows with the depth, so the greatest depth with few enough is found by halving.
+    # The number of areas grows with the depth, so bisection finds the greatest depth with few enough.
     few, many = _BUCKET_SLASHES, max(area.count("/") for area in left)
     if len(best := _cut_to(few, left)) > most:
         return (EVERYWHERE,)
@@ -89,7 +87,7 @@ _BUCKET_SLASHES: Final = 3
 
 
 def _cut_to(depth: int, areas: list[str]) -> list[str]:
-    """Return the areas around these with at most `depth` slashes."""
+    """Return these areas, cut to at most `depth` slashes."""
     return _outermost(
         area if area.count("/") <= depth else "/".join(area.split("/", depth)[:depth]) + "/" for area in areas
     )
@@ -110,7 +108,7 @@ def _outermost(areas: Iterable[str]) -> list[str]:
 
 
 def around(area: str) -> tuple[str, ...]:
-    """Return an area and all that contain it, the bucket last."""
+    """Return an area and all areas that contain it, the bucket last."""
     areas = [area]
     while (parent := parent_of(areas[-1])) != areas[-1]:
         areas.append(parent)
@@ -118,23 +116,22 @@ def around(area: str) -> tuple[str, ...]:
 
 
 def overlap(area: str, other: str) -> bool:
-    """Whether one area lies at or below the other."""
     return area.startswith(other) or other.startswith(area)
 
 
 SERVES_FOR: Final = timedelta(hours=1)
-"""After its beginning a pass serves purges for so long; after the end of a long one, for half of that."""
+"""A pass serves purges for this long after its start; a long pass for half of this after its end."""
 CONTINUED_FOR: Final = timedelta(hours=6)
-"""After its beginning an interrupted pass is continued for so long; then a new one begins."""
+"""An interrupted pass is continued for this long after its start. Then a new pass starts."""
 LONGEST_PAUSE: Final = timedelta(seconds=60)
 MOST_SEEN: Final = 20_000
-"""Digests kept for one table (160 KB of an item's 400 KB); manifests beyond them are read again when it changes."""
+"""Digests kept for one table (160 KB of an item's 400 KB). Other manifests are read again when the table changes."""
 MOST_DISPLACED: Final = 100
-"""Tables kept that had one name in one pass; an entry with more has the uuid "" too, which no table has."""
+"""Tables kept that had one name in one pass. An entry with more also has the uuid "", which no table has."""
 UNANSWERED_PASSES: Final = 3
-"""A table that got no answer in so many passes, while others did, counts as unreadable."""
+"""A table counts as unreadable after this many passes in which it gave no answer while others did."""
 MOST_UNREAD: Final = 4_000
-"""Unreadable files of one table that an entry lists; beyond that number, growth cannot be noticed."""
+"""Unreadable files of a table that an entry lists. Growth beyond this number is not noticed."""
 LONGEST_TEXT: Final = 1_000
 LONGEST_LOCATION: Final = 4_096
 
@@ -143,16 +140,15 @@ LONGEST_LOCATION: Final = 4_096
 class TableEntry:
     """A table as last read.
 
-    `areas` and `seen` (digests of the manifests read) belong to `metadata_location`, the last that was read completely,
-    "" for none. `problem` states why the table cannot be read since `problem_since`; `problem_location` is then its
-    current metadata location, None if it could not be loaded. `areas` also has what could be read since. `revision` is
-    that of the stored entry it follows, 0 for none. `displaced` are uuids of tables that had this name before in the
-    same pass and may have another now: their areas are among these until the next pass. An `absent` one had no table
-    under its name at the end of a pass; the next pass that finds none removes it. A `cloned` one had the uuid of
-    another name's table when this name was read again: some areas may be the clone's. `unanswered` are the numbers of
-    passes in which the catalog or the storage gave no answer for it, and the catalog one for others. `unread` are
-    digests of the unreadable manifest lists and manifests of a table whose metadata is readable; None if not known one
-    by one.
+    `areas` and `seen` (digests of the manifests read) belong to `metadata_location`, the last one read completely, ""
+    for none. `problem` is why the table has been unreadable since `problem_since`. `problem_location` is then its
+    current metadata location, None if it could not be loaded; `areas` also has what could be read since. `revision` is
+    that of the stored entry that it follows, 0 for none. `displaced` are uuids of tables that had this name earlier in
+    the same pass and may have another now. Their areas stay here until the next pass. An `absent` entry had no table
+    under its name at the end of a pass; the next pass that finds none removes it. A `cloned` entry had the uuid of
+    another name's table when this name was read again, so some areas may be the clone's. `unanswered` are the numbers
+    of passes in which it got no answer although the catalog answered for others. `unread` are digests of the unreadable
+    manifest lists and manifests of a table with readable metadata, None if they are not known one by one.
     """
 
     identifier: TableIdentifier
@@ -173,21 +169,21 @@ class TableEntry:
 
     @property
     def is_doubted(self) -> bool:
-        """Whether the table had no answer while others had one, in too few passes to be its own problem."""
+        """Whether the table gave no answer while others did, in too few passes to be its own problem."""
         return 0 < len(self.unanswered) < UNANSWERED_PASSES
 
     @property
     def is_complete(self) -> bool:
-        """Whether the areas cover all files of the table's current state, even if it is not readable now."""
+        """Whether the areas cover all files of the table's current state, even if it is now unreadable."""
         return self.problem is None or bool(self.metadata_location and self.metadata_location == self.problem_location)
 
     @property
     def lacks_a_manifest(self) -> bool:
-        """Whether the unreadable file was a missing manifest, which a newer commit may no longer name."""
+        """Whether the unreadable file was a missing manifest. A newer commit may no longer name it."""
         return self.problem is not None and self.problem.startswith(ManifestMissing.code)
 
     def bounded(self) -> "TableEntry":
-        """The entry as stored: bounded to fit an item of DynamoDB (400 KB), whatever the table's writer chose."""
+        """The entry as stored, bounded to fit a DynamoDB item (400 KB), whatever the table's writer chose."""
         return replace(
             self,
             areas=fold(self.areas),
@@ -202,7 +198,7 @@ class TableEntry:
 
 
 def _bounded(displaced: frozenset[str]) -> frozenset[str]:
-    """Keep a few; a purge nearby that misses a table without a name then needs a new pass."""
+    """Keep a few. A nearby purge that misses a table without a name then needs a new pass."""
     return (
         displaced if len(displaced) <= MOST_DISPLACED else frozenset({*sorted(displaced - {""})[:MOST_DISPLACED], ""})
     )
@@ -210,15 +206,15 @@ def _bounded(displaced: frozenset[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class CatalogPass:
-    """The state of one catalog's refreshes, numbered passes that each visit every table once.
+    """The state of one catalog's refreshes. They are numbered passes; each visits every table once.
 
-    `number` is the last pass begun, `complete` the last complete one, which began at `complete_as_of`, ended at
-    `completed_at` and visited `tables`: every entry is at least as new as its beginning. A pass in progress has an
-    `owner` until `owned_until`, began at `began_at` and has visited the tables up to `position`. Those up to `again_to`
-    are visited a second time, begun with `again`: a table may have been renamed to one of these names after its visit.
-    A pass that `strayed` found a new name without a table of its own; with `moved_again` names changed during its
-    second visits. With both it does not count, like the last `uncounted` passes before it. `problem` states why no pass
-    was completed since `problem_since`.
+    `number` is the last pass that started. `complete` is the last complete pass. It started at `complete_as_of`, ended
+    at `completed_at` and visited `tables`; every entry is at least as new as its start. A pass in progress has an
+    `owner` until `owned_until`, started at `began_at` and has visited the tables up to `position`. Tables up to
+    `again_to` are visited a second time, which starts with `again`: a table may have been renamed to one of these names
+    after its visit. A pass that `strayed` met a new name without a table of its own. With `moved_again` names changed
+    during its second visits. A pass with both does not count, like the last `uncounted` passes before it. `problem` is
+    why no pass was completed since `problem_since`.
     """
 
     catalog: str
@@ -245,7 +241,7 @@ class CatalogPass:
         return self.owned_until is not None and now < self.owned_until
 
     def may_be_continued(self, now: datetime) -> bool:
-        """Whether a pass that its owner left is young enough for its rest to count."""
+        """Whether a pass that its owner left is recent enough to be continued."""
         return self.began_at is not None and now - self.began_at <= CONTINUED_FOR
 
     @property
@@ -257,11 +253,11 @@ class CatalogPass:
 
     @property
     def next_begins_at(self) -> datetime | None:
-        """When the next pass may begin: as long after the last one as that took, so that purges share it."""
+        """The earliest start of the next pass. The pause is as long as the last pass, so that purges share passes."""
         return None if self.completed_at is None else self.completed_at + min(self.duration, LONGEST_PAUSE)
 
     def serves_until(self) -> datetime | None:
-        """The end of the time in which a purge may begin to delete by the last complete pass; None before the first."""
+        """The time until which a purge may start to delete by the last complete pass, None before the first pass."""
         if self.complete_as_of is None:
             return None
         return max(self.complete_as_of + SERVES_FOR, (self.completed_at or self.complete_as_of) + SERVES_FOR / 2)
@@ -269,9 +265,9 @@ class CatalogPass:
 
 @dataclass(frozen=True, slots=True)
 class PassNeeded:
-    """The complete pass that a purge needs: a number above `after`, or a beginning at most `max_age` ago. `after` is
-    the last pass begun at the purge's moment, so a later one sees every reference of that moment. If it is None only
-    the age counts."""
+    """The complete pass that a purge needs: one numbered above `after`, or started at most `max_age` ago. `after` is
+    the last pass that had started at the purge's moment, so a later pass sees every reference of that moment. If it is
+    None only the age counts."""
 
     after: int | None
     max_age: timedelta = timedelta(0)
@@ -280,7 +276,7 @@ class PassNeeded:
         return self.is_later(state, now) or self.is_young(state, now)
 
     def is_later(self, state: CatalogPass, now: datetime) -> bool:
-        """Whether the last complete pass began after the moment, and not too long ago."""
+        """Whether the last complete pass started after the moment, and recently enough."""
         until = state.serves_until()
         return self.after is not None and state.complete > self.after and until is not None and now <= until
 
@@ -293,20 +289,20 @@ class PassNeeded:
 KEPT_FOR: Final = timedelta(days=90)
 MOST_OF_TABLE: Final = 10
 MOST_OF_CATALOG: Final = 1_000
-"""Metadata files that are kept at a time; with as many no further snapshots are expired."""
+"""Metadata files kept at a time. With as many, no further snapshots are expired."""
 MOST_LOST_AREAS: Final = 16
-"""Fewer than those of a table, because each operation reads those of all lost refs of its catalogs."""
+"""Fewer than a table's, because each operation reads those of all lost refs of its catalogs."""
 MOST_NAMED: Final = 20
 LONGEST_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class LostRefs:
-    """Lost refs of a table, `count` of them, in one former metadata file; all that it reaches is kept. `refs` are some
-    of their names with their snapshots. `copy` is the key of the file's copy in the plan bucket: a writer may delete
-    the file. They are kept `until` a time, or until an operator dismisses them. `areas` hold their files, None if
-    unknown: then anywhere. A damaged record has only its key, `record`; the copy names the table, and it is kept until
-    dismissed."""
+    """Lost refs of a table, `count` of them, in one former metadata file. All files that it reaches are kept `until` a
+    time, or until an operator dismisses the refs. `refs` are some of their names with their snapshots. `copy` is the
+    key of the file's copy in the plan bucket, because a writer may delete the file. `areas` contain their files; None
+    means anywhere. A damaged record has only its key, `record`. It is kept until dismissed, and the copy names the
+    table."""
 
     identifier: TableIdentifier
     table_uuid: str
@@ -336,12 +332,12 @@ def copy_of(key: str) -> str:
 
 
 def named(refs: Mapping[str, int]) -> dict[str, int]:
-    """Return the refs that are stored: a limited number, with bounded names."""
+    """Return the refs to store: a limited number, with bounded names."""
     return {name[:LONGEST_NAME]: refs[name] for name in sorted(refs)[:MOST_NAMED]}
 
 
 def restore_statement(table: TableIdentifier, metadata_file: str) -> str:
-    """Return the Spark SQL statement that registers a table's former state under its own name."""
+    """Return the Spark SQL statement that restores a table's former state under its own name."""
     name = ".".join(f"`{part}`" for part in (*table.namespace, f"{table.name}_restored"))
     return (
         f"CALL `{table.catalog}`.system.register_table(table => '{_quoted(name)}', "
@@ -350,5 +346,5 @@ def restore_statement(table: TableIdentifier, metadata_file: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a Spark SQL string literal's content."""
+    """Return the content of a Spark SQL string literal."""
     return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,9 +1,8 @@
-"""The names that one process handles in a pass, in their order, with what is known of each.
+"""The names of a pass in a private temporary SQLite file, with what is known of each.
 
-The names of a pass in a private temporary SQLite file, with what is known of each. A pass needs the index's entries,
-the catalog's listings and what was seen under each name, at once and by name. Memory does not grow with the catalog:
-SQLite keeps 2 MB of pages and writes others to its file, which is removed when the pass is left. Rows are in the order
-of `position_of`.
+A pass needs the index's entries, the catalog's listings and the tables seen under each name, all at once and by name.
+Memory does not grow with the catalog: SQLite keeps 2 MB of pages and writes others to its file, which is removed when
+the pass ends. Rows are in the order of `position_of`.
 """
 
 import json
@@ -21,11 +20,11 @@ from delegation.references.model import TableEntry
 from delegation.timestamps import isoformat
 
 Position = tuple[str, ...]
-"""Of a table in a pass; see `position_of`."""
+"""A table's position in a pass; see `position_of`."""
 
 
 def position_of(identifier: TableIdentifier) -> Position:
-    """Return a sort key by namespace first: the empty level is below every name."""
+    """Return a sort key, by namespace first. The empty level sorts before every name."""
     return (*identifier.namespace, "", identifier.name)
 
 
@@ -38,7 +37,7 @@ class Turn(Enum):
 
 
 _FEW: Final = 10
-"""Names without an entry are few if there are so many times as many with one."""
+"""Names without an entry are few if names with an entry are at least this many times as many."""
 _PAGE: Final = 500
 _SCHEMA: Final = """
 PRAGMA journal_mode = OFF;
@@ -64,15 +63,15 @@ CREATE TABLE seen (uuid BLOB, key BLOB, PRIMARY KEY (uuid, key)) WITHOUT ROWID;
 
 
 class PassNames:
-    """Rows by name; not for several threads. Methods raise ReferencesUnavailable if the disk is full."""
+    """Rows by name. Not thread-safe. Methods raise ReferencesUnavailable if the disk is full."""
 
     def __init__(self, catalog: str, *, continued: bool = False) -> None:
-        """With `continued`, entries have what another process saw in the same pass."""
+        """With `continued`, entries include what another process saw in the same pass."""
         self._catalog = catalog
         self._continued = continued
         self._listing = 0
         try:
-            # An empty name is a temporary file, which exists once the pages in memory are too many.
+            # An empty name creates a temporary file, which SQLite writes only when its pages outgrow memory.
             self._rows = sqlite3.connect("", isolation_level=None)
             self._rows.executescript(_SCHEMA)
         except sqlite3.Error as error:
@@ -107,7 +106,7 @@ class PassNames:
         return None if row is None or row[0] is None else _entry(identifier, row[0])
 
     def replace(self, entry: TableEntry) -> None:
-        """Note the index's current entry of a name, and the tables that it no longer has under the name."""
+        """Store the index's current entry of a name, and which tables have lost the name."""
         key, former = _key(entry.identifier), self.entry(entry.identifier)
         if former is not None:
             uuids = {former.table_uuid} | (former.displaced if self._continued else frozenset())
@@ -118,8 +117,8 @@ class PassNames:
 
     def in_turn(self, after: Position | None, to: Position | None = None) -> Iterator[tuple[TableIdentifier, Turn]]:
         """Yield the listed names after a position, up to `to` if given, each with its turn. Names without an entry are
-        visited at any position, since tables were renamed to them. If they are few, they come first,
-        because an unknown table that is renamed before its visit leaves no trace."""
+        visited at any position, because tables were renamed to them. If few, they come first: an unknown table that is
+        renamed before its visit leaves no trace."""
         last = _END if to is None else _encoded(to)
         self._run("UPDATE name SET fresh = listing = ? AND (entry IS NULL OR marked)", self._listing)
         new = self._count("fresh AND key <= ?", last)
@@ -132,11 +131,11 @@ class PassNames:
             yield identifier, Turn.IN_ORDER
 
     def begin_new(self) -> None:
-        """Begin to look for names that the current listing lacks."""
+        """Start collecting names that the current listing lacks."""
         self._run("UPDATE name SET visited = listing = ?", self._listing)
 
     def new(self) -> Iterator[TableIdentifier]:
-        """Yield the current listing's names that no listing had since `begin_new`, each once."""
+        """Yield the current listing's names that no listing since `begin_new` had, each once."""
         yield from self._where("listing = ? AND NOT visited", self._listing)
         self._run("UPDATE name SET visited = 1 WHERE listing = ?", self._listing)
 
@@ -144,7 +143,7 @@ class PassNames:
         return self._one("SELECT 1 FROM name WHERE listing = ? AND NOT visited", self._listing) is not None
 
     def last_visited(self) -> Position:
-        """Return the position of the last name since `begin_new`, empty without one."""
+        """Return the position of the last name since `begin_new`, empty if none."""
         row = self._one("SELECT key FROM name WHERE visited ORDER BY key DESC")
         return () if row is None else position_of(self._identifier(row[0]))
 
@@ -153,7 +152,7 @@ class PassNames:
         return self._where("visited AND listing <> ?", self._listing)
 
     def known_unlisted(self, after: Position) -> Iterator[TableIdentifier]:
-        """Yield the names after a position with an entry, but not in the current listing."""
+        """Yield the names after a position that have an entry but are not in the current listing."""
         return self._where("entry IS NOT NULL AND listing <> ? AND key > ?", self._listing, _encoded(after))
 
     def known_below(self, namespace: tuple[str, ...]) -> Iterator[TableIdentifier]:
@@ -161,7 +160,7 @@ class PassNames:
         return self._where("entry IS NOT NULL AND key >= ? AND key < ?", begins, begins + _END)
 
     def readable(self, most: int) -> list[TableIdentifier]:
-        """Return some listed names whose tables the index could last read."""
+        """Return some listed names whose tables were readable at the last visit."""
         listed = self._where("entry IS NOT NULL AND NOT marked AND NOT gone AND listing = ?", self._listing)
         readable = (
             identifier
@@ -171,15 +170,15 @@ class PassNames:
         return list(islice(readable, most))
 
     def without_table(self) -> Iterator[TableIdentifier]:
-        """Yield the names with an entry and, by the current listing or a load, no table."""
+        """Yield the names that have an entry but, by the current listing or a load, no table."""
         return self._where("entry IS NOT NULL AND (listing <> ? OR gone)", self._listing)
 
     def tables(self) -> int:
-        """Return how many names in the current listing have a table."""
+        """Return the number of names in the current listing that have a table."""
         return self._count("listing = ? AND NOT gone", self._listing)
 
     def seen_at(self, identifier: TableIdentifier) -> tuple[str | None, str | None, bool]:
-        """Return the uuid known under a name, the uuid seen last, and whether it has no table now."""
+        """Return the uuid known under a name, the uuid seen last, and whether the name has no table now."""
         row = self._one("SELECT began, at, gone FROM name WHERE key = ?", _key(identifier))
         if row is None:
             return None, None, False
@@ -192,17 +191,17 @@ class PassNames:
         self._run("INSERT OR IGNORE INTO seen VALUES (?, ?)", _bytes(uuid), key)
 
     def arrived(self, identifier: TableIdentifier, uuid: str) -> None:
-        """Note a new table under a name; other names no longer have it, unless they are clones."""
+        """Note a new table under a name. Other names no longer have the table, unless they are clones."""
         where = "at = ? AND key <> ? AND key IN (SELECT key FROM seen WHERE uuid = ?)"
         self._run(f"UPDATE name SET stale = 1 WHERE {where}", _bytes(uuid), _key(identifier), _bytes(uuid))  # noqa: S608
 
     def stale(self) -> Iterator[TableIdentifier]:
-        """Yield the names whose table was seen elsewhere since, or that had none and are in the listing."""
+        """Yield the names whose table was since seen elsewhere, and listed names that had no table."""
         return self._where("(stale OR gone) AND listing = ?", self._listing)
 
     def missed(self) -> Iterator[tuple[TableEntry, TableEntry, str]]:
-        """Yield each known table that was seen nowhere and whose name has another table now: the name's entry, the
-        table's former entry, and its uuid."""
+        """Yield each known table that was not seen and whose name has another table now: the name's entry, the table's
+        former entry and its uuid."""
         for key, uuid, text in self._run(_MISSED.format("key, uuid, entry"), self._listing):
             identifier = self._identifier(key)
             now = self.entry(identifier)
@@ -210,11 +209,11 @@ class PassNames:
                 yield now, _entry(identifier, text), uuid.decode("utf-8", "surrogatepass")
 
     def is_missed(self, identifier: TableIdentifier) -> bool:
-        """Return whether the table that the index knew under a name was seen nowhere."""
+        """Return whether the table that the index knew under a name was not seen."""
         return self._one(f"{_GONE} AND key = ?", self._listing, self._listing, _key(identifier)) is not None
 
     def has_missed(self) -> bool:
-        """Return whether any known table was seen nowhere."""
+        """Return whether any known table was not seen."""
         return bool(self._one(_MISSED.format(1), self._listing) or self._one(_GONE, self._listing, self._listing))
 
     def lose(self, identifier: TableIdentifier) -> None:
@@ -225,18 +224,18 @@ class PassNames:
         return self._one(query, _bytes(uuid), _key(identifier)) is not None
 
     def was_known(self, uuid: str) -> bool:
-        """Return whether the index knew a table when this process began."""
+        """Return whether the index knew a table when this process started."""
         return self._one("SELECT 1 FROM name WHERE began = ?", _bytes(uuid)) is not None
 
     def has_clone(self, identifier: TableIdentifier, uuid: str) -> bool:
-        """Return whether a table was seen, or known when this process began, under another name."""
+        """Return whether a table was seen under another name, or known there when this process started."""
         query = "SELECT 1 FROM name WHERE began = ? AND key <> ?"
         known = self._one(query, _bytes(uuid), _key(identifier)) is not None
         return known or self.is_elsewhere(identifier, uuid)
 
     def dispute(self, identifier: TableIdentifier, uuid: str) -> list[TableIdentifier]:
-        """Note that all names of a table are to be loaded again; return the new ones. It was seen under `identifier`
-        last; if under several before, those are noted already."""
+        """Note that all names of a table must be loaded again; return the new ones. The table was last seen under
+        `identifier`. If it was seen under several names before, those are noted already."""
         query = "SELECT key FROM seen WHERE uuid = ? AND key <> ?"
         keys = [_key(identifier), *(self._one(query, _bytes(uuid), _key(identifier)) or ())]
         for key in keys:
@@ -248,15 +247,15 @@ class PassNames:
         self._run("UPDATE name SET early = 1 WHERE key = ?", _key(identifier))
 
     def disputed(self, beyond: Position) -> Iterator[TableIdentifier]:
-        """Yield the names after a position to load again, except a name alone that was loaded early."""
+        """Yield the names after a position that must be loaded again, except an early-loaded name without others."""
         alone = self._count("early") == 1
         return self._where(f"{'disputed' if alone else '(disputed OR early)'} AND key > ?", _encoded(beyond))
 
     def _where(self, condition: str, *values: object) -> Iterator[TableIdentifier]:
-        """Yield the names that meet a condition, in order, a page at a time: rows change meanwhile."""
+        """Yield the names that meet a condition in order, page by page because rows change meanwhile."""
         after = b""
         while True:
-            # Conditions are texts of this module.
+            # The conditions are constants of this module.
             query = f"SELECT key FROM name WHERE {condition} AND key > ? ORDER BY key LIMIT {_PAGE}"  # noqa: S608
             page = self._run(query, *values, after)
             yield from (self._identifier(key) for (key,) in page)
@@ -296,12 +295,12 @@ _UNSEEN: Final = (
     "NOT EXISTS (SELECT 1 FROM seen WHERE seen.uuid = {0}) AND NOT EXISTS (SELECT 1 FROM name AS other WHERE "
     "other.began = {0} AND other.key <> {1} AND other.at IS NULL AND NOT other.gone AND other.listing = ?)"
 )
-"""Of a uuid and a key: seen by this process nowhere, nor known under a listed name that it has not visited."""
+"""For a uuid and a key: not seen by this process, and not known under a listed name that is still to be visited."""
 _MISSED: Final = f"SELECT {{}} FROM lost WHERE {_UNSEEN.format('lost.uuid', 'lost.key')}"  # noqa: S608
 _LOST: Final = "began IS NOT NULL AND (listing <> ? OR gone)"
 _GONE: Final = f"SELECT 1 FROM name AS own WHERE {_LOST} AND {_UNSEEN.format('own.began', 'own.key')}"  # noqa: S608
 _END: Final = b"\xff"
-"""After every key: no byte of UTF-8 is 255."""
+"""Sorts after every key: UTF-8 never contains the byte 255."""
 
 
 def _key(identifier: TableIdentifier) -> bytes:
@@ -309,7 +308,7 @@ def _key(identifier: TableIdentifier) -> bytes:
 
 
 def _encoded(position: Position) -> bytes:
-    """Return bytes that sort like positions: each part ends with a zero, and contains none."""
+    """Return bytes that sort like positions: each part ends with a zero byte, and contains none."""
     return b"".join(_bytes(part).replace(b"\1", b"\1\2").replace(b"\0", b"\1\1") + b"\0" for part in position)
 
 
@@ -325,7 +324,7 @@ def _decoded(key: bytes) -> list[str]:
 
 
 def _text(entry: TableEntry) -> bytes:
-    """Return an entry compressed: the areas of a table share their beginnings."""
+    """Return a compressed entry: the areas of a table share prefixes."""
     since = entry.problem_since
     text = json.dumps(
         [

@@ -1,4 +1,4 @@
-"""A pass that a process owns: its position, and whether it counts."""
+"""A pass owned by this process: its position, and whether it counts."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,9 +15,9 @@ from delegation.references.store import ReferenceStore
 
 OWNED_FOR: Final = timedelta(seconds=60)
 TABLES_A_WRITE: Final = 100
-"""Tables between two writes of the position."""
+"""Tables visited between two writes of the position."""
 MOST_UNCOUNTED: Final = 3
-"""Passes one after the other that may not count: then one does, so that purges run although names always change."""
+"""Consecutive passes that may not count. The next one counts, so that purges run although names keep changing."""
 
 
 class OwnedPass:
@@ -42,12 +42,12 @@ class OwnedPass:
 
     @property
     def again(self) -> bool:
-        """Whether tables are visited a second time."""
+        """Whether the second visits have started."""
         return self._state.again
 
     @property
     def again_to(self) -> Position | None:
-        """Up to where tables are visited a second time, None if none is."""
+        """The last position of the second visits, None without second visits."""
         return self._state.again_to if self._state.again else None
 
     @property
@@ -60,7 +60,7 @@ class OwnedPass:
         return self._complete
 
     def begin_again(self) -> None:
-        """Begin the second visits if this process or a former owner of the pass found a table missing."""
+        """Start the second visits if this process or a former owner of the pass missed a table."""
         furthest = self.missing_to()
         if furthest is not None:
             self.position = None
@@ -68,7 +68,7 @@ class OwnedPass:
             self._write(again=True, again_to=furthest)
 
     def missing_to(self) -> Position | None:
-        """Return up to where tables must be visited a second time, as far as known."""
+        """Return the position up to which tables must be visited a second time, as far as known."""
         return max(self._inherited, self._seen.again_to or ()) or None
 
     def visited(self, identifier: TableIdentifier, moves: bool, exists: bool) -> None:
@@ -82,21 +82,21 @@ class OwnedPass:
         self._report(self._state.checked + self._unwritten)
 
     def renew(self) -> None:
-        """Extend this process's ownership once half of it has passed. Raises PassLost."""
+        """Extend this process's ownership when half of it has passed. Raises PassLost."""
         now = self._clock()
         owned_until = self._state.owned_until
         if owned_until is None or now > owned_until - OWNED_FOR / 2:
             self._write(owned_until=now + OWNED_FOR)
 
     def leave(self) -> None:
-        """Record the position of an incomplete pass, so that another process continues it at once. If that cannot be
-        written, the pass is continued after OWNED_FOR."""
+        """Record the position of an incomplete pass, so that another process can continue it at once. If the write
+        fails, the pass can be continued after OWNED_FOR."""
         if not self._complete:
             with suppress(ReferencesError):
                 self._write(owned_until=None, owner=None)
 
     def left(self) -> ReferencesNotKnown:
-        """Return the error of a pass left to the next process because this one's time is over."""
+        """Return the error for a pass left to the next process because this process's time is over."""
         state = self._state
         return ReferencesNotKnown(state.catalog, state.checked + self._unwritten, state.tables, timedelta(0))
 
@@ -105,11 +105,11 @@ class OwnedPass:
         return self._state.number
 
     def incomplete(self, why: str) -> CatalogPass:
-        """End a pass that does not count because something had no answer; return the state."""
+        """End a pass that does not count because something gave no answer. Returns the state."""
         return self._uncounted(self._with_problem(self._state, why))
 
     def failed(self, why: str) -> None:
-        """Note why no pass is complete, for those who wait for one."""
+        """Record why no pass is complete, for the callers that wait for one."""
         self._state = self._with_problem(self._state, why)
 
     def _with_problem(self, state: CatalogPass, why: str) -> CatalogPass:
@@ -124,7 +124,7 @@ class OwnedPass:
         return written
 
     def complete(self, tables: int) -> CatalogPass:
-        """End the pass and return the state with it as the last complete one, unless it does not count."""
+        """End the pass. Returns the state with it as the last complete pass, unless it does not count."""
         state = self._state
         if self._may_have_missed and state.uncounted < MOST_UNCOUNTED:
             return self._uncounted(replace(state, uncounted=state.uncounted + 1))
@@ -143,7 +143,7 @@ class OwnedPass:
 
     @property
     def _may_have_missed(self) -> bool:
-        """Whether a table unknown to the index may have been renamed behind both visits of its names."""
+        """Whether an unknown table may have been renamed behind both visits of its names."""
         return (self._state.strayed or self._seen.strayed) and self.moved_again
 
     def _write(self, **changes: object) -> None:

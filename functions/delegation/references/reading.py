@@ -1,6 +1,6 @@
-"""What one table references: its areas, from its metadata and each of its manifests, read once. An unreadable table is
-recorded with what can be read, beside what was known before. Manifests never change, so a known digest is not read
-again. Areas of manifests that a table no longer has stay until its entry is rebuilt; they cost a purge nearby one more
+"""Reads what one table references: its areas, from its metadata and from each of its manifests. An unreadable table is
+recorded with what can be read, added to what was known before. Manifests never change, so known digests are not read
+again. Areas of manifests that a table no longer has stay until its entry is rebuilt; they cost a nearby purge one more
 load."""
 
 import hashlib
@@ -35,22 +35,22 @@ from polaris_common.errors import DelegationError
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 """A table that was dropped or purged while it was read references nothing."""
 _FEW_LISTS: Final = 8
-"""Manifest lists that are read again as fast as it is known which ones were read before."""
+"""Reading this many manifest lists is as fast as finding out which ones were read before."""
 _FOLD_AT: Final = 4_096
-"""Directories outside a table are folded whenever there are so many, which bounds memory."""
+"""Directories outside a table are folded when there are this many, to bound memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """How much is read at once, and the most bytes of one file."""
+    """The concurrency of reads, and the maximum size of one file in bytes."""
 
     threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
 
 
 class ReadOnce:
-    """A table's files in one visit, which reads each of them once as far as `most` bytes hold them: metadata never
-    changes. Larger ones are read again, so that many visits at a time need little memory."""
+    """A table's files during one visit. Each is read once, as metadata never changes, while `most` bytes hold them.
+    Other files are read again, so that many concurrent visits need little memory."""
 
     def __init__(self, store: ReadableStore, most: int = 8 * 1024 * 1024) -> None:
         self._store = store
@@ -77,10 +77,10 @@ def read_references(
     limits: ReadLimits = ReadLimits(),
     checkpoint: Callable[[], None] = lambda: None,
 ) -> TableEntry:
-    """Return a table's entry from its current metadata; only manifests that `known` has not seen are read. The entry's
-    problem is the first permanent error; all the rest is read. Raises CorruptMetadata and GuardRefused
-    (UNSUPPORTED_FORMAT_VERSION), NoSuchTable, NoSuchNamespace and TableMetadataMissing, the retryable errors of the
-    store, and what `checkpoint` raises before each read and each batch of entries."""
+    """Return a table's entry from its current metadata. Only manifests that `known` has not seen are read. The entry's
+    problem is the first permanent error; everything else is still read. Raises CorruptMetadata, GuardRefused
+    (UNSUPPORTED_FORMAT_VERSION), NoSuchTable, NoSuchNamespace, TableMetadataMissing, the store's retryable errors, and
+    what `checkpoint` raises before each read and each batch of entries."""
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
     known = known_of(known, metadata.table_uuid)
     problems = _Problems()
@@ -111,7 +111,7 @@ def read_references(
         if problems.count > before:
             del digests[path]
     areas = (*areas_of(metadata.locations, ()), *outside.areas)
-    # Lists that were not read name manifests that were; the newest list names all that a next one may name.
+    # Skipped lists name manifests already read. The newest list names all old manifests that the next list may name.
     now = frozenset(digests.values())
     all_seen = now | seen if former and len(now | seen) <= MOST_SEEN else now
     entry = entry_of(table, known, areas=areas, seen=all_seen, problem=problems.first)
@@ -120,8 +120,8 @@ def read_references(
 
 def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store: ReadableStore) -> frozenset[str]:
     """Return the manifest lists of the last read, which contain nothing new; none if they are few. Reading the metadata
-    file of then costs one read instead of one for each snapshot; a manifest list never changes. Of an unreadable table
-    all lists are read, because any may have the lost part."""
+    file of that time costs one read instead of one per snapshot. For an unreadable table all lists are read, because
+    any may have the missing part."""
     if (
         known is None
         or known.problem is not None
@@ -149,7 +149,7 @@ def _lists_read_before(metadata: ParsedMetadata, known: TableEntry | None, store
 
 
 def outline(table: LoadedTable, known: TableEntry | None, problem: str) -> TableEntry:
-    """Return the entry of a table of which only some metadata is known, because of this problem."""
+    """Return the entry of a table of which only some metadata is known, because of `problem`."""
     known = known_of(known, table.table_uuid)
     areas = areas_of([table.location], ())
     with suppress(IcebergError, GuardRefused):
@@ -166,7 +166,7 @@ def outline(table: LoadedTable, known: TableEntry | None, problem: str) -> Table
 def entry_of(
     table: LoadedTable, known: TableEntry | None, *, areas: Iterable[str], seen: frozenset[bytes], problem: str | None
 ) -> TableEntry:
-    """Return the entry of a table as read now; one with a problem keeps what was read completely before."""
+    """Return the entry of a table as read now. With a problem it keeps what was read completely before."""
     former = () if known is None else known.areas
     read = "" if known is None else known.metadata_location
     return TableEntry(
@@ -182,12 +182,12 @@ def entry_of(
 
 
 def known_of(known: TableEntry | None, table_uuid: str) -> TableEntry | None:
-    """Return what is known of the table with this uuid: another one may have taken its name."""
+    """Return what is known of the table with this uuid. Another table may have taken its name."""
     return known if known is not None and known.table_uuid in {"", table_uuid} else None
 
 
 class _Problems:
-    """Collects what cannot be read of a table; keeps the first reason."""
+    """Collects what cannot be read of a table, with the first reason."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -198,21 +198,21 @@ class _Problems:
         if error.retryable or isinstance(error, _GONE):
             raise error
         if is_whole_otherwise(error):
-            # All that it names is read.
+            # All files that it names are read.
             return
         self.count += 1
-        if len(self.unread) <= MOST_UNREAD:  # with one more the entry has none of them
+        if len(self.unread) <= MOST_UNREAD:  # one more means that the entry lists none
             self.unread.add(digest(path))
         self.first = self.first or problem_of(error)
 
 
 def problem_of(error: Exception) -> str:
-    """Return an error as entries record it, bounded; `recorded_problem` reads it."""
+    """Return an error in the bounded form that entries record and `recorded_problem` reads."""
     return f"{error.code}: {error}"[:LONGEST_TEXT] if isinstance(error, DelegationError) else reason_of(error)
 
 
 class _Outside:
-    """Directories of referenced files outside a table's locations; folded if there are many."""
+    """Directories of referenced files outside a table's locations, folded if there are many."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
@@ -220,7 +220,7 @@ class _Outside:
         self.areas: set[str] = set()
 
     def add(self, paths: Iterable[str]) -> None:
-        """Add the directories of canonical paths; paths that name no object have none."""
+        """Add the directories of canonical paths. Paths that name no object have no directory."""
         for path in paths:
             if not (self._roots.contains(path) or is_marked(path) or path.startswith(self._folded)):
                 self.areas.add(directory_of(path))
@@ -230,7 +230,7 @@ class _Outside:
 
 
 def digest(path: str) -> bytes:
-    """Return a short digest of a manifest's path; of 20,000 paths two are equal once in 10¹¹ tables."""
+    """Return a short digest of a manifest's path. Two of 20,000 paths are equal in one of 10¹¹ tables."""
     return hashlib.blake2b(path.encode(), digest_size=DIGEST_BYTES).digest()
 
 

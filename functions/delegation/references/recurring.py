@@ -27,7 +27,7 @@ class RecurringCatalog(BaseModel):
 
 
 class IndexReport(BaseModel):
-    """The index after one run: its tables and the time of its completeness, or why the run did not complete it."""
+    """The index after one run: its tables and the time as of which it is complete, or why it is not."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,14 +42,14 @@ def reference_index(
     every: timedelta,
     refreshed: Callable[[str], object] = lambda _catalog: None,
 ) -> Behavior[RecurringCatalog, IndexReport]:
-    """Return the behavior; `refresher` is called when it runs, `refreshed` with the catalog after a complete pass."""
+    """Return the behavior. `refresher` is called for each run, `refreshed` with the catalog after a complete pass."""
 
     def work(parameters: RecurringCatalog, run: AttemptContext) -> IndexReport:
         try:
-            # Half of the interval: a purge may have made a pass just before.
+            # Half of the interval, because a purge may have made a pass shortly before.
             state = refresher(run).ensure_fresh(parameters.catalog, every / 2)
         except (ReferencesError, PolarisUnavailable) as error:
-            # The next run, or a purge, continues the pass; a failure would end the recurrence.
+            # The next run, or a purge, continues the pass. A failure would end the recurrence.
             return IndexReport(problem=f"{error.code}: {error}")
         refreshed(parameters.catalog)
         moment = state.complete_as_of
@@ -68,7 +68,7 @@ def reference_index(
 def ensure_each_submitted(
     tasks: TaskService, behavior: Behavior[RecurringCatalog, Any], catalogs: Iterable[str]
 ) -> None:
-    """Call `ensure_submitted` for each catalog; a failure stops no other, and is tried again."""
+    """Call `ensure_submitted` for each catalog. A failure does not affect other catalogs, and is retried."""
     loop = each_item(
         catalogs,
         lambda catalog: ensure_submitted(tasks, behavior, catalog),
@@ -81,7 +81,7 @@ def ensure_each_submitted(
 
 def ensure_submitted(tasks: TaskService, behavior: Behavior[RecurringCatalog, Any], catalog: str) -> bool:
     """Submit a catalog's recurring task unless it exists, usually with one read; return whether this call did. A failed
-    or cancelled one is submitted again an interval later."""
+    or cancelled task is submitted again one interval later."""
     parameters = RecurringCatalog(catalog=catalog)
     if not is_wanted(tasks.reads.find(behavior.task_id(parameters)), behavior.every, tasks.clock()):
         return False

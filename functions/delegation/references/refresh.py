@@ -1,6 +1,6 @@
-"""A pass over a catalog: every table is loaded once, on a condition, and read again only if it changed. One process at
-a time owns a catalog's pass and writes its position, so another can continue it. Purges that need the same catalog
-share the pass."""
+"""A pass over a catalog. Every table is loaded once, conditionally, and read again only if it changed. One process at a
+time owns a catalog's pass and writes its position, so another can continue it. Purges that need the same catalog share
+the pass."""
 
 import math
 import time
@@ -39,16 +39,16 @@ from polaris_common.errors import ErrorScope, shown
 T = TypeVar("T")
 
 _TABLES_A_RENEWAL: Final = 500
-"""Between two looks whether the pass has to be kept, while the index is read or a namespace is listed."""
+"""Items between two renewals of ownership, while the index is read or a namespace is listed."""
 LEAST_SECONDS: Final = 5.0
-"""Of visits, before a process leaves a pass because its time is over."""
+"""The minimum time for visits before a process leaves a pass because its time is over."""
 _PROBES: Final = 3
-"""Tables that are asked for to tell bad ones from an outage."""
+"""Tables that are probed to tell unreadable tables from an outage."""
 MOST_LISTINGS: Final = 5
-"""Of the catalog after the first in one pass: each but the last found tables that the ones before did not have."""
+"""Listings of the catalog after the first in one pass. Each but the last had tables that are not in those before."""
 
 _MOST_STALE: Final = 10_000
-"""Names that are visited at a time because they have lost their tables."""
+"""The maximum number of names that lost their tables and are visited at a time."""
 
 
 class ListedCatalog(VisitedCatalog, Protocol):
@@ -62,10 +62,10 @@ class ListedCatalog(VisitedCatalog, Protocol):
 @dataclass(frozen=True)
 class Refresher:
     """Refreshes the index of one catalog. `owner` names this process. `pace` returns when the next request to the
-    catalog may go, `checkpoint` is called before each table and raises to stop; `report` gets the number of tables
-    checked. An `eager` one begins a pass at once, because a caller waits; others leave as long between two passes as
-    one took. At most `at_once` tables are loaded at a time. At `until` on `seconds`, a monotonic clock, an unfinished
-    pass is left. `visited` is called with each changed table (`Visitor`)."""
+    catalog may be sent. `checkpoint` is called before each table and stops the pass by raising. `report` gets the
+    number of tables checked. An `eager` refresher starts a pass at once, because a caller waits; others pause between
+    two passes for as long as one took. At most `at_once` tables are loaded at a time. An unfinished pass is left at
+    `until` on `seconds`, a monotonic clock. `visited` is called with each changed table (`Visitor`)."""
 
     store: ReferenceStore
     catalog: ListedCatalog
@@ -84,15 +84,15 @@ class Refresher:
     visited: TableVisited | None = None
 
     def ensure_fresh(self, catalog: str, max_age: timedelta) -> CatalogPass:
-        """Return a catalog's state after a complete pass that began at most `max_age` ago; raises as `ensure`."""
+        """Return a catalog's state after a complete pass that started at most `max_age` ago. Raises as `ensure`."""
         return self.ensure(catalog, PassNeeded(None, max_age))
 
     def ensure(self, catalog: str, needed: PassNeeded, *, state: CatalogPass | None = None) -> CatalogPass:
-        """Return the state of a catalog whose last complete pass is `needed`; make one if no other process does. A pass
-        that its owner left is completed first, even if a later one is needed: other purges wait for it. `state` saves
-        the first read. Raises ReferencesNotKnown when another process has the pass or the time is over, PassLost when
-        another took it over, NoSuchCatalog and the transient errors of Polaris and of the store: the same call
-        continues the pass."""
+        """Return the state of a catalog whose last complete pass is `needed`. Makes a pass unless another process does.
+        A pass that its owner left is completed first, even if a later one is needed: other purges wait for it. `state`
+        saves the first read. Raises ReferencesNotKnown if another process has the pass or the time is over, PassLost if
+        another took it over, NoSuchCatalog, and the transient errors of Polaris and the store. The same call then
+        continues."""
         while True:
             state, now = state or self.store.pass_of(catalog), self.clock()
             if needed.is_met_by(state, now):
@@ -126,7 +126,7 @@ class Refresher:
             return replace(begun, again_to=None, again=False, strayed=False, moved_again=False)
         if state.again or state.position is None or state.complete:
             return owned
-        # A table that the index did not know leaves no trace, and a first pass knows none.
+        # A table that the index did not know leaves no trace, and in a first pass all tables are unknown.
         return replace(owned, again_to=max(state.again_to or (), state.position))
 
     def _run(self, state: CatalogPass) -> CatalogPass:
@@ -143,17 +143,17 @@ class Refresher:
                 raise
             finally:
                 if not owned.is_complete:
-                    # The next process does not know what this one saw, and may meet them.
+                    # The next process does not know which tables this one saw, and may see them.
                     with suppress(ReferencesError):
                         self._remember(names)
                 owned.leave()
 
     def _pass_over(self, catalog_pass: "_Pass", position: Position | None) -> CatalogPass:
-        """Visit the rest of a pass after a position, and complete it."""
+        """Visit the tables after a position, and complete the pass."""
         names, owned, seen = catalog_pass.names, catalog_pass.owned, catalog_pass.seen
         self._list(catalog_pass, self.generic)
         if position is not None:
-            # Their names were listed when the pass began, and are behind its position now or dropped.
+            # They were listed when the pass started. Their names are now behind its position, or they were dropped.
             for identifier in names.known_unlisted(position):
                 seen.vanished(identifier, position)
         if not owned.again:
@@ -168,7 +168,7 @@ class Refresher:
             self._sweep(catalog_pass, ((name, Turn.LATER if turn is Turn.EARLY else turn) for name, turn in turns))
             self._visit_new(catalog_pass)
             self._visit_stale(catalog_pass)
-        # Once more, long after the first time: a pass that any of them leaves without an answer does not count.
+        # A last try, long after the first. A pass in which any of them still gives no answer does not count.
         self._sweep(catalog_pass, _later(sorted(catalog_pass.doubted, key=str)), loaded_to=names.last_visited())
         if owned.moved_again:
             self._remember(names)
@@ -185,9 +185,8 @@ class Refresher:
         return owned.complete(names.tables()) if why is None else owned.incomplete(why)
 
     def _retire(self, entry: TableEntry, *, moved: bool) -> None:
-        """Mark the entry of a name without a table, or remove it if an earlier pass marked it. A paused process may do
-        this late; it then finds the entry that it read, or none: a pass that saw the table meanwhile has replaced a
-        marked entry."""
+        """Mark the entry of a name without a table, or remove it if an earlier pass marked it. This is safe in a
+        process that was paused: a pass that saw the table meanwhile has replaced a marked entry."""
         if entry.absent:
             self.store.remove(entry)
             return
@@ -197,9 +196,9 @@ class Refresher:
             self.store.put(after if displaced else replace(after, areas=(), problem=None, unanswered=(), unread=None))
 
     def _visit_new(self, catalog_pass: "_Pass") -> None:
-        """Visit the tables that were not listed before, until a new listing has none. Only the next listing has a table
-        renamed during a pass to an unused name. New tables end that too: after MOST_LISTINGS the remaining ones were
-        created after the pass began."""
+        """Visit the tables that were not listed before, until a listing has none. A table renamed to an unused name
+        during a pass is only in the next listing. After MOST_LISTINGS the remaining tables were created after the pass
+        started."""
         names = catalog_pass.names
         names.begin_new()
         for _ in range(MOST_LISTINGS):
@@ -212,8 +211,8 @@ class Refresher:
             catalog_pass.seen.vanished(gone, last)
 
     def _visit_stale(self, catalog_pass: "_Pass") -> None:
-        """Visit the names that lost their tables, while a known table was met under no name. It may have been renamed
-        to one of these behind both visits. If names keep changing, tables not met by then are remembered."""
+        """Visit the names that lost their tables, as long as a known table was not seen: it may have been renamed to
+        one of them behind both visits. If names keep changing, the tables not seen by then are remembered."""
         for _ in range(MOST_LISTINGS):
             stale = list(islice(catalog_pass.names.stale(), _MOST_STALE)) if catalog_pass.names.has_missed() else []
             if not stale:
@@ -221,7 +220,7 @@ class Refresher:
             self._sweep(catalog_pass, _later(stale), loaded_to=catalog_pass.names.last_visited())
 
     def _remember(self, names: PassNames) -> None:
-        """Keep the areas of tables met under no name until the next pass: each may have any other name."""
+        """Keep the areas of tables that were not seen until the next pass. Each may have any other name."""
 
         def remember(missed: tuple[TableEntry, TableEntry, str]) -> None:
             now, former, uuid = missed
@@ -233,7 +232,7 @@ class Refresher:
             raise failed[0]
 
     def _each(self, items: Iterable[T], act: Callable[[T], None], *, name: str, **options: Any) -> list[Exception]:
-        """Call `act` for each item; return the errors of those that failed alone."""
+        """Call `act` for each item; return the errors of items that failed alone."""
         outcomes = each_item(
             items, act, name=name, clock=self.clock, stops=ErrorScope.CATALOG, most_wasted=timedelta.max, **options
         )
@@ -243,7 +242,7 @@ class Refresher:
         self, catalog_pass: "_Pass", turns: Iterable[tuple[TableIdentifier, Turn]], *, loaded_to: Position = ()
     ) -> None:
         """Visit names in order, several at a time, after those up to `loaded_to`."""
-        # Each process makes some headway, however long the listing and the entries of a catalog take.
+        # Each process makes some progress, however long the listing and the catalog's entries take.
         until = max(self.until, self.seconds() + LEAST_SECONDS)
         visits = Visits(
             self._visitor(),
@@ -299,7 +298,7 @@ class Refresher:
         note_failed()
 
     def _answers(self, catalog_pass: "_Pass", but: Collection[TableIdentifier]) -> bool:
-        """Return whether the catalog answers for another table that the index could last read."""
+        """Return whether the catalog answers for another table that was readable at the last visit."""
         for identifier in catalog_pass.names.readable(_PROBES + len(but)):
             if identifier in but:
                 continue
@@ -314,8 +313,8 @@ class Refresher:
         return False
 
     def _list(self, catalog_pass: "_Pass", generic: GenericTables | None = None) -> None:
-        """List every table; of a namespace that may not be listed, those in the index. Ownership is renewed before each
-        request, because a catalog may have many namespaces without tables, and regularly between pages."""
+        """List every table; for a namespace that may not be listed, its tables in the index. Ownership is renewed
+        before each request, because a catalog may have many empty namespaces, and regularly between pages."""
         renew = catalog_pass.owned.renew
         listing = CatalogListing(
             self.store,
@@ -348,7 +347,7 @@ class Refresher:
 
     def look_at(self, identifier: TableIdentifier) -> TableEntry | None:
         """Update one table's entry and return it, None without a table. If another table has the name now, the former
-        one's areas stay in its entry until the next pass."""
+        table's areas stay in the entry until the next pass."""
         known = self.store.get(identifier)
         former = frozenset() if known is None else known.displaced | {known.table_uuid}
         there = self._visitor().visit(identifier, known, former)
@@ -357,7 +356,7 @@ class Refresher:
 
 @dataclass(slots=True)
 class _Pass:
-    """A pass that this process owns: its names, and what was seen of them."""
+    """A pass that this process owns: its names, and the tables seen under them."""
 
     catalog: str
     names: PassNames
@@ -391,7 +390,7 @@ class _Pass:
 
 
 def _kept(items: Iterable[T], renew: Callable[[], None]) -> Iterator[T]:
-    """Yield items and renew ownership regularly, because they may be very many."""
+    """Yield items, and renew ownership regularly, because there may be very many."""
     for number, item in enumerate(items):
         if number % _TABLES_A_RENEWAL == 0:
             renew()

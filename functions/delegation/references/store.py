@@ -2,15 +2,15 @@
 
 | item | pk | sk |
 |---|---|---|
-| entry of a table | `catalog:CATALOG` | `table:HASH` of its namespace and name |
-| one of its areas; that around every bucket has no name of one | `area:CATALOG:BUCKET` | `KEY NUL HASH` |
-| its problem, if it has one | `problem:CATALOG` | `HASH` |
+| a table's entry | `catalog:CATALOG` | `table:HASH` of its namespace and name |
+| one of its areas; EVERYWHERE has an empty bucket | `area:CATALOG:BUCKET` | `KEY NUL HASH` |
+| its problem, if any | `problem:CATALOG` | `HASH` |
 | refreshes of a catalog | `catalog:CATALOG` | `pass` |
 
-A table is found by an area with one Query below the area and one for each area around it, whatever the size of the
-catalog; those of EVERYWHERE are found by one Query more. Areas are put before the entry that names them and removed
-after it, so a crash leaves a table that is found once too often, never one that is not found. Every item has the
-revision of its entry, so a process that was paused neither replaces nor deletes what another one wrote since.
+A table is found by an area with one Query below the area, one for each area around it and one for EVERYWHERE, whatever
+the size of the catalog. Areas are put before the entry that names them and removed after it, so after a crash a table
+may be found too often, but is never missed. Every item has the revision of its entry, so a process that was paused
+neither replaces nor deletes newer items.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _WRITES_A_CALL: Final = 25
 _END: Final = "\x00"
 _HASH_LENGTH: Final = 32
 _DAMAGED: Final = -1
-"""The revision of an item that stores no number from 1."""
+"""The revision of an item without a positive number."""
 
 
 class ReferenceTable(DynamoDbCalls):
@@ -44,8 +44,8 @@ class ReferenceTable(DynamoDbCalls):
 
 
 class ReferenceStore(BlockingStore):
-    """Entries by catalog and table, found again by area, and one CatalogPass for each catalog. Every method raises
-    ReferencesUnavailable; writes may be repeated after any error."""
+    """Entries by catalog and table, found by area, and one CatalogPass per catalog. Every method raises
+    ReferencesUnavailable. Writes may be repeated after any error."""
 
     def entries(self, catalog: str) -> Iterator[TableEntry]:
         """Yield all entries of a catalog, without manifest digests, in any order."""
@@ -57,7 +57,7 @@ class ReferenceStore(BlockingStore):
         for item in self._query(
             f"catalog:{catalog}", "table:", ProjectionExpression=shown, ExpressionAttributeNames=names
         ):
-            if (identifier := self._named(catalog, item)) is not None:  # else its areas protect under its hash
+            if (identifier := self._named(catalog, item)) is not None:  # otherwise its areas protect under its hash
                 yield _entry_of(identifier, item)
 
     def get(self, identifier: TableIdentifier) -> TableEntry | None:
@@ -65,7 +65,7 @@ class ReferenceStore(BlockingStore):
         return None if item is None else _entry_of(identifier, item)
 
     def clones(self, catalog: str, table_uuid: str) -> frozenset[TableIdentifier]:
-        """Return the tables whose entries have a uuid, several for clones. Reads every entry of the catalog."""
+        """Return the tables whose entries have a uuid; clones share one. Reads every entry of the catalog."""
         items = self._query(
             f"catalog:{catalog}",
             "table:",
@@ -76,9 +76,9 @@ class ReferenceStore(BlockingStore):
         return frozenset(identifier for identifier in clones if identifier is not None)
 
     def put(self, entry: TableEntry) -> None:
-        """Replace a table's entry, bounded, by the next revision, if the stored one has the entry's revision.
-        Meanwhile, and after a crash, the table is found by old and new areas. Raises PassLost otherwise: a paused
-        process must not hide what another found since."""
+        """Replace a table's entry, bounded, by the next revision if the stored entry has this one's revision. Raises
+        PassLost otherwise: a paused process must not hide newer areas. Until it returns, and after a crash, the table
+        is found by old and new areas."""
         self._put_entry(entry)
 
     def _put_entry(self, entry: TableEntry) -> int:
@@ -92,7 +92,7 @@ class ReferenceStore(BlockingStore):
         if stored and _revision(stored) != before:
             raise PassLost(f"another process wrote the references of {identifier}")
         former = _texts(stored, "areas") - set(entry.areas)
-        # What the put before this one retired; it is removed first, so that no item collects the areas of many.
+        # The previous put retired these. They are removed first, so that an item does not collect many tables' areas.
         for area in sorted(_texts(stored, "retired") - _texts(stored, "areas") - set(entry.areas)):
             self._delete(_area_key(identifier, area), entry.revision)
         areas = self._of_areas(identifier.catalog, stored) if before == _DAMAGED else ()
@@ -113,14 +113,14 @@ class ReferenceStore(BlockingStore):
         return revision
 
     def remove(self, entry: TableEntry) -> None:
-        """Remove a table's entry if it still has this revision; otherwise do nothing."""
+        """Remove a table's entry if it still has this revision."""
         identifier = entry.identifier
         key = {"pk": f"catalog:{identifier.catalog}", "sk": f"table:{_hash(identifier)}"}
         stored = self._get(key["pk"], key["sk"])
         if stored is None or _revision(stored) != entry.revision:
             return
         if entry.revision == _DAMAGED:
-            # Without one, the items of a later put would go too.
+            # Without a new revision, the items of a later put would be removed too.
             entry = replace(entry, revision=self._put_entry(entry))
         for area in sorted(_texts(stored, "areas") | _texts(stored, "retired")):
             self._delete(_area_key(identifier, area), entry.revision)
@@ -138,7 +138,7 @@ class ReferenceStore(BlockingStore):
         return frozenset(tables)
 
     def _named(self, catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None:
-        """Return the table of an item; a damaged name is found by its hash in the keys of other items."""
+        """Return the table of an item. A damaged name is found by its hash in the keys of other items."""
         if (identifier := _identifier(catalog, item)) is not None:
             return identifier
         entry = self._get(f"catalog:{catalog}", f"table:{_hash_in(item)}")
@@ -159,13 +159,13 @@ class ReferenceStore(BlockingStore):
         return identifier
 
     def _at(self, catalog: str, area: str) -> Iterator[dict[str, Any]]:
-        """Yield the items of tables with exactly this area; a key may contain NUL, the hash after it does not."""
+        """Yield the items of tables with exactly this area. A key may contain NUL; the hash after it does not."""
         bucket, key = split(area)
         items = self._query(f"area:{catalog}:{bucket}", f"{key}{_END}")
         return (item for item in items if item["sk"].rpartition(_END)[0] == key)
 
     def unreadable(self, catalog: str) -> list[TableEntry]:
-        """Return the entries with a problem, without etags, areas and digests."""
+        """Return the entries with a problem, without ETags, areas and digests."""
         items = self._query(f"problem:{catalog}")
         return [_entry_of(self._required_name(catalog, item), item) for item in items]
 
@@ -175,7 +175,7 @@ class ReferenceStore(BlockingStore):
         return CatalogPass(catalog) if item is None else _pass_of(catalog, item)
 
     def write_pass(self, before: CatalogPass, after: CatalogPass) -> CatalogPass:
-        """Replace the state if it is still `before`, atomically; return the stored one. Raises PassLost if another
+        """Replace the state atomically if it is still `before`; return the stored one. Raises PassLost if another
         process wrote meanwhile."""
         written = replace(after, revision=max(before.revision, 0) + 1)
         stored = self._get(f"catalog:{before.catalog}", "pass") if before.revision == _DAMAGED else None
@@ -187,8 +187,8 @@ class ReferenceStore(BlockingStore):
         return self._items.get({"pk": pk, "sk": sk})
 
     def _put_unmoved(self, item: Mapping[str, Any], revision: int, stored: Mapping[str, Any] | None) -> bool:
-        """Put an item if the stored one still has this revision, or none is stored for 0; return whether it was put.
-        A damaged revision must still have its value in `stored`."""
+        """Put an item if the stored one still has this revision, or, for 0, if none is stored. Returns whether it was
+        put. A damaged revision must still have its value in `stored`."""
         if revision != _DAMAGED:
             return self._items.replace(dict(item), revision or None)
         condition = "attribute_exists(pk) AND (NOT attribute_type(revision, :number) OR revision = :before)"
@@ -196,12 +196,12 @@ class ReferenceStore(BlockingStore):
         return self._items.write("put_item", (condition, values), Item=to_item(item))
 
     def _delete(self, key: Mapping[str, Any], revision: int) -> None:
-        """Delete an item, unless a later revision of its entry put it again."""
+        """Delete an item, unless a later revision of its entry has put it again."""
         condition = "attribute_not_exists(pk) OR revision <= :last", {":last": revision}
         self._items.write("delete_item", condition, Key=to_item(key))
 
     def _put_all(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Put items, repeatably; unprocessed ones are sent again, as often as other calls."""
+        """Put items; may be repeated. Unprocessed items are retried as often as other calls."""
         requests = [{"PutRequest": {"Item": to_item(item)}} for item in items]
         for at in range(0, len(requests), _WRITES_A_CALL):
             self._write_all(requests[at : at + _WRITES_A_CALL])
@@ -227,12 +227,12 @@ def _area_key(identifier: TableIdentifier, area: str) -> dict[str, str]:
 
 
 def _hash_in(item: Mapping[str, Any]) -> str:
-    """Return the hash of the table's name in the key of any of its items."""
+    """Return the hash of the table's name from the key of any of its items."""
     return str(item["sk"])[-_HASH_LENGTH:]
 
 
 def _identifier(catalog: str, item: Mapping[str, Any]) -> TableIdentifier | None:
-    """Return an item's table, None if its key has the hash of another name."""
+    """Return an item's table, None if its key has another name's hash."""
     try:
         identifier = TableIdentifier(catalog, tuple(item["namespace"]), item["name"])
         return identifier if _hash(identifier) == _hash_in(item) else None
@@ -256,7 +256,7 @@ def _attributes(entry: TableEntry) -> dict[str, Any]:
 
 
 def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
-    """Return the attributes common to an entry's item and its problem's."""
+    """Return the attributes that an entry's item and its problem's item share."""
     since = entry.problem_since
     optional = {
         "problem": entry.problem,
@@ -276,7 +276,7 @@ def _problem_attributes(entry: TableEntry) -> dict[str, Any]:
 
 
 def _entry_of(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntry:
-    """Return an entry; a damaged one counts as an unreadable table, which the next pass visits."""
+    """Return an entry. A damaged one counts as an unreadable table, which the next pass visits."""
     try:
         return _whole_entry(identifier, item)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -287,7 +287,7 @@ def _entry_of(identifier: TableIdentifier, item: Mapping[str, Any]) -> TableEntr
 
 
 def _texts(item: Mapping[str, Any], name: str) -> set[str]:
-    """Return a stored list of texts; an area's item that a damaged list does not name stays, and protects."""
+    """Return a stored list of texts. An area's item that a damaged list does not name stays, and protects."""
     texts = item.get(name)
     return {text for text in texts if isinstance(text, str)} if isinstance(texts, list) else set()
 
@@ -332,14 +332,14 @@ def _pass_item(state: CatalogPass) -> dict[str, Any]:
     item |= {} if state.tables is None else {"tables": state.tables}
     item |= {} if state.owner is None else {"owner": state.owner}
     item |= {} if state.problem is None else {"problem": state.problem}
-    # A release before these numbers leaves them out of what it writes, so they may begin anew.
+    # Earlier releases do not write these numbers, so they may restart.
     item |= {name: value for name in _NUMBERS if (value := getattr(state, name))}
     positions = {name: getattr(state, name) for name in _POSITIONS}
     return item | {name: list(position) for name, position in positions.items() if position is not None}
 
 
 def _pass_of(catalog: str, item: Mapping[str, Any]) -> CatalogPass:
-    """Return a catalog's passes; a damaged record keeps their number, and a pass is due."""
+    """Return a catalog's state. A damaged record keeps the number of its passes, and a pass is due."""
     try:
         return _whole_pass(catalog, item)
     except (KeyError, TypeError, ValueError):

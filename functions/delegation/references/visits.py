@@ -1,4 +1,4 @@
-"""Bringing one table's entry up to date: load it on a condition, read what changed."""
+"""Updates one table's entry: loads the table conditionally, and reads what changed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from delegation.storage.base import ObjectStoreError, ReadableStore
 from polaris_common.errors import DelegationError, ErrorScope
 
 LOADS: Final = 3
-"""Of a table whose manifests disappear while they are read, because it is written to and its snapshots expire."""
+"""Loads of a table whose manifests disappear during the read, because it is written and its snapshots expire."""
 _GONE: Final = (NoSuchTable, NoSuchNamespace)
 LASTING: Final = (
     PolarisForbidden,
@@ -38,7 +38,7 @@ LASTING: Final = (
     IcebergError,
     GuardRefused,
 )
-"""Errors that another try would meet again unless they are retryable, so that the entry records them."""
+"""Errors that a retry would repeat, unless they are retryable. The entry records them."""
 _NOT_VENDED: Final = (PolarisForbidden, CredentialVendingFailed)
 
 
@@ -47,7 +47,7 @@ def _nothing() -> None:
 
 
 class Absence(Enum):
-    """Why a name has no table whose references could be known."""
+    """Why a name has no table with known references."""
 
     GONE = "dropped or renamed"
     LOST = "without a metadata file"
@@ -59,7 +59,7 @@ OpenStore = Callable[[LoadedTable], ReadableStore]
 ReadTable = Callable[[LoadedTable, ReadableStore, TableEntry | None], TableEntry]
 """Reads what a loaded table references; see `read_references`."""
 TableVisited = Callable[[LoadedTable, ReadableStore, datetime], object]
-"""Called with a table whose new entry is stored, with its files, and with a time before its load. It raises nothing."""
+"""Called with a table whose new entry is stored, its files, and a time before its load. Must not raise."""
 
 
 class VisitedCatalog(Protocol):
@@ -72,8 +72,8 @@ class VisitedCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Visits tables for their catalog's index; `pace` returns when the next request to the catalog may go. `visited` is
-    called after the entry of a changed table is stored, so whatever it does neither loses nor repeats that."""
+    """Visits tables for their catalog's index. `pace` returns when the next request to the catalog may be sent.
+    `visited` is called after a changed table's entry is stored, so its outcome neither loses nor repeats the visit."""
 
     store: ReferenceStore
     catalog: VisitedCatalog
@@ -92,9 +92,9 @@ class Visitor:
         cloned: bool = False,
     ) -> TableEntry | Absence:
         """Update one table's entry; return it without digests, or why there is none. An unreadable table keeps its
-        areas and gets those that can be read. `displacing` are uuids seen under this name in the same pass: unless it
-        still has the table, their areas stay in its entry. With `cloned` another name has a table with the known one's
-        uuid. Raises PassLost and the retryable errors of the catalog and the stores."""
+        areas, and gets those that can be read. `displacing` are uuids seen under this name in the same pass. Their
+        areas stay in the entry unless the name still has the table. With `cloned` another name has a table with the
+        known table's uuid. Raises PassLost and the retryable errors of the catalog and the stores."""
         entry, visited = self.read_once(identifier, known, displacing, cloned=cloned)
         visited()
         return entry
@@ -102,13 +102,13 @@ class Visitor:
     def read_once(
         self, identifier: TableIdentifier, known: TableEntry | None, displacing: frozenset[str], *, cloned: bool
     ) -> tuple[TableEntry | Absence, Callable[[], object]]:
-        """Do what `visit` does, but return the call of `visited` for the caller to make."""
+        """As `visit`, but returns the call of `visited` for the caller to make."""
         try:
             answer = self._changed(identifier, known)
         except _GONE:
             return Absence.GONE, _nothing
         except TableMetadataMissing as error:
-            # Polaris names the file; the table was purged, and is not dropped yet.
+            # Polaris names the file; the table was purged but not dropped yet.
             answered = error.answered or str(error)
             same = known is not None and known.metadata_location and known.metadata_location in answered
             return Absence.EMPTIED if same else Absence.LOST, _nothing
@@ -137,7 +137,7 @@ class Visitor:
             except DelegationError as again:
                 if again.scope > ErrorScope.ITEM:
                     raise
-        # What could not be read before needs no three passes: it protects no less.
+        # A table already unreadable need not wait for three passes: it protects no less.
         is_new = base.problem is None or bool(base.unanswered)
         passes = tuple(dict.fromkeys((*base.unanswered, number)))[:UNANSWERED_PASSES] if is_new else ()
         return self._stored(self._following(stored, replace(entry, unanswered=passes)), displacing, cloned=cloned)
@@ -147,14 +147,14 @@ class Visitor:
         after = _with_clone(after, change.before, cloned=cloned)
         self.store.put(after)
         if after.problem is None and change.before is not None and change.before.problem is not None:
-            # An exemption ends when the table can be read; what cannot be read later is another decision.
+            # An exemption ends when the table is readable. A later problem needs another decision.
             self.store.remove_exemption(Subject.of(after.identifier))
         elif after.unread is not None and (change.before is None or change.before.unread != after.unread):
             self._narrow_exemption(after, after.unread)
         return replace(after, seen=frozenset(), revision=after.revision + 1)
 
     def _narrow_exemption(self, entry: TableEntry, unread: frozenset[bytes]) -> None:
-        """Remove from an exemption what is readable now: if it is lost again, that is another decision."""
+        """Remove the files that are readable now from an exemption. If lost again, they need another decision."""
         subject = Subject.of(entry.identifier)
         for exemption in self.store.exemptions(subject.catalog):
             same = (exemption.subject, exemption.table_uuid) == (subject, entry.table_uuid)
@@ -190,7 +190,7 @@ class Visitor:
             changed = replace(self._following(stored, entry), visited=visited)
             if not entry.lacks_a_manifest or entry.problem_location == missed_at:
                 return changed
-            # It may have expired after the load: then the table has newer metadata, which does not name it.
+            # The file may have expired after the load. Then newer metadata does not name it.
             missed_at, etag = entry.problem_location, None
         if changed is None:
             raise PassLost(f"other processes keep writing the references of {identifier}")
@@ -206,7 +206,7 @@ class Visitor:
     def _read(
         self, table: LoadedTable, stored: TableEntry | None, asked: datetime
     ) -> tuple[TableEntry, Callable[[], object]]:
-        """Return a table's entry, and what to call when it is stored."""
+        """Return a table's entry, and the call to make when it is stored."""
         try:
             files = self.open_store(table)
             if self.visited is None:
@@ -218,7 +218,7 @@ class Visitor:
             return outline(table, stored, problem_of(error)), _nothing
 
     def _not_loaded(self, identifier: TableIdentifier, stored: TableEntry | None, error: DelegationError) -> TableEntry:
-        """Return the entry of a table without vended credentials, or that cannot be loaded."""
+        """Return the entry of a table that has no vended credentials or cannot be loaded."""
         if isinstance(error, _NOT_VENDED):
             self.pace()
             try:
@@ -229,7 +229,7 @@ class Visitor:
         return replace(base, problem=problem_of(error), problem_location=None, etag=None, unanswered=(), unread=None)
 
     def _following(self, stored: TableEntry | None, entry: TableEntry) -> "_Changed":
-        """Return an entry as the successor of the stored one; a problem keeps its first time."""
+        """Return an entry as the successor of the stored one. A continuing problem keeps its first time."""
         before = None if stored is None or stored.problem is None else stored.problem_since
         since = None if entry.problem is None else before or self.clock()
         return _Changed(stored, replace(entry, revision=_revision(stored), problem_since=since, absent=False))
@@ -237,7 +237,7 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A table's stored entry and its replacement; `visited` is called when that is stored."""
+    """A table's stored entry and its replacement. `visited` is called when the replacement is stored."""
 
     before: TableEntry | None
     after: TableEntry
@@ -273,7 +273,7 @@ def with_displaced(entry: TableEntry, stored: TableEntry | None, displaced: froz
 
 
 def _with_clone(entry: TableEntry, stored: TableEntry | None, *, cloned: bool) -> TableEntry:
-    """Return an entry that states whether areas taken over from the stored one may be a clone's."""
+    """Return an entry that states whether areas kept from the stored entry may be a clone's."""
     if stored is None or stored.displaced or stored.table_uuid != entry.table_uuid:
         return entry
     return replace(entry, cloned=cloned or stored.cloned)
