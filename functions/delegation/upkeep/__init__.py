@@ -1,1 +1,1 @@
-"""Pull mode: the maintenance of tables that Polaris' policies ask for (docs/upkeep.md)."""
+"""Pull mode: table maintenance by Polaris' policies (docs/upkeep.md)."""

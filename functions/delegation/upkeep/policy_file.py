@@ -21,7 +21,7 @@ _Name = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9_-]{1,200}$")]
 
 
 class PolicyFileInvalid(DelegationError):
-    """The policy file cannot be read; nothing is executed for its catalogs."""
+    """The policy file cannot be read. Nothing is executed for its catalogs."""
 
     code = "POLICY_FILE_INVALID"
     scope = ErrorScope.CATALOG
@@ -58,14 +58,14 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
-    """Policies by where they are attached and by type; those of a catalog or namespace are inherited. A catalog in the
-    file has no other policies: its own API is not asked."""
+    """Policies by place and type. Those of a catalog or namespace are inherited. A catalog in the file has no other
+    policies, and its API is not called."""
 
     attached: Mapping[tuple[PolicyTarget, PolicyType], StoredPolicy]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a file; a policy's content is read where it applies. Raises PolicyFileInvalid."""
+        """Read a file. A policy's content is read where it applies. Raises PolicyFileInvalid."""
         if len(text) > LONGEST_FILE:
             raise PolicyFileInvalid(f"the policy file has {len(text):,} characters, more than {LONGEST_FILE:,}")
         try:
@@ -114,7 +114,7 @@ class PolicyFile:
         ]
 
     def check(self) -> None:
-        """Raise PolicyFileInvalid if a policy's content has no effect: a deployed policy must be executed."""
+        """Raise PolicyFileInvalid if a policy's content has no effect: a deployed policy must be executable."""
         for (target, type_), policy in self.attached.items():
             try:
                 check_content(type_, policy.content)
@@ -124,18 +124,18 @@ class PolicyFile:
 
 
 PACKAGED: Final = "delegation-policies.json"
-"""The name of the policy file in a deployment's package, beside `delegation`."""
+"""The policy file's name in a deployment's package, beside `delegation`."""
 
 
 class PolicySource(Protocol):
-    """What states which policies apply; PolicyClient, which documents the errors, or DeployedPolicies."""
+    """Returns the applicable policies: PolicyClient, which documents the errors, or DeployedPolicies."""
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]: ...
 
 
 @dataclass(slots=True)
 class StoredPolicyFile:
-    """The policy file at a path, read again when it changes, as a worker runs for months."""
+    """The policy file at a path, read again when it changes, because a worker runs for months."""
 
     path: Path
     _seen: tuple[int, int] | None = field(default=None, init=False)
@@ -160,14 +160,14 @@ class StoredPolicyFile:
 
 @dataclass(frozen=True, slots=True)
 class DeployedPolicies:
-    """PolicySource of a deployment; `file` is None without a policy file. While the file cannot be read nothing is
-    executed, in any catalog: the catalogs that it names are unknown."""
+    """PolicySource of a deployment; `file` is None without a policy file. While the file cannot be read, nothing is
+    executed in any catalog, because the catalogs that it names are unknown."""
 
     catalogs: PolicySource
     file: Callable[[], PolicyFile] | None = None
 
     def applicable(self, target: PolicyTarget, type_: str | None = None) -> list[ApplicablePolicy]:
-        """Return what applies to a target. Raises PolicyFileInvalid and the errors of the catalog's source."""
+        """Return a target's policies. Raises PolicyFileInvalid and the errors of the catalog's source."""
         file = None if self.file is None else self.file()
         if file is not None and target.catalog in file.catalogs:
             return file.applicable(target, type_)

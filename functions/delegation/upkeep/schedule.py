@@ -1,13 +1,13 @@
-"""What runs next: needs, windows, budgets, and the choice; pure functions with the clock passed in.
+"""What runs next: needs, windows, budgets, and the choice. Pure functions with the clock passed in.
 
-A window opens at a cron expression's times in a time zone and stays open for a length of real time: one from 01:00 for
-three hours ends at 05:00 local time when clocks go forward, and at 03:00 when they go back.
+A window opens at a cron expression's times in a time zone and stays open for a length of real time: three hours from
+01:00 end at 05:00 local time when clocks go forward, and at 03:00 when they go back.
 
-Need comes before the calendar: without a need no run, whatever the window. The greatest need is first, but runs that
-have waited for OVERDUE precede all others of their length, longest first, so that none waits for ever. Short runs
-precede long ones, of which the first is that with the most gain for its cost. A run that exceeds the rest of
-the day's budget waits for the next day, and smaller ones may use the rest; so the day's first always fits, unless it
-exceeds the whole budget, which a person is asked to raise.
+Without a need there is no run, whatever the window. The greatest need is first. Runs that have waited for OVERDUE
+precede all others of their length, longest first, so that none waits forever. Short runs precede long ones, which are
+ordered by gain for their cost. A run that exceeds the rest of the day's budget waits for the next day, and smaller runs
+may use the rest. So the first run of a day always fits, unless it exceeds the whole budget; then a person is asked to
+raise it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ from delegation.upkeep.errors import ScheduleInvalid
 from polaris_common.errors import printable
 
 MICROS: Final = 1_000_000
-"""Of one unit of currency. Whole numbers add up exactly, whatever the order."""
+"""In one unit of currency. Sums of whole numbers are exact in any order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Files deleted or rewritten, their bytes, and the cost in millionths of a currency; none negative."""
+    """Files deleted or rewritten, their bytes, and the cost in millionths of a currency. None is negative."""
 
     files: int = 0
     bytes: int = 0
@@ -59,7 +59,7 @@ class Budget:
     micros: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a budget of nothing: the policy would be on and never run."""
+        """Refuse a budget of zero: the policy would be on and never run."""
         for resource in fields(self):
             value = getattr(self, resource.name)
             if value is not None and value < 1:
@@ -83,7 +83,7 @@ _LONGEST_CRON: Final = 100
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a name. Raises ScheduleInvalid."""
+    """Return a time zone by name. Raises ScheduleInvalid."""
     try:
         return zone_named(name)
     except ValueError as error:
@@ -91,13 +91,13 @@ def zone_of(name: str) -> tzinfo:
 
 
 def day_of(moment: datetime, zone: str) -> date:
-    """Return the calendar day of a moment in a zone: the day of a budget. Raises ScheduleInvalid."""
+    """Return the day of a budget: a moment's calendar day in a zone. Raises ScheduleInvalid."""
     return moment.astimezone(zone_of(zone)).date()
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Open for `lasts` after each time of `cron`, five fields in the zone; raises ScheduleInvalid. Overlapping windows
+    """Open for `lasts` after each time of `cron`, five fields in the zone. Raises ScheduleInvalid. Overlapping windows
     are open from the first opening to the last end."""
 
     cron: str
@@ -116,7 +116,7 @@ class Window:
         return self.opened_at(now) is not None
 
     def opened_at(self, now: datetime) -> datetime | None:
-        """Return the first opening whose length is not over, in UTC; None while the window is closed."""
+        """Return the first opening that has not ended, in UTC; None while the window is closed."""
         opening = next(start for start in self.openings(now - self.lasts))
         return opening if opening <= now else None
 
@@ -134,19 +134,19 @@ class Window:
 
 
 OVERDUE: Final = timedelta(days=7)
-"""After so much waiting for a place or for a budget a run comes before those that need more."""
+"""A run that has waited this long for a place or a budget precedes those with a greater need."""
 RUNS_AT_ONCE: Final = 16
-"""Runs of upkeep that are started or wait for their admission at a time, unless the caller sets another number."""
+"""Upkeep runs that may be in progress or wait for admission at the same time, unless the caller sets another number."""
 MOST_AT_ONCE: Final = 256
-"""The most that a deployment may choose: a pass loads each table whose run it starts."""
+"""The largest number that a deployment may choose. A pass loads each table whose run it starts."""
 _LARGE_TRIED: Final = 8
 _KEPT_FREE: Final = 4
-"""One of so many places is for runs that are short."""
+"""One in this many places is reserved for short runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyTerms:
-    """When and how much a policy may run: always if it has no window; `zone` defines the day of the budget."""
+    """When and how much a policy may run; always if it has no window. `zone` defines the day of the budget."""
 
     window: Window | None = None
     budget: Budget = UNLIMITED
@@ -156,9 +156,9 @@ class PolicyTerms:
 @dataclass(frozen=True, slots=True)
 class UpkeepNeed:
     """A table's need of one kind of upkeep: `score` (0 for none), since when, and what a run would use. `score` is in
-    millionths of a currency a month that a run saves, comparable between kinds. `policy` requires it. `not_before` is
-    set after a failure. Runs that take long have `per_cost`, the score for one unit of currency: they come after the
-    others, the highest first, and leave a quarter of the places free."""
+    millionths of a currency a month that a run saves, comparable between kinds. `policy` requires the run. `not_before`
+    is set after a failure. Long runs have `per_cost`, the score for one unit of currency: they come after the others,
+    the highest first, and leave a quarter of the places free."""
 
     table: TableIdentifier
     task_type: str
@@ -172,7 +172,7 @@ class UpkeepNeed:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepRun:
-    """A started run: its reserved share of the budget and, after its end, what it used; the larger counts."""
+    """A started run: its reserved share of the budget and, after its end, what it used. The larger counts."""
 
     table: TableIdentifier
     task_type: str
@@ -184,7 +184,7 @@ class UpkeepRun:
 
     @property
     def charged(self) -> Amount:
-        """What the run takes from the budget of the day on which it began."""
+        """What the run takes from the budget of the day on which it started."""
         return self.reserved.at_least(self.used)
 
 
@@ -204,7 +204,7 @@ class Waits(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The needs that start, in order, and the others with the reason why they wait, in order."""
+    """The needs that start, in order, and the waiting ones with their reason, in order."""
 
     start: tuple[UpkeepNeed, ...] = ()
     waiting: tuple[tuple[UpkeepNeed, Waits], ...] = field(default=())
@@ -218,9 +218,9 @@ def choose(
     *,
     at_once: int = RUNS_AT_ONCE,
 ) -> Choice:
-    """Return which runs start now. `runs` are those in progress and all of the last two days, by all policies: they
-    hold places, use up the budget of their day, and exclude a second run of the table at a time, or of the same kind on
-    one budget day."""
+    """Return which runs start now. `runs` are those in progress and all of the last two days, of all policies. They
+    hold places, use the budget of their day, and exclude a second run of the table at the same time, or of the same
+    kind on one budget day."""
     under_way = [run for run in runs if run.ended is None]
     busy = {run.table for run in under_way}
     used, ran = _of_today(terms, runs, now)
@@ -260,7 +260,7 @@ def choose(
 
 
 def _order(need: UpkeepNeed, now: datetime) -> tuple[object, ...]:
-    """Return the sort key of a need: overdue ones by time, then by need; the name makes it stable."""
+    """Return the sort key of a need: overdue needs by time, then by need, then by name for a stable order."""
     is_overdue = _is_overdue(need, now)
     worth = need.score if need.per_cost is None else need.per_cost
     by_need = (need.since, -worth) if is_overdue else (-worth, need.since)
@@ -275,8 +275,8 @@ def _is_overdue(need: UpkeepNeed, now: datetime) -> bool:
 def _large_first(
     in_order: Sequence[UpkeepNeed], terms: Mapping[str, PolicyTerms], used: Mapping[str, Amount], now: datetime
 ) -> Sequence[UpkeepNeed]:
-    """Return the needs with one long run of each budget first, if more is gained so than in the order of gain over
-    cost: what precedes a large run may leave too little for it."""
+    """Return the needs with one long run of each budget first, if that gains more than the order of gain over cost: the
+    runs before a large one may leave too little budget for it."""
     long: dict[str, list[UpkeepNeed]] = {}
     for need in in_order:
         is_limited = need.policy in terms and terms[need.policy].budget != UNLIMITED
@@ -300,7 +300,7 @@ def _large_first(
 
 
 def _saved(in_order: Iterable[UpkeepNeed], budget: Budget, spent: Amount) -> int:
-    """Return the score of the runs that a budget allows in an order."""
+    """Return the total score of the runs that a budget allows in this order."""
     score = 0
     for need in in_order:
         total = spent + need.cost
@@ -342,7 +342,7 @@ class SimulatedRun:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """The runs in order, and the needs not met by the end, with the reason."""
+    """The runs in order, and the needs that are not met by the end, with the reason."""
 
     runs: tuple[SimulatedRun, ...] = ()
     waiting: tuple[tuple[UpkeepNeed, Waits], ...] = ()
@@ -358,8 +358,8 @@ def simulate(
     every: timedelta,
     at_once: int = RUNS_AT_ONCE,
 ) -> Simulation:
-    """Return what passes every `every` would start before `until`, by the current needs. Runs in progress count as
-    ended before the second pass, with what is reserved for them."""
+    """Return what passes at intervals of `every` would start before `until`, by the current needs. Runs in progress
+    count as ended before the second pass, with what is reserved for them."""
     every = max(every, _SHORTEST_PASS)
     left, known, made, at = list(needs), list(runs), list[SimulatedRun](), now
     while True:
@@ -371,7 +371,7 @@ def simulate(
         waited = {why for _, why in choice.waiting}
         again = at + every
         if not choice.start and Waits.RUNS not in waited and Waits.NO_PLACE not in waited:
-            # Nothing changes before a window opens, a day begins, or the time after a failure is over.
+            # Nothing changes before a window opens, a day begins, or a pause after a failure ends.
             again = max(again, min(_changes(left, terms, at), default=until))
         if not left or again >= until:
             return Simulation(tuple(made), choice.waiting)

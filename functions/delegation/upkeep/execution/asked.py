@@ -1,4 +1,4 @@
-"""What the policies of a catalog ask for, an expiry also in Iceberg's terms."""
+"""What a catalog's policies require of a table; for an expiry also in Iceberg's terms."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ from delegation.upkeep.rules.settings import (
 )
 
 _LONGEST_OPTION: Final = 10**15 - 1
-"""The longest time that the options of an expiry can have: 31,000 years."""
+"""The longest age in an option of an expiry: 31,000 years."""
 _MOST_OPTION: Final = 10**9 - 1
 _MOST_CONCURRENT: Final = 999
 _LONGEST_AGE_SECONDS: Final = 3_650 * 86_400
@@ -67,12 +67,12 @@ _LONGEST_AGE_SECONDS: Final = 3_650 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class ExpiryRule:
-    """Arguments of ExpireSnapshots, and the least to which a single ref's retention may lower them.
+    """Arguments of ExpireSnapshots, and the lower bounds for a single ref's retention.
 
-    `min_snapshots_to_keep` is Iceberg's retainLast, `max_snapshot_age_ms` the age from which a snapshot may go,
-    `max_ref_age_ms` that of a branch or tag, FOREVER_MS if none goes. As in Iceberg a ref's own retention replaces
-    each, but not below `least_snapshots`, `least_age_ms` and `least_ref_age_ms`: the operator's limit, or the policy's
-    or table property's where stricter.
+    `min_snapshots_to_keep` is Iceberg's retainLast, `max_snapshot_age_ms` the age from which a snapshot may be expired,
+    `max_ref_age_ms` that of a branch or tag, FOREVER_MS if none may. As in Iceberg a ref's own retention replaces each,
+    but not below `least_snapshots`, `least_age_ms` and `least_ref_age_ms`: the operator's limit, or the policy's or
+    table property's where stricter.
     """
 
     min_snapshots_to_keep: int
@@ -84,11 +84,11 @@ class ExpiryRule:
     dry_run: bool
 
     def older_than_ms(self, now_ms: int) -> int:
-        """Return the time before which a snapshot may go: Iceberg's expireOlderThan, at least 0."""
+        """Return the time before which a snapshot may be expired: Iceberg's expireOlderThan, at least 0."""
         return max(0, now_ms - self.max_snapshot_age_ms)
 
     def retention(self, asked_ms: int) -> Retention:
-        """Return the rule for an expiry requested at `asked_ms`, since 1970, with its bounds on refs."""
+        """Return the rule for an expiry requested at `asked_ms`, since 1970, with its bounds for refs."""
         return Retention(
             older_than_ms=self.older_than_ms(asked_ms),
             retain_last=self.min_snapshots_to_keep,
@@ -99,7 +99,7 @@ class ExpiryRule:
         )
 
     def options(self) -> Mapping[str, str]:
-        """Return the unprefixed options of a task TABLE_EXPIRE_SNAPSHOTS; an age is at least 1 ms there."""
+        """Return the unprefixed options of a task TABLE_EXPIRE_SNAPSHOTS, in which an age is at least 1 ms."""
         return {
             MAX_SNAPSHOT_AGE: str(min(max(self.max_snapshot_age_ms, 1), _LONGEST_OPTION)),
             RETAIN_LAST: str(min(self.min_snapshots_to_keep, _MOST_OPTION)),
@@ -125,22 +125,22 @@ def expiry_of(rule: UpkeepRule, limits: UpkeepLimits) -> ExpiryRule | None:
 
 
 def _least(value: RuleValue, limit: int) -> int:
-    """Return the least of a ref's own retention, which may replace Iceberg's property or default."""
+    """Return the lower bound of a ref's own retention, which may replace Iceberg's property or default."""
     binds = value.origin.kind in {OriginKind.POLICY, OriginKind.TABLE_PROPERTY}
     return max(value.value, limit) if binds else limit
 
 
 EXPIRY: Final = PolicyType.SNAPSHOT_EXPIRY
 _LONGEST_CONTENT: Final = 500
-"""What can have an effect is shorter: three numbers and a flag."""
+"""Content that has an effect is shorter: three numbers and a flag."""
 _MOST_OWN: Final = 2
-"""One applies, and two are ambiguous."""
+"""One policy applies, and two are ambiguous."""
 _LONGEST_NAME: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class AskedExpiryRule:
-    """An expiry that a policy requires: the rule, the policy's dotted name, and a text that changes with either."""
+    """An expiry required by a policy: the rule, the policy's dotted name, and a text that changes with either."""
 
     rule: ExpiryRule
     policy: str
@@ -156,7 +156,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class TableRule(Generic[A]):
-    """The rule of a table for display, what is executed because of it, and why nothing is; a pure value."""
+    """The rule of a table for display, and what is executed because of it, or why nothing is."""
 
     shown: UpkeepRule
     asked: A | None = None
@@ -164,13 +164,13 @@ class TableRule(Generic[A]):
 
 
 RuleOf = Callable[[TableIdentifier, Sequence[ApplicablePolicy], Mapping[str, str], UpkeepLimits], TableRule[Any]]
-"""Returns a table's rule of one type, by what applies to the table, its properties and the operator's limits."""
+"""Returns a table's rule of one type, from its applicable policies, its properties and the operator's limits."""
 
 
 def rule_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> TableRule[AskedExpiryRule]:
-    """Return a table's rule of expiry: a pure function."""
+    """Return a table's rule of expiry. Pure."""
     resolved = resolve(table, applicable, properties, limits)[EXPIRY]
     rule = expiry_of(resolved, limits)
     if rule is None:
@@ -181,14 +181,14 @@ def rule_of(
 
 
 def _policy_of(type_: PolicyType, table: TableIdentifier, applicable: Sequence[ApplicablePolicy]) -> str:
-    """Return the dotted name by which budgets and tasks know the policy of a type that applies to a table."""
+    """Return the dotted name of the policy of a type that applies to a table, as budgets and tasks use it."""
     (own,) = (each for each in applicable if each.policy.type == type_.value)
     return ".".join((table.catalog, *own.namespace, own.policy.name))[:_LONGEST_NAME]
 
 
 class CatalogPolicies:
-    """The policies of expiry of one pass over a catalog; `applicable` asks for those of a target. Methods raise the
-    catalog's errors: not found does not mean that there are no policies."""
+    """The expiry policies of one pass over a catalog. `applicable` requests those of a target. Methods raise the
+    catalog's errors; "not found" does not mean that there are no policies."""
 
     def __init__(self, applicable: Callable[[PolicyTarget], Sequence[ApplicablePolicy]]) -> None:
         self._applicable = applicable
@@ -196,7 +196,7 @@ class CatalogPolicies:
         self._unread: dict[tuple[str, ...], PolarisError] = {}
 
     def applying(self, table: TableIdentifier, own: OwnPolicies | None) -> tuple[ApplicablePolicy, ...]:
-        """Return what applies to a table: its own policies as last read, and those of its namespaces."""
+        """Return the policies that apply to a table: its own as last read, and those of its namespaces."""
         if own is not None and own.policies:
             return tuple(
                 ApplicablePolicy(
@@ -213,7 +213,7 @@ class CatalogPolicies:
             except PolarisError as error:
                 self._unread[namespace] = error
                 raise
-            # As the table sees them: Polaris hands down the nearest one of an inheritable type.
+            # As for the table: of an inheritable type Polaris returns only the nearest policy.
             self._inherited[namespace] = tuple(
                 ApplicablePolicy(applicable.policy, applicable.namespace, True)
                 for applicable in attached
@@ -237,7 +237,7 @@ class CatalogPolicies:
 
 
 class ListedTables:
-    """Distinguishes a table that was dropped since it was listed from one whose policies are not found."""
+    """Distinguishes a table dropped since it was listed from one whose policies are not found."""
 
     def __init__(self, catalog: LoadsTables, pace: Callable[[], None]) -> None:
         self._catalog = catalog
@@ -245,7 +245,7 @@ class ListedTables:
         self._gone: dict[TableIdentifier | tuple[str, ...], bool] = {}
 
     def load(self, table: TableIdentifier) -> LoadedTable | None:
-        """Return a table without credentials, None if it does not exist. Raises the errors of the catalog."""
+        """Return a table without credentials, None if it does not exist. Raises the catalog's errors."""
         self._pace()
         try:
             return self._catalog.load_table(table, vend=False, snapshots="refs")
@@ -253,8 +253,8 @@ class ListedTables:
             return None
 
     def why_unread(self, table: TableIdentifier, error: PolarisError) -> str | None:
-        """Return why a table's policies could not be read, None if the table is gone; raises what stops the pass. One
-        load decides for all tables of a namespace that is not found."""
+        """Return why a table's policies could not be read, None if the table is gone. Raises errors that stop the pass.
+        One load decides for all tables of a namespace that is not found."""
         if error.retryable or isinstance(error, PoliciesNotSupported):
             raise error
         if not isinstance(error, NoSuchTable | NoSuchNamespace):
@@ -268,7 +268,7 @@ class ListedTables:
 
 
 def effective(content: str) -> str:
-    """Return the part of a policy's content that has an effect; for an invalid one a text that is no content."""
+    """Return the part of a policy's content that has an effect; for invalid content an invalid text."""
     try:
         parsed = content_of(EXPIRY, content)
     except PolicyInvalid:
@@ -287,8 +287,8 @@ _LONGEST: Final = timedelta(days=10_000)
 
 @dataclass(frozen=True, slots=True)
 class AskedRemoval:
-    """A removal that a policy requires: the policy's dotted name, and the request's properties. `locations` are
-    searched in turn instead of the table's location, unless there are none."""
+    """A removal required by a policy: the policy's dotted name, and the request's properties. If there are `locations`,
+    they are searched in turn instead of the table's location."""
 
     policy: str
     age: timedelta
@@ -297,8 +297,8 @@ class AskedRemoval:
     locations: tuple[str, ...] = ()
 
     def properties(self, turn: int = 0, waiting: str = "") -> Mapping[str, str]:
-        """Return the properties of a request; the age is in whole seconds, rounded up. `turn` chooses the location,
-        unless the plan of location `waiting` waits and it is still one of them."""
+        """Return the properties of a request, with the age in whole seconds, rounded up. `turn` selects the location,
+        unless the location `waiting` still applies and its plan waits for approval."""
         seconds = -(-self.age // timedelta(seconds=1))
         given = {FILE_AGE: f"{seconds}s", MISMATCH: self.mode, POLICY: self.policy}
         if self.locations:
@@ -310,8 +310,8 @@ class AskedRemoval:
 def removal_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> TableRule[AskedRemoval]:
-    """Return the rule of the removal of a table's orphan files: a pure function. With a location that the operator does
-    not allow nothing is removed: the owner of a policy may not choose where files are deleted."""
+    """Return the rule of the removal of a table's orphan files. Pure. With a location that the operator does not allow,
+    nothing is removed: a policy's owner may not choose where files are deleted."""
     resolved = resolve(table, applicable, properties, limits)[REMOVAL]
     if not resolved.is_executed:
         return TableRule(resolved, reason=resolved.reason or "it is off")
@@ -333,7 +333,7 @@ def age_in(rule: UpkeepRule) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class AskedRewrite:
-    """A rewrite that a policy requires: the policy's dotted name, and the options of the request."""
+    """A rewrite required by a policy: the policy's dotted name, and the request's options."""
 
     policy: str
     options: Mapping[str, str]
@@ -342,14 +342,13 @@ class AskedRewrite:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The properties of a request."""
         return {**self.options, **({DRY_RUN: "true"} if self.dry_run else {})}
 
 
 def compaction_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> TableRule[AskedRewrite]:
-    """Return the rule of the compaction of a table: a pure function. A size that no policy states is the table's."""
+    """Return the rule of a table's compaction. Pure. A size that no policy sets is the table's own."""
     rule = resolve(table, applicable, properties, limits)[PolicyType.DATA_COMPACTION]
     if not rule.is_executed:
         return TableRule(rule, reason=rule.reason or "it is off")
@@ -371,7 +370,7 @@ def compaction_of(
 def manifests_of(
     table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str], limits: UpkeepLimits
 ) -> TableRule[AskedRewrite]:
-    """Return the rule of the rewrite of a table's manifests: a pure function."""
+    """Return the rule of the rewrite of a table's manifests. Pure."""
     rule = resolve(table, applicable, properties, limits)[PolicyType.METADATA_COMPACTION]
     if not rule.is_executed:
         return TableRule(rule, reason=rule.reason or "it is off")
@@ -391,7 +390,7 @@ def _rewrite_of(
 
 
 def _seconds(milliseconds: int) -> str:
-    """Return an age as an option has it, in whole seconds, rounded up."""
+    """Return an age as an option: whole seconds, rounded up."""
     return f"{min(-(-milliseconds // 1000), _LONGEST_AGE_SECONDS)}s" if milliseconds else "0"
 
 

@@ -1,5 +1,4 @@
-"""Expiries by policy: what a rule makes of a table's health, the start of a run, and what is read when its task has
-ended."""
+"""Expiries by policy: what a rule expires by a table's health, the start of a run, and the state after its end."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +46,7 @@ from delegation.wire.requests import TableState
 
 _GIB: Final = 1024**3
 _STORED_MICROS: Final = 23_000
-"""A GB-month of S3 Standard in us-east-1, in millionths of a dollar (Amazon S3 pricing); orders needs, bills nobody."""
+"""A GB-month of S3 Standard in us-east-1, in millionths of a dollar (Amazon S3 pricing). Orders needs, bills nobody."""
 _RUN_MICROS: Final = 600
 """The state machine and the function of one short run."""
 _READ_MICROS: Final = 1
@@ -55,16 +54,16 @@ _FILES_PER_MICRO: Final = 100
 _FIRST_PAUSE: Final = timedelta(hours=1)
 _LONGEST_PAUSE: Final = timedelta(days=7)
 _TYPICAL_FILE: Final = 32 * 1024 * 1024
-"""Bytes of a file of a table whose current snapshot has none to estimate by."""
+"""Bytes assumed for a file of a table whose current snapshot is empty."""
 
 
 def can_be_decided(health: TableHealth) -> bool:
-    """Return whether a table's stored history is current; its manifests are not needed."""
+    """Return whether a table's stored history is current. Its manifests are not needed."""
     return health.problem is None or health.problem.startswith(f"{TooManyManifests.code}:")
 
 
 def is_outdated(health: TableHealth, asked: AskedExpiryRule | None, now: datetime) -> bool:
-    """Return whether a table's need is of another rule, or has changed with time."""
+    """Return whether a table's need comes from another rule, or has changed with time."""
     if asked is None:
         return bool(health.rule) or health.since is not None
     return health.rule != asked.version or (health.again_at is not None and health.again_at <= now)
@@ -77,7 +76,7 @@ def without_rule(health: TableHealth) -> TableHealth:
 def with_need(
     health: TableHealth, document: Mapping[str, Any], state: ReadState, asked: AskedExpiryRule, now: datetime
 ) -> TableHealth:
-    """Return the health with what the rule expires now, and when that will be more. If the history cannot be decided,
+    """Return the health with what the rule expires now, and when more will expire. If the history cannot be decided,
     nothing expires until the table's next change."""
     try:
         gone = _expirable(asked.rule, document, now)
@@ -100,7 +99,7 @@ def _expirable(rule: ExpiryRule, document: Mapping[str, Any], now: datetime) -> 
 
 
 def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
-    """Return what a table needs, None if nothing or if its last run ended after it was read."""
+    """Return what a table needs; None if nothing, or if its last run ended after it was read."""
     if not health.expirable or health.rule != asked.version or not can_be_decided(health):
         return None
     last = health.runs.get(TASK_TYPE)
@@ -122,9 +121,8 @@ def need_of(health: TableHealth, asked: AskedExpiryRule) -> UpkeepNeed | None:
 
 
 def longest_waiting(healths: Iterable[TableHealth]) -> TableHealth | None:
-    """Return the table that has needed a run for longest and has none in progress, None without one. It uses what
-    former passes stored, so it is known however this pass ends. A table that is protected or cannot be read does not
-    wait."""
+    """Return the table that has waited longest for a run and has none in progress. It uses the results stored by former
+    passes, so it is known however this pass ends. Tables that are protected or unreadable do not count as waiting."""
     waiting = [
         health
         for health in healths
@@ -143,17 +141,17 @@ def _runs(health: TableHealth) -> bool:
 
 
 def cost_of(health: TableHealth) -> Amount:
-    """Return an expiry's expected use: an upper estimate where the files are known."""
+    """Return an expiry's expected use, an upper estimate if the files are known."""
     snapshots, size = health.expirable or 0, _freed(health)
     typical = health.bytes // health.files if health.bytes and health.files else _TYPICAL_FILE
-    # Beside the data of a snapshot its list and about one manifest go.
+    # Each snapshot has, besides its data, a manifest list and about one manifest.
     files = -(-size // max(typical, 1)) + 2 * snapshots
     reads = snapshots + health.manifests
     return Amount(files, size, _RUN_MICROS + reads * _READ_MICROS + files // _FILES_PER_MICRO)
 
 
 def pause_after(failures: int) -> timedelta:
-    """Return how long a table is left alone after so many failures in a row."""
+    """Return the pause of a table after this many failures in a row."""
     return min(_FIRST_PAUSE * (1 << min(max(failures, 1) - 1, 10)), _LONGEST_PAUSE)
 
 
@@ -166,9 +164,9 @@ STOPPED: Final = "STOPPED"
 
 
 def to_submit(expiry: TableExpiry, stored: Task | None) -> TableExpiry | None:
-    """Return the expiry to submit; None while another one of the table is in progress. One that failed after its commit
-    is resumed unchanged: only its plan knows the files to delete. Raises UpkeepError (EXPIRY_UNFINISHED) for a
-    caller's."""
+    """Return the expiry to submit, None while another expiry of the table is in progress. An expiry that failed after
+    its commit is resumed unchanged: only its plan names the files to delete. Raises UpkeepError (EXPIRY_UNFINISHED) for
+    a caller's expiry."""
     if stored is None or expiry.obstacle(stored) is None:
         return expiry
     if not stored.is_terminal:
@@ -184,7 +182,6 @@ def to_submit(expiry: TableExpiry, stored: Task | None) -> TableExpiry | None:
 
 
 def ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> TableHealth:
-    """Return the health after a run whose task has ended."""
     succeeded = task.status is Status.SUCCESS
     used, codes, snapshots = _details(task)
     outcome = outcome_of(task)
@@ -192,10 +189,10 @@ def ended(health: TableHealth, run: LastRun, task: Task, now: datetime) -> Table
         outcome = STOPPED
     noted = health.with_run(run_after(run, task, outcome, used, failed=not succeeded), snapshots=snapshots)
     if outcome == STOPPED:
-        # What asks for it now is computed anew.
+        # The current need is computed again.
         return replace(noted, rule="", expirable=None)
     if succeeded and task.task_type == TASK_TYPE:
-        # Until the next look at the table, which has changed, nothing is known to be left.
+        # Until the changed table is read again, no further need is known.
         again = now + REVIEW_EVERY
         return replace(noted, expirable=0, freed=FreedBytes(), since=None, again_at=again)
     return noted
@@ -211,12 +208,12 @@ def _details(task: Task) -> tuple[Amount, frozenset[str], int | None]:
 
 
 MOST_LOADS: Final = 100
-"""Tables that are loaded in one pass because their history is too large to be kept."""
+"""Tables loaded in one pass because their history is too large to be stored."""
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 
 
 class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
-    """What one pass has read of the policies of expiry."""
+    """The expiry policies that one pass has read."""
 
     def __init__(self, kind: "PolicyExpiries", tables: KeptTables) -> None:
         super().__init__(kind, tables)
@@ -253,7 +250,7 @@ class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
         own, before = self._policies.own(health.identifier, now), health.own
         if before is None or before.policies != own.policies or before.as_of < health.as_of:
             return own
-        return before  # the time alone is no reason for a write
+        return before  # a new time alone is no reason to write
 
     def needed(self, health: TableHealth, asked: AskedExpiryRule | None) -> TableHealth:
         now = self._kind.clock()
@@ -296,7 +293,7 @@ class ExpiryEvaluation(KindEvaluation[AskedExpiryRule]):
 
 @dataclass(frozen=True)
 class PolicyExpiries(PolicyKind):
-    """Expires the tables of a catalog by its policies. Tables that changed are asked for their own policies first, then
+    """Expires the tables of a catalog by its policies. The own policies of changed tables are read first, then those of
     others in turn."""
 
     loads: int = MOST_LOADS

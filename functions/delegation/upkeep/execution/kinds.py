@@ -1,6 +1,6 @@
-"""One kind of upkeep by policy, and what a pass keeps of the tables of its catalog. All state is in the healths, so the
-next pass repeats one that is killed: a run is reserved in its table's health before its task is submitted, and a
-table's task has one id. A table that fails is set aside and takes no place."""
+"""One kind of upkeep by policy, and what a pass knows of its catalog's tables. All state is in the healths, so the next
+pass repeats one that is killed. A run is reserved in its table's health before its task is submitted, and a table's
+task has a fixed id. A table that fails is set aside and takes no place."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 ASIDE_FOR: Final = timedelta(minutes=30)
-"""After its first failure a table is left out for so long, two intervals."""
+"""A table is set aside for this long after its first failure: two intervals."""
 _LONGEST_REASON: Final = 600
 _GOLDEN: Final = 0.6180339887498949
 RULES: Final = "upkeep.rules"
@@ -48,9 +48,9 @@ _OF_ONE_TABLE: Final = (GuardRefused, PolarisError, IcebergError)
 
 @dataclass(frozen=True, slots=True)
 class UpkeepCounts:
-    """What a pass did: tables, executed rules, needs, started runs, and the reasons of those that wait. `invalid` are
-    policies that apply somewhere and cannot be executed, `unread` tables whose policies cannot be read, `why_unread`
-    the reason of one of them."""
+    """The results of a pass: tables, executed rules, needs, started runs, and the reasons of waiting needs. `invalid`
+    are policies that apply to a table but cannot be executed, `unread` tables whose policies cannot be read, and
+    `why_unread` the reason for one of them."""
 
     tables: int = 0
     ruled: int = 0
@@ -63,20 +63,20 @@ class UpkeepCounts:
 
 
 Waited = Callable[[timedelta, TableIdentifier | None], object]
-"""Called with the longest time that a table has been waiting for a run, and with that table."""
+"""Called with the longest time that a table has waited for a run, and that table."""
 
 
 def nobody_counts(_wait: timedelta, _table: TableIdentifier | None) -> None: ...
 
 
 class KeptTables:
-    """A catalog's table healths, as one pass has read and written them."""
+    """A catalog's table healths, as read and written by one pass."""
 
     def __init__(self, healths: HealthStore, catalog: str) -> None:
         self._healths = healths
         self._by_name = {health.identifier: health for health in healths.healths(catalog)}
         self.unsettled: set[TableIdentifier] = set()
-        """Tables of which it cannot be known whether their last run has ended."""
+        """Tables for which it is unknown whether their last run has ended."""
 
     @property
     def names(self) -> Sequence[TableIdentifier]:
@@ -92,7 +92,7 @@ class KeptTables:
         return self._by_name[name]
 
     def put(self, after: TableHealth) -> bool:
-        """Store what changed; return False if another process wrote meanwhile, whose pass continues."""
+        """Store what changed. Returns False if another process wrote meanwhile; its pass continues."""
         if after == self._by_name[after.identifier]:
             return True
         try:
@@ -102,7 +102,7 @@ class KeptTables:
         return True
 
     def note_unread(self, name: TableIdentifier, key: str, reason: str, now: datetime) -> None:
-        """Store why a table's policies cannot be read, once for each reason; every pass reads the table."""
+        """Store why a table's policies cannot be read, once per reason. Every pass reads the table."""
         before = self[name].asides.get(key)
         if before is None or before.error != reason[:_LONGEST_REASON]:
             self.put(self[name].set_aside(key, SetAside(reason[:_LONGEST_REASON], now, 1, now)))
@@ -114,7 +114,7 @@ class KeptTables:
 
 @dataclass(frozen=True, slots=True)
 class TableAsides(Asides[TableIdentifier]):
-    """Asides in the healths of tables, each kind of failure under its own `key`."""
+    """Asides in the healths of tables. Each kind of failure has its own `key`."""
 
     tables: KeptTables
     key: str
@@ -123,17 +123,17 @@ class TableAsides(Asides[TableIdentifier]):
         return self.tables[item].asides.get(self.key)
 
     def put(self, item: TableIdentifier, aside: SetAside | None) -> None:
-        """Store or remove an aside; if that fails the next pass tries the table again."""
+        """Store or remove an aside. If that fails, the next pass tries the table again."""
         with suppress(UpkeepError):
             self.tables.put(self.tables[item].set_aside(self.key, aside))
 
 
 @dataclass(frozen=True)
 class PolicyKind(ABC):
-    """One kind of upkeep by policy. `pace` returns when the next request may go; `checkpoint` is called before each
-    table and raises to stop. `waited` is called before the catalog is read, so that a pass which gets no further is
-    noticed. Nothing is read if the operator does not allow the type. The kinds of a pass share healths, settings and
-    clock."""
+    """One kind of upkeep by policy; the kinds of a pass share healths, settings and clock. `pace` returns when the next
+    request may be sent. `checkpoint` is called before each table and raises to stop. `waited` is called before the
+    catalog is read, so that a pass that gets no further is noticed. Nothing is read if the operator does not allow the
+    type."""
 
     realm: str
     healths: HealthStore
@@ -153,13 +153,13 @@ class PolicyKind(ABC):
     work: ClassVar[type[TableWork]]
     rules: ClassVar[str]
     unread: ClassVar[str]
-    """Names in a health of tables whose rule fails, and of those whose policies cannot be read."""
+    """Keys in a health for a table whose rule fails, and for one whose policies cannot be read."""
     rule_of: ClassVar[RuleOf]
     evaluation: ClassVar["type[KindEvaluation[Any]]"]
 
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:  # noqa: ARG002
-        """Count the longest wait, before the catalog is read, and again with the first choice: only then is known what
-        tables need by most kinds of policies."""
+        """Count the longest wait: before the catalog is read, and again with the first choice, which for most kinds is
+        the first to know what tables need."""
         waiting = self.waiting_in(choice)
         longest = min(waiting, key=lambda need: (need.since, str(need.table)), default=None)
         if longest is not None:
@@ -170,7 +170,7 @@ class PolicyKind(ABC):
 
     @abstractmethod
     def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:
-        """Return the health after a run whose task has ended; one whose plan waited may wait no longer."""
+        """Return the health after a run whose task has ended, or whose waiting plan may no longer wait."""
 
     def applicable(self, target: PolicyTarget) -> list[ApplicablePolicy]:
         self.pace()
@@ -181,8 +181,8 @@ class PolicyKind(ABC):
         return is_answered(lambda: self.applicable(PolicyTarget(catalog)))
 
     def settled(self, health: TableHealth) -> TableHealth:
-        """Return the health with the end of its last run, or without a run that never began. A process that died
-        between reserving a run and submitting its task began none."""
+        """Return the health with the end of its last run, or without a run that never started, because its process died
+        between reserving the run and submitting its task."""
         run = health.runs.get(self.task_type)
         if run is None or (run.ended is not None and not run.waiting):
             return health
@@ -213,7 +213,7 @@ class PolicyKind(ABC):
         return evaluation
 
     def is_under_way(self, health: TableHealth) -> bool:
-        """Return whether a task of this kind or a purge of a table is in progress, whoever asked for it."""
+        """Return whether a task of this kind or a purge of the table is in progress, whoever requested it."""
         name, reads = health.identifier, self.tasks.reads
         if purge_under_way(reads, self.realm, name, health.table_uuid) is not None:
             return True
@@ -244,8 +244,8 @@ class KindEvaluation(ABC, Generic[A]):
         """Return what a table needs by its rule, None if nothing."""
 
     def to_read(self) -> Sequence[TableIdentifier]:
-        """Return the tables whose rule is wanted, also those that are set aside: all that are due, within a few
-        passes."""
+        """Return the tables whose rule must be read, including those set aside. All due tables are returned within a
+        few passes."""
         kind, now = self._kind, self._kind.clock()
         due = {health.identifier for health in self._tables if self.is_due(health)}
         aside = {name for name in due if self._tables.is_aside(name, kind.rules, now)}
@@ -253,7 +253,7 @@ class KindEvaluation(ABC, Generic[A]):
 
     @abstractmethod
     def is_due(self, health: TableHealth) -> bool:
-        """Return whether the table's rule is wanted, by the time of its last run."""
+        """Return whether the table's rule must be read, by the time of its last run."""
 
     def rule(
         self, table: TableIdentifier, applicable: Sequence[ApplicablePolicy], properties: Mapping[str, str]
@@ -262,13 +262,13 @@ class KindEvaluation(ABC, Generic[A]):
         return type(self._kind).rule_of(table, applicable, properties, self._kind.limits)
 
     def ruled(self, health: TableHealth) -> tuple[TableHealth, TableRule[A] | None]:
-        """Return the health with what was read, and the table's rule; None if it is not wanted now. The table's own
+        """Return the health with what was read, and the table's rule, None if it is not needed now. The table's
         properties are read when it is loaded."""
         applicable = self._kind.applicable(PolicyTarget.of(health.identifier))
         return health, self.rule(health.identifier, applicable, {})
 
     def rule_now(self, table: LoadedTable, applicable: Sequence[ApplicablePolicy]) -> TableRule[A]:
-        """Return the rule of a loaded table. Raises what refuses the table for such a run."""
+        """Return the rule of a loaded table. Raises the error that refuses the table for such a run."""
         rule = self.rule(table.identifier, applicable, table.properties)
         if rule.asked is not None:
             self.check(table, rule.asked)
@@ -276,11 +276,11 @@ class KindEvaluation(ABC, Generic[A]):
 
     @abstractmethod
     def check(self, table: LoadedTable, asked: A) -> None:
-        """Raise what refuses a loaded table for such a run."""
+        """Raise the error that refuses a loaded table for such a run."""
 
     @abstractmethod
     def wanted(self, table: LoadedTable, asked: A, need: UpkeepNeed) -> TableWork | None:
-        """Return the work to submit; None if it must not begin now."""
+        """Return the work to submit, None if it must not start now."""
 
     def needed(self, health: TableHealth, asked: A | None) -> TableHealth:  # noqa: ARG002
         """Return the health with what the table needs by its rule."""
@@ -291,7 +291,7 @@ class KindEvaluation(ABC, Generic[A]):
         return ended_at_once(health, need, OFF, self._kind.clock(), failed=False)
 
     def reserved(self, health: TableHealth, task_id: str, need: UpkeepNeed) -> TableHealth:
-        """Return the health with a run about to be submitted; its budget is reserved."""
+        """Return the health with a run that is about to be submitted, and its share of the budget."""
         before = health.runs.get(need.task_type)
         failures = 0 if before is None else before.failures
         now = self._kind.clock()
@@ -325,7 +325,7 @@ class KindEvaluation(ABC, Generic[A]):
             return
         if rule.asked is not None:
             self._asked[name] = rule.asked
-        # What is wrong with a table's own properties concerns its owner, who sees it with the rule.
+        # Errors in a table's own properties concern its owner, who sees them with the rule.
         if len(self._invalid) < _MOST_INVALID:
             self._invalid.update(finding.subject for finding in rule.shown.findings if finding.code in _OF_POLICIES)
             if rule.asked is None and rule.shown.is_executed and rule.shown.policy is not None:
@@ -333,7 +333,7 @@ class KindEvaluation(ABC, Generic[A]):
         self._tables.put(self.needed(health.set_aside(self._kind.unread, None), rule.asked))
 
     def start(self, need: UpkeepNeed) -> bool:
-        """Start one run by the table's current state and policies; return whether a task was submitted."""
+        """Start one run by the table's current state and policies. Returns whether a task was submitted."""
         kind, health = self._kind, self._tables[need.table]
         if kind.is_under_way(health):
             return False
@@ -358,8 +358,8 @@ class KindEvaluation(ABC, Generic[A]):
 
 
 def submitted(tasks: TaskService, wanted: TableWork) -> tuple[Task, bool]:
-    """Store the task or attach to the running one; return it, and whether this call submitted it. The stored one is
-    read here: a caller's may have failed after its first effect since the run was reserved, and needs its plan."""
+    """Store the task or attach to the running one; return it, and whether this call submitted it. The stored task is
+    read again: since the run was reserved, a caller's may have failed after its first effect, and needs its plan."""
     stored = tasks.reads.find(wanted.task_id)
     resumes = stored is not None and stored.is_terminal and wanted.resumes(stored)
     first = tasks.submission.first(
@@ -372,7 +372,7 @@ def submitted(tasks: TaskService, wanted: TableWork) -> tuple[Task, bool]:
 
 
 def ended_at_once(health: TableHealth, need: UpkeepNeed, outcome: str, now: datetime, *, failed: bool) -> TableHealth:
-    """Return the health with a run that ended before it began, so that not every pass tries it."""
+    """Return the health with a run that ended before it started, so that not every pass tries it."""
     before = health.runs.get(need.task_type)
     failures = (0 if before is None else before.failures) + 1 if failed else 0
     run = LastRun(need.task_type, "", need.policy, now, NOTHING, ended=now, outcome=outcome, failures=failures)
@@ -389,14 +389,13 @@ def outcome_of(task: Task) -> str:
 
 
 def run_after(run: LastRun, task: Task, outcome: str, used: Amount, *, failed: bool, waiting: str = "") -> LastRun:
-    """Return a run whose task has ended."""
     ended, failures = max(task.last_status_change_ts, run.began), run.failures + 1 if failed else 0
     return replace(run, ended=ended, outcome=outcome, used=used, failures=failures, waiting=waiting)
 
 
 def in_turn(items: Sequence[T], most: int, now: datetime, interval: timedelta) -> Sequence[T]:
-    """Return the items of this pass, all within a few passes, even if passes are skipped or late. The start moves by
-    the golden ratio of the length, so that no rhythm of passes skips items."""
+    """Return the items of this pass. All items come within a few passes, even if passes are skipped or late: the start
+    moves by the golden ratio of the length, so that no rhythm of passes skips items."""
     if len(items) <= most:
         return items
     turn = int(now.timestamp() // interval.total_seconds())
@@ -405,7 +404,7 @@ def in_turn(items: Sequence[T], most: int, now: datetime, interval: timedelta) -
 
 
 def is_answered(call: Callable[[], object]) -> bool:
-    """Return whether a request has an answer; a refusal is one."""
+    """Return whether a request gets an answer. A refusal is an answer."""
     try:
         call()
     except DelegationError as error:

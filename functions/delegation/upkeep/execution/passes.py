@@ -1,5 +1,4 @@
-"""One pass over a catalog for all kinds of upkeep: what tables need of each competes for the same places. The recurring
-task makes it."""
+"""One pass over a catalog, made by the recurring task. The needs of all kinds of upkeep compete for the same places."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,13 +31,13 @@ from delegation.upkeep.schedule import UpkeepNeed, UpkeepRun, choose
 from polaris_common.errors import DelegationError, ErrorScope
 
 MOST_FAILED_STARTS: Final = 100
-"""Runs that do not start in one pass, before the others are left to the next one."""
+"""Runs that fail to start in one pass before the rest is left to the next pass."""
 _KEPT: Final = UpkeepError("a caller's task holds the table, or the table no longer exists", code="UPKEEP_RUN_KEPT")
 
 
 @dataclass(frozen=True, slots=True)
 class _NeedAsides(Asides[UpkeepNeed]):
-    """Asides of runs that did not start, under the type of their task."""
+    """Asides of runs that did not start, by the type of their task."""
 
     tables: KeptTables
 
@@ -50,8 +49,8 @@ class _NeedAsides(Asides[UpkeepNeed]):
 
 
 def run_kinds(kinds: Sequence[PolicyKind], catalog: str) -> UpkeepCounts:
-    """Make one pass. Raises the errors of the stores, and those of the catalog that are no single table's. A kind whose
-    policies cannot be read does not stop the others; its error is raised after them."""
+    """Make one pass. Raises the errors of the stores, and the catalog's errors that concern more than one table. A kind
+    whose policies cannot be read does not stop the others; its error is raised after them."""
     kinds = [kind for kind in kinds if kind.policy_type in kind.limits.types]
     if not kinds:
         return UpkeepCounts()
@@ -89,7 +88,7 @@ def _type_of(kind: PolicyKind) -> str:
 
 
 def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
-    """Note which runs have ended; one whose task cannot be read holds no place."""
+    """Record which runs have ended. A run whose task cannot be read holds no place."""
 
     def settle(name: TableIdentifier) -> None:
         health = tables[name]
@@ -111,7 +110,7 @@ def _settle(kinds: Sequence[PolicyKind], tables: KeptTables) -> None:
 def _started(
     kinds: Sequence[PolicyKind], evaluations: Mapping[str, KindEvaluation[Any]], tables: KeptTables, catalog: str
 ) -> tuple[int, dict[str, int]]:
-    """Start what may run now; return the number of runs, and of waiting needs by reason. A need that does not start
+    """Start what may run now. Returns the number of runs, and of waiting needs by reason. A need that does not start
     leaves its place to the next."""
     first = kinds[0]
     left = dict.fromkeys(
@@ -140,7 +139,7 @@ def _started(
             waiting.clear()
             waiting.update(why.value for _, why in choice.waiting)
             if not choice.start or tried - started > MOST_FAILED_STARTS:
-                # Those that are set aside are not tried; they are counted.
+                # Needs that are set aside are not tried, but counted.
                 yield from (need for need in left if tables.is_aside(need.table, need.task_type, first.clock()))
                 return
             for need in choice.start:
@@ -164,12 +163,12 @@ def _started(
         if submission.item in kept:
             now = first.clock()
             aside = SetAside.after(kept.pop(submission.item), _KEPT, now, ASIDE_FOR, again=True)
-            asides.put(submission.item, replace(aside, since=now))  # it did not fail, so that no alarm names it
+            asides.put(submission.item, replace(aside, since=now))  # it did not fail, so no alarm may name it
     return started, dict(waiting)
 
 
 def runs_of(healths: KeptTables | Sequence[TableHealth]) -> Iterator[UpkeepRun]:
-    """Yield the last run of every kind: each holds a place while it runs."""
+    """Yield the last run of every kind. Each holds a place while it runs."""
     unsettled = healths.unsettled if isinstance(healths, KeptTables) else ()
     for health in healths:
         name = health.identifier
@@ -182,11 +181,11 @@ def runs_of(healths: KeptTables | Sequence[TableHealth]) -> Iterator[UpkeepRun]:
 
 _MOST_NAMED: Final = 20
 POLICY_FILE = "the policy file"
-"""What the metric of invalid policies names where the file as a whole cannot be read."""
+"""The name in the metric of invalid policies if the whole file cannot be read."""
 
 
 class UpkeepPassReport(BaseModel):
-    """What one pass did, or why it ended early or could not read all policies; names at most 20 invalid ones."""
+    """What one pass did, or why it ended early or could not read all policies. Names at most 20 invalid policies."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -206,7 +205,7 @@ def catalog_upkeep(
     every: timedelta,
     counted: Callable[[UpkeepCounts], object] = lambda _counts: None,
 ) -> Behavior[RecurringCatalog, UpkeepPassReport]:
-    """Return the behavior; `kinds` returns those of a run, `counted` is called with its counts."""
+    """Return the behavior. `kinds` returns the kinds of a run, `counted` is called with its counts."""
 
     def work(parameters: RecurringCatalog, run: AttemptContext) -> UpkeepPassReport:
         try:
@@ -216,7 +215,7 @@ def catalog_upkeep(
                 raise
             if isinstance(error, PolicyFileInvalid):
                 counted(UpkeepCounts(invalid=frozenset({POLICY_FILE}), why_unread=str(error)))
-            # The next run continues; a failure would end the recurrence.
+            # The next run continues. A failure would end the recurrence.
             return UpkeepPassReport(problem=f"{error.code}: {error}")
         counted(counts)
         return UpkeepPassReport(

@@ -1,4 +1,4 @@
-"""What the policy that asked for work permits: that is read again before each effect."""
+"""What a policy still permits of the work that it required. It is read again before each effect."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ _REWRITE_OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PolicyPermissions:
-    """Asks the catalog; `limits` are the operator's. Raises the catalog's errors; then nothing is removed."""
+    """Reads policies from the catalog; `limits` are the operator's. Raises the catalog's errors."""
 
     policies: PolicySource
     limits: UpkeepLimits
@@ -76,7 +76,7 @@ class PolicyPermissions:
     def of_expiry(
         self, expiry: TableExpiry, asked: Retention, asked_at: datetime
     ) -> Callable[[LoadedTable], Permission]:
-        """Return a function of a loaded table: how much of what was requested at `asked_at` its policy permits."""
+        """Return a function of a loaded table: how much of the work requested at `asked_at` its policy permits."""
         asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
 
         def permitted(table: LoadedTable) -> Permission:
@@ -88,7 +88,7 @@ class PolicyPermissions:
         return permitted
 
     def of_removal(self, orphans: TableOrphans) -> Callable[[LoadedTable], str | None]:
-        """Return a function of a loaded table: why a removal must stop, always None for a caller's own."""
+        """Return a function of a loaded table: why a removal must stop, always None for a caller's removal."""
         policy = orphans.properties.get(POLICY)
         if policy is None:
             return always_permitted
@@ -109,7 +109,7 @@ class PolicyPermissions:
 
     def of_rewrite(self, rewrite: TableRewrite) -> Callable[[LoadedTable], str | None]:
         """Return a function of a loaded table: why a rewrite must commit nothing more, always None for a caller's
-        own. A policy that asks for other options since then starts another run."""
+        rewrite. A policy with other options since then starts another run."""
         policy = rewrite.policy
         if policy is None:
             return rewrite_permitted
@@ -136,7 +136,7 @@ class PolicyPermissions:
         policy: str | None,
         table: LoadedTable,
     ) -> A | str:
-        """Return what the policy that asked for work asks for now, or why it no longer asks for it."""
+        """Return what the policy that required the work requires now, or why it no longer does."""
         applicable = self.policies.applicable(PolicyTarget.of(work.identifier), type_.value)
         rule = rule_of(work.identifier, applicable, table.properties, self.limits)
         if rule.asked is None:
@@ -148,7 +148,7 @@ class PolicyPermissions:
         return rule.asked
 
     def age_of(self, table: LoadedTable) -> timedelta:
-        """Return the least age of orphan files by a table's policy, executed or not; zero without one. Raises
+        """Return the minimum age of orphan files by a table's policy, executed or not; zero without one. Raises
         GuardRefused (AGE_INVALID) for an unreadable policy, NeighbourChanged for a table that is gone."""
         try:
             applicable = self.policies.applicable(PolicyTarget.of(table.identifier), REMOVAL.value)

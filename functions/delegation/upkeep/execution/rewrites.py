@@ -1,7 +1,7 @@
-"""Compactions and rewrites of manifests by policy. What a table needs is estimated from its health, so that no manifest
-is read before a run begins; the run decides by the table's files, and may find nothing to do.
+"""Compactions and rewrites of manifests by policy. A table's need is estimated from its health, so no manifest is read
+before a run starts. The run decides by the table's files, and may find nothing to do.
 
-Of the tables that need a rewrite, the first is that with the most files removed and deletes folded for its cost.
+The first table is the one with the most files removed and deletes folded for its cost.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,16 +38,16 @@ _RUN_MICROS: Final = 600
 """The state machine and the function that decides."""
 _FILE_MICROS: Final = 400
 """What a file or a delete costs readers in a month, in millionths of a dollar: a request and the time to open it, at
-one scan an hour. It orders needs, and bills nobody."""
+one scan an hour. Orders needs, bills nobody."""
 NOTHING_DONE: Final = "NOTHING_DONE"
 """The outcome of a run that found nothing to rewrite."""
 PUT_OFF: Final = "PUT_OFF"
-"""The outcome of a run that rewrote nothing, because other writers changed the files first."""
+"""The outcome of a run that rewrote nothing because other writers changed the files first."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteNeed:
-    """What a rewrite would do by a table's health: `gain` are files removed and deletes folded, `cost` is money."""
+    """The effect of a rewrite by a table's health: `gain` is files removed and deletes folded, `cost` is money."""
 
     gain: float
     files: int
@@ -64,8 +64,8 @@ class RewriteNeed:
 
 
 def compaction_need(health: TableHealth) -> RewriteNeed | None:
-    """Return what a compaction of a table would do, None if nothing: an upper bound, as if all its small files were in
-    one partition, and a delete had a data file of its own, of the size that those have which are not small."""
+    """Return what a compaction would do, None if nothing. It is an upper bound, as if all small files were in one
+    partition and each delete had its own data file, of the average size of files that are not small."""
     deletes = health.delete_files + health.deletion_vectors
     small = health.small_files if health.small_files >= DEFAULT_MIN_INPUT_FILES else 0
     if not small and not deletes:
@@ -74,7 +74,7 @@ def compaction_need(health: TableHealth) -> RewriteNeed | None:
     data_files = max(health.files - health.delete_files, 1)
     others = max(data_files - health.small_files, 0)
     deleted_from = min(deletes, max(data_files - small, 0))
-    # Small files, however many, say nothing of the size of the others.
+    # The number of small files does not indicate the size of the others.
     large = (health.bytes - (health.small_bytes or 0)) // others if others else health.bytes // data_files
     size += max(large, 0) * deleted_from
     after = max(1, -(-size // choose.DEFAULT_TARGET)) if small else deleted_from
@@ -83,7 +83,7 @@ def compaction_need(health: TableHealth) -> RewriteNeed | None:
 
 
 def manifests_need(health: TableHealth) -> RewriteNeed | None:
-    """Return what a rewrite of a table's manifests would do by their number and size, None if nothing."""
+    """Return what a rewrite of a table's manifests would do, by their number and size, None if nothing."""
     state = ManifestState(0, False, health.manifests, health.manifest_bytes, 1, health.manifests)
     choice = manifests.choose_manifests([state], manifests.DEFAULT_TARGET, cost=lambda _work: 0.0)
     work: ManifestWork = choice.work
@@ -91,7 +91,7 @@ def manifests_need(health: TableHealth) -> RewriteNeed | None:
 
 
 def ended_run(run: LastRun, task: Task) -> LastRun:
-    """Return a run whose task has ended. A policy that was withdrawn meanwhile is no failure."""
+    """Return a run whose task has ended. A policy withdrawn meanwhile is not a failure."""
     files, size = (_count(task, name) for name in ("files_rewritten", "bytes_rewritten"))
     rewritten = files or _count(task, "manifests_before")
     succeeded, outcome = task.status is Status.SUCCESS, outcome_of(task)
@@ -173,7 +173,6 @@ class PolicyRewrites(PolicyKind):
 
     work: ClassVar[type[TableRewrite]]
     need_of: ClassVar[Callable[[TableHealth], RewriteNeed | None]]
-    """What a table needs by its health, None if nothing."""
     evaluation: ClassVar[type[KindEvaluation[Any]]] = RewriteEvaluation
 
     def ended(self, health: TableHealth, run: LastRun, task: Task | None) -> TableHealth:

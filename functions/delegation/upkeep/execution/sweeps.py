@@ -1,5 +1,5 @@
-"""Removals of orphan files by policy; a table is swept once a week. The clock decides which tables' policies a pass
-reads, so that one pass reads few and all are read in time."""
+"""Removals of orphan files by policy, once a week for each table. The clock decides which tables' policies a pass
+reads, so that each pass reads few and all are read in time."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -27,18 +27,18 @@ from delegation.wire.requests import TableState
 EVERY: Final = timedelta(days=7)
 """Between two removals of one table."""
 WAITING: Final = "WAITING"
-"""The outcome of a run that ended with a plan which waits for a person."""
+"""The outcome of a run that ended with a plan waiting for approval."""
 _RUN: Final = Amount(micros=600)
-"""The state machine and the function of one short run; what it deletes is not known before."""
+"""The state machine and the function of one short run. What it deletes is not known in advance."""
 _GIB: Final = 1024**3
 
 
 class RemovalEvaluation(KindEvaluation[AskedRemoval]):
-    """What one pass has read of the policies of orphan files."""
+    """The policies of orphan files that one pass has read."""
 
     def is_due(self, health: TableHealth) -> bool:
-        """Return whether a table's last run is a week old; after a failure the pause may be shorter. It must also be
-        another day of the budget (`schedule.py`)."""
+        """Return whether a table's last run is a week old, or its shorter pause after a failure is over. It must also
+        be another day of the budget (`schedule.py`)."""
         run = health.runs.get(TASK_TYPE)
         if run is None:
             return True
@@ -46,7 +46,7 @@ class RemovalEvaluation(KindEvaluation[AskedRemoval]):
         return run.ended is not None and (bool(run.waiting) or self._kind.clock() >= run.began + pause)
 
     def ruled(self, health: TableHealth) -> tuple[TableHealth, TableRule[AskedRemoval] | None]:
-        """Read what a policy requires of one table, unless an unapproved plan of it waits."""
+        """Read what a policy requires of one table, unless a plan of the table waits for approval."""
         kind, run = self._kind, health.runs.get(TASK_TYPE)
         task = kind.tasks.reads.find(run.task_id) if run is not None and run.task_id else None
         waiting = None if task is None else _waiting(task)
@@ -99,7 +99,7 @@ class OrphanSweeps(PolicyKind):
     evaluation: ClassVar[type[KindEvaluation[Any]]] = RemovalEvaluation
 
     def count_wait(self, tables: KeptTables, choice: Choice | None = None) -> None:
-        """Count the longest wait, and note since when a table waits that was never swept."""
+        """Count the longest wait, and record since when a table without any removal has waited."""
         super().count_wait(tables, choice)
 
         def note(need: UpkeepNeed) -> None:
@@ -122,7 +122,7 @@ class OrphanSweeps(PolicyKind):
 
 
 def _waiting(task: Task) -> OrphanDetails | None:
-    """Return the details of a task that ended with a plan waiting for approval, None for any other."""
+    """Return the details of a task that ended with a plan waiting for approval, else None."""
     try:
         details = OrphanDetails.of(task)
     except MalformedRecord:
@@ -146,6 +146,6 @@ def _ended(run: LastRun, task: Task) -> LastRun:
 
 
 def _found_waiting(health: TableHealth, task: Task, policy: str, plan: str, now: datetime) -> TableHealth:
-    """Return the health with a run that did not begin because a caller's plan waits for approval."""
+    """Return the health with a run that did not start because a caller's plan waits for approval."""
     run = LastRun(TASK_TYPE, task.task_id, policy, now, NOTHING, ended=now, outcome=WAITING, waiting=plan)
     return health.with_run(run)

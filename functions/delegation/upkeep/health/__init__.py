@@ -1,1 +1,1 @@
-"""What maintenance each table needs, by its metadata and by manifests that are read once."""
+"""What maintenance each table needs, by its metadata and its manifests, each of which is read once."""

@@ -1,5 +1,5 @@
-"""The health of one table: what is in it, what maintenance would change, and what it did before. A
-table's task has one id for each kind and records only its last submission, so its ended runs are kept here, bounded."""
+"""The health of one table: its contents, what maintenance would change, and its past runs. The past is kept here,
+bounded, because a table has one task id for each kind, which records only the last submission."""
 
 import json
 import zlib
@@ -15,17 +15,17 @@ from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.upkeep.schedule import NOTHING, Amount
 
 MOST_PAST: Final = 10
-"""Ended runs that are kept of each kind."""
+"""Ended runs kept of each kind."""
 LONGEST_PAST: Final = 2_048
-"""Bytes of all of them as they are stored, compressed."""
+"""Bytes of all ended runs as stored, compressed."""
 _LONGEST_POLICY: Final = 300
 _LONGEST_WORD: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One ended run: its task, its policy, how it ended, and what it deleted. `task_id` is empty if it was refused
-    before it began. `snapshots` are those removed, None if this kind removes none. Times are in whole seconds."""
+    """One ended run: its task, its policy, its outcome, and what it deleted. `task_id` is empty if the run was refused
+    before it started. `snapshots` counts those removed, None if this kind removes none. Times are in whole seconds."""
 
     task_type: str
     task_id: str
@@ -80,7 +80,7 @@ def rows_of_past(past: Sequence[PastRun]) -> list[list[Any]]:
 
 
 def past_of_rows(rows: Iterable[Sequence[Any]]) -> tuple[PastRun, ...]:
-    """Return the runs that `rows_of_past` wrote; columns of a later release are left out."""
+    """Return the runs written by `rows_of_past`. Columns of a later release are ignored."""
     return tuple(
         PastRun(task_type, task_id, policy, _moment(began), _moment(ended), outcome, files, size, snapshots)
         for task_type, task_id, policy, began, ended, outcome, files, size, snapshots, *_ in rows
@@ -96,12 +96,12 @@ REVIEW_EVERY: Final = timedelta(days=1)
 _REVIEW_STEP: Final = timedelta(minutes=10)
 
 Expirable = Callable[[Mapping[str, Any], datetime], Collection[int]]
-"""The snapshots of parsed metadata that a rule expires at a time; more of them the later it is."""
+"""The snapshots of parsed metadata that a rule expires at a time. They only grow with time."""
 
 
 def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, *, has_expirable: bool) -> datetime:
-    """Return when to read a table again that does not change, because its snapshots age. If nothing expires yet: when
-    the first one will, within REVIEW_WITHIN; else in a day."""
+    """Return when to read an unchanged table again, because its snapshots age. If nothing expires yet: when the first
+    snapshot will, within REVIEW_WITHIN. Otherwise in a day."""
     if has_expirable:
         return now + REVIEW_EVERY
     early, late = 0, REVIEW_WITHIN // _REVIEW_STEP
@@ -119,14 +119,14 @@ def review_at(document: Mapping[str, Any], expirable: Expirable, now: datetime, 
 LONGEST_PROBLEM: Final = 1_000
 LONGEST_LOCATION: Final = 4_096
 _PROTECTED: Final = frozenset({"GC_DISABLED", "TABLE_PROTECTED", "UNSUPPORTED"})
-"""Codes of guards that no waiting changes: the owner of the table decided so, or its manifests are encrypted."""
+"""Codes of guards that waiting does not change: the table's owner decided so, or its manifests are encrypted."""
 MOST_KINDS: Final = 16
 """Kinds of maintenance whose last runs are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreedBytes:
-    """Bytes of data and delete files that an expiry would free: `lower` to `upper`, None if unknown."""
+    """Bytes of data and delete files that an expiry would free, from `lower` to `upper`, None if unknown."""
 
     lower: int = 0
     upper: int | None = 0
@@ -134,9 +134,9 @@ class FreedBytes:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The last run of one kind of maintenance: its task, its policy, and how it ended. `outcome` is None while it runs;
-    `failures` counts those in a row. `reserved` is its share of the budget, `used` what it took. `waiting` is the id of
-    its plan that waits for approval."""
+    """The last run of one kind of maintenance: its task, its policy and its outcome, None while it runs. `failures`
+    counts failures in a row. `reserved` is its share of the budget, `used` what it used. `waiting` is the id of its
+    plan that waits for approval."""
 
     task_type: str
     task_id: str
@@ -163,7 +163,7 @@ class OwnPolicy:
 
 @dataclass(frozen=True, slots=True)
 class OwnPolicies:
-    """A table's own policies at a time; those of its namespaces are read in each pass."""
+    """A table's own policies as of a time. Those of its namespaces are read in each pass."""
 
     as_of: datetime
     policies: tuple[OwnPolicy, ...] = ()
@@ -171,19 +171,19 @@ class OwnPolicies:
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """A table as it was when it was read last; all but `runs` and `past` belongs to `metadata_location`.
+    """A table as last read. All but `runs` and `past` belongs to `metadata_location`.
 
     `files` are the data files of the current snapshot, `bytes` those of its data and delete files without deletion
-    vectors. A data file is small below three quarters of the table's target size, and oversized above 1.8 times it; the
-    bytes of both and the number of the latter are None where a former release read the table. `metadata_bytes` is the
-    size of metadata.json, without the manifests' `manifest_bytes`. `expirable` snapshots are those that the rule `rule`
-    expires, None without one; `since` is when one was found first, and `review_at` when to look anew although the
-    table does not change. `again_at` is when more of the same snapshots expire by the rule, which needs no look.
-    `properties` are the table's that can change its rule, `own` the policies of the table itself, None if they were
-    never read. `problem` states why the table could not be read to its end; the numbers are then those of
-    before. `past` are the runs that ended, the newest first. `asides` states what fails for the table, and when it is
-    tried again. `sweep_since` is when a removal of its orphan files was wanted first, None once one was begun.
-    `revision` is that of the stored health, 0 for none.
+    vectors. A data file is small below three quarters of the table's target size, and oversized above 1.8 times it. The
+    bytes of both and the number of the latter are None if a former release read the table. `metadata_bytes` is the size
+    of metadata.json, without the manifests' `manifest_bytes`. `expirable` snapshots are those that the rule `rule`
+    expires, None without a rule; `since` is when one was first found. `review_at` is when to read the table again even
+    if it does not change. `again_at` is when more of the same snapshots expire, for which the table need not be read.
+    `properties` are the table's that can change its rule; `own` are the table's own policies, None if never read.
+    `problem` is why the table could not be read completely; the numbers are then the former ones. `past` are the ended
+    runs, newest first. `asides` states what fails for the table, and when it is tried again. `sweep_since` is when a
+    removal of its orphan files was first wanted, None once one has started. `revision` is that of the stored health, 0
+    for none.
     """
 
     identifier: TableIdentifier
@@ -225,13 +225,13 @@ class TableHealth:
         return run.outcome if run is not None and run.failures and run.outcome in _PROTECTED else None
 
     def set_aside(self, key: str, aside: SetAside | None) -> "TableHealth":
-        """Return the health with what fails for the table now; None removes it."""
+        """Return the health with a current failure of the table. None removes it."""
         others = {name: aside for name, aside in self.asides.items() if name != key}
         return replace(self, asides=others if aside is None else {**others, key: aside})
 
     def with_run(self, run: LastRun, *, snapshots: int | None = None) -> "TableHealth":
-        """Return the health with the last run of its kind, one that ended also in its past. `snapshots` are those that
-        it removed."""
+        """Return the health with the last run of its kind; an ended run is also added to its past. `snapshots` is the
+        number that it removed."""
         noted = replace(self, runs={**self.runs, run.task_type: run})
         if run.ended is None or run.outcome is None:
             return noted
@@ -249,7 +249,7 @@ class TableHealth:
         return replace(noted, past=newest_of_each_type((ended, *self.past)))
 
     def bounded(self) -> "TableHealth":
-        """The health as stored: bounded to fit an item, whatever the table's writer chose."""
+        """The health as stored, bounded to fit an item, whatever the table's writer chose."""
         return replace(
             self,
             metadata_location=self.metadata_location[:LONGEST_LOCATION],
@@ -274,9 +274,8 @@ def packed_past(past: tuple[PastRun, ...]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ManifestSizes:
-    """Totals of a manifest's live entries, and its own `length` in bytes; a manifest never changes. `files` are data
-    files; `bytes` are of data files and position and equality delete files. A former release stored nothing after
-    `length`."""
+    """Totals of a manifest's live entries, and its own `length` in bytes. `files` are data files; `bytes` are of data
+    files and of position and equality delete files. A former release stored nothing after `length`."""
 
     files: int = 0
     bytes: int = 0
@@ -304,8 +303,8 @@ class ManifestSizes:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChange:
-    """What a snapshot changed, by its own manifests, in bytes of data and delete files; it never changes.
-    `removed_least` leaves out deletion vectors, whose file is removed only with all vectors in it."""
+    """What a snapshot changed, by its own manifests, in bytes of data and delete files. `removed_least` excludes
+    deletion vectors, whose file is removed only when all its vectors are."""
 
     added: int = 0
     removed: int = 0
@@ -327,11 +326,11 @@ LONGEST_HISTORY: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """What is kept of manifests and snapshots, so that they are read once. `manifests` are the current snapshot's, by
-    digest; those beyond MOST_MANIFESTS are read again when the table changes. `changes` are by id of the table's
-    snapshots; a missing one is unknown. `small` is the size below which a file counted as small. `history` decides
-    rules (`upkeep.health.reading`), None if too large: then the table is loaded. It is of `metadata_location`, which a
-    former release did not store."""
+    """What is stored of manifests and snapshots, so that each is read once. `manifests` are the current snapshot's, by
+    digest; those beyond MOST_MANIFESTS are read again when the table changes. `changes` are by snapshot id; a missing
+    one is unknown. `small` is the size below which a file counted as small. `history` decides rules
+    (`upkeep.health.reading`); if it is too large it is None, and the table is loaded. It belongs to
+    `metadata_location`, which a former release did not store."""
 
     table_uuid: str = ""
     small: int = 0
@@ -341,12 +340,12 @@ class ReadState:
     metadata_location: str = ""
 
     def history_of(self, health: TableHealth) -> Mapping[str, Any] | None:
-        """Return the history if it is of the health's metadata file: state and health are written one after the other,
-        so another process may have written one of them since."""
+        """Return the history if it belongs to the health's metadata file. State and health are written one after the
+        other, so another process may have written one of them since."""
         return self.history if self.metadata_location in {"", health.metadata_location} else None
 
     def bounded(self) -> "ReadState":
-        """The state as stored: the manifests with most files, and the newest snapshots."""
+        """The state as stored: the manifests with the most files, and the newest snapshots."""
         manifests, changes = self.manifests, self.changes
         if len(manifests) > MOST_MANIFESTS:
             by_size = sorted(

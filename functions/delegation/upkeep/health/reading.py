@@ -1,15 +1,15 @@
-"""Reading a table's health: its metadata, the manifest lists of new snapshots, and the manifests that are new.
+"""Reads a table's health: its metadata, the manifest lists of new snapshots, and new manifests.
 
-Bounds of the bytes that an expiry frees, by what each snapshot added and removed; no paths are compared. A file is
+The bytes that an expiry frees are bounded by what each snapshot added and removed; no paths are compared. A file is
 freed if an expired snapshot has it and no retained one does. If an expired snapshot has a retained descendant, each of
-its files was removed on the way there, by a snapshot whose parent is expired, or is still in the retained one. Files of
-the other expired snapshots (`dead`: an abandoned branch, a rolled back or staged commit) were added by a dead one, or
-were in a parent that is not dead. So at most what those remove and the dead ones add is freed. At least what a common
-ancestor of all retained snapshots removed is freed if its parent is expired, unless the file was added again.
-Manifests, which are small, are not counted.
+its files is still in that descendant, or was removed on the way by a snapshot with an expired parent. The other expired
+snapshots are `dead`: an abandoned branch, a rolled back or staged commit. Their files were added by a dead snapshot, or
+were in a parent that is not dead. So the upper bound is what those snapshots removed and the dead ones added. The lower
+bound is what common ancestors of all retained snapshots removed, if their parents are expired, unless the file was
+added again. Manifests are small and not counted.
 
-Every manifest of the current snapshot counts; of other snapshots, those that they added. Each is read once, its totals
-are stored, and memory holds a few numbers for each, never the entries.
+Every manifest of the current snapshot counts; of other snapshots, those that they added. Each is read once and its
+totals are stored, so memory holds a few numbers for each, never the entries.
 """
 
 import hashlib
@@ -50,8 +50,8 @@ def freed_bytes(
     expired: Collection[int],
     changes: Mapping[int, SnapshotChange],
 ) -> FreedBytes:
-    """Return the bounds if `expired` snapshots go; `parents` names each snapshot's parent. A needed snapshot without
-    `changes` makes the upper bound unknown. Raises CorruptMetadata for snapshots that are their own ancestors."""
+    """Return the bounds if `expired` snapshots go; `parents` maps each snapshot to its parent. A needed snapshot
+    without `changes` makes the upper bound unknown. Raises CorruptMetadata if a snapshot is its own ancestor."""
     gone = frozenset(expired) & parents.keys()
     if not gone:
         return FreedBytes()
@@ -63,7 +63,7 @@ def freed_bytes(
         if not is_dead and parent not in gone:
             continue
         change = changes.get(snapshot)
-        # The files of a dead one's former parent are not known once that is gone.
+        # Once a dead snapshot's parent is gone, the files of that parent are unknown.
         if change is None or (is_dead and parent is not None and parent not in parents):
             is_known = False
         if change is None:
@@ -74,7 +74,7 @@ def freed_bytes(
 
 
 def _retained_below(parents: Mapping[int, int | None], gone: Collection[int]) -> dict[int, int]:
-    """Return how many retained snapshots are at or below each. Raises CorruptMetadata for a cycle."""
+    """Return the number of retained snapshots at or below each snapshot. Raises CorruptMetadata for a cycle."""
     children = dict.fromkeys(parents, 0)
     for parent in parents.values():
         if parent in children:
@@ -104,13 +104,13 @@ _KNOWN: Final = frozenset(
     {f"{_OWN}{setting.key}" for setting in SETTINGS[PolicyType.SNAPSHOT_EXPIRY]} | {f"{_OWN}enable"}
 )
 _LONGEST_VALUE: Final = 100
-"""A longer text is no number that a rule accepts, and what is left of it is none either."""
+"""A longer text is not a number that a rule accepts, and neither is its truncated text."""
 _OTHER: Final = f"{_OWN}unknown"
 
 
 def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties that can change a table's rule of expiry, at most eight short ones. One of the unknown
-    properties that turn the rule off represents all."""
+    """Return the properties that can change a table's expiry rule, at most eight short ones. One of the unknown
+    properties that turn the rule off represents all of them."""
     properties = properties_of(document)
     values = {
         name: value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}…"
@@ -123,7 +123,7 @@ def rule_properties(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def history_in(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of table metadata that decide which snapshots and refs expire, in compact form."""
+    """Return the parts of table metadata that decide which snapshots and refs expire, in compact form."""
     snapshots = [
         [snapshot["snapshot-id"], snapshot.get("parent-snapshot-id"), snapshot.get("timestamp-ms")]
         for snapshot in document.get("snapshots") or ()
@@ -134,7 +134,7 @@ def history_in(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def document_of(history: Mapping[str, Any]) -> dict[str, Any]:
-    """Return as much of the metadata as the decision needs; it removes no schema and no spec."""
+    """Return the part of the metadata that the decision needs. The decision removes no schema and no spec."""
     snapshots = [
         {"snapshot-id": snapshot, **({} if parent is None else {"parent-snapshot-id": parent}), "timestamp-ms": moment}
         for snapshot, parent, moment in history["snapshots"]
@@ -145,9 +145,9 @@ def document_of(history: Mapping[str, Any]) -> dict[str, Any]:
 
 DIGEST_BYTES: Final = 8
 MOST_LISTS: Final = 1_000
-"""Manifest lists that are read of one table in one look: the newest. What older snapshots changed stays unknown."""
+"""The newest manifest lists that are read of one table at a time. What older snapshots changed stays unknown."""
 MOST_READ: Final = 20_000
-"""Manifests that are read of one table in one look, so that it ends within an attempt of the task."""
+"""Manifests that are read of one table at a time, so that an attempt of the task can finish it."""
 TARGET_SIZE: Final = "write.target-file-size-bytes"
 _DEFAULT_TARGET: Final = 512 * 1024 * 1024
 """Iceberg documentation, Configuration, write properties."""
@@ -160,7 +160,7 @@ _ADDED: Final = 1
 _PUFFIN: Final = "PUFFIN"
 
 LASTING: Final = (IcebergError, GuardRefused, ObjectStoreError, TooManyManifests)
-"""Errors that another read would meet again, unless they are retryable."""
+"""Errors that a retry would repeat, unless they are retryable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +173,8 @@ class ExpiryByRule:
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """How much is read at once, the most bytes of one file, and the most new manifests of one table, and their bytes as
-    its lists state them, None for any."""
+    """The concurrency of reads, the maximum size of one file, and the maximum number and bytes (by the manifest lists)
+    of one table's new manifests. None means no limit."""
 
     threads: int = 8
     max_file_bytes: int = 256 * 1024 * 1024
@@ -192,12 +192,12 @@ def read_health(
     now: datetime,
     limits: HealthLimits = HealthLimits(),
 ) -> tuple[TableHealth, ReadState]:
-    """Return a table's health and the state for the next run. What cannot be read becomes the health's problem, and the
-    former numbers stay. Raises the retryable errors of the store, what the fetcher's checkpoint raises, and
-    TooManyManifests for too many new manifests, if a run of the task may read more."""
+    """Return a table's health and the state for the next run. If something cannot be read, that is the health's
+    problem, and the former numbers stay. Raises the store's retryable errors, what the fetcher's checkpoint raises, and
+    TooManyManifests for too many new manifests if a run of the task may read more."""
     same = known if known is not None and known.table_uuid == table.table_uuid else None
     base = same or TableHealth(table.identifier, table.table_uuid, "", now)
-    # A table that was dropped and made again under its name keeps nothing, but its item is replaced.
+    # A table that was dropped and recreated under its name keeps nothing, but its item is replaced.
     base = replace(base, revision=0 if known is None else known.revision)
     try:
         metadata = parse_metadata(table.metadata_location, table.metadata, experimental=True)
@@ -232,13 +232,13 @@ def read_health(
 def health_of(
     table: LoadedTable, state: ReadState, base: TableHealth, rule: ExpiryByRule | None, now: datetime
 ) -> TableHealth:
-    """Return the health by the table's metadata and the manifests' totals: a pure function. `state` is not yet bounded;
-    `base` is the former health. Raises CorruptMetadata, and what the rule raises."""
+    """Return the health by the table's metadata and the manifests' totals. Pure. `state` is not yet bounded; `base` is
+    the former health. Raises CorruptMetadata, and what the rule raises."""
     document = table.metadata
     parents = _parents(document)
     sizes = sum(state.manifests.values(), ManifestSizes())
     expired = frozenset[int]() if rule is None else frozenset(rule.expirable(document, now))
-    # Without a rule here the need is computed by what reads the rules, and a table has needed it for as long as before.
+    # Without a rule here, the reader of the rules computes the need, and its start stays.
     since = base.since if rule is None else (base.since or now) if expired else None
     refs = document.get("refs")
     return replace(
@@ -336,7 +336,7 @@ class _TableReader:
             raise TooManyManifests(text, retryable=self._most < MOST_READ)
 
     def _states_authors(self, snapshot_id: int) -> bool:
-        """Whether the list states which manifests a snapshot added; inline lists of version 1 do not."""
+        """Whether the list states which manifests a snapshot added. Inline lists of version 1 do not."""
         return self._snapshots[snapshot_id].manifest_list is not None
 
     def _lists(self, unknown: Collection[int]) -> Iterator[tuple[int, list[ManifestFile]]]:
@@ -359,8 +359,8 @@ class _TableReader:
 
 
 def _added_up(path: str, content: Content, small: int, large: int) -> tuple[ManifestSizes, SnapshotChange]:
-    """Return the totals of a manifest's entries: live ones, and those its snapshot added and removed. Other content in
-    the list counts as nothing. Raises CorruptManifestError, ManifestMissing, EncryptedMetadataFile."""
+    """Return the totals of a manifest's live entries, and of those that its snapshot added and removed. Raises
+    CorruptManifestError, ManifestMissing, EncryptedMetadataFile."""
     data = content_of(path, content)
     files = size = smalls = deletes = vectors = added = removed = least = 0
     small_bytes = larges = large_bytes = 0
@@ -388,7 +388,6 @@ def _added_up(path: str, content: Content, small: int, large: int) -> tuple[Mani
 
 
 def digest(path: str) -> bytes:
-    """Return a short digest of a manifest's path."""
     return hashlib.blake2b(path.encode(), digest_size=DIGEST_BYTES).digest()
 
 
@@ -406,11 +405,11 @@ def _target(metadata: ParsedMetadata) -> int:
 
 
 def _current(document: Mapping[str, Any]) -> int | None:
-    """The current snapshot's id; some writers of version 1 write -1 for none."""
+    """The current snapshot's id. Some writers of version 1 write -1 for none."""
     current = document.get("current-snapshot-id")
     return current if isinstance(current, int) and not isinstance(current, bool) and current != -1 else None
 
 
 def _parents(document: Mapping[str, Any]) -> dict[int, int | None]:
-    """The parent of each snapshot; `parse_metadata` has checked that they are objects with an id."""
+    """The parent of each snapshot. `parse_metadata` has checked that they are objects with an id."""
     return {snapshot["snapshot-id"]: snapshot.get("parent-snapshot-id") for snapshot in document.get("snapshots") or ()}

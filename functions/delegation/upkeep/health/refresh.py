@@ -1,10 +1,10 @@
-"""Bringing the health of a catalog's tables up to date with the reference index, and the task that does it.
+"""Updates the health of a catalog's tables from the reference index, and defines the task that does it.
 
-The recurring task of the index reads the health of each changed table in the same visit (`HealthRefresher.visited`).
-The recurring task of healths reads what is left: tables that a purge's own pass visited, that failed or were too large,
-and those whose review is due. The index knows which tables have changed, so these are the ones whose metadata location
-differs from their health's. That difference is the work left to do, so the next run continues one that was killed, and
-no change is lost. The task is submitted when a pass of the index is complete, and as often.
+The index's recurring task reads the health of each changed table in the same visit (`HealthRefresher.visited`). The
+recurring task of healths reads the rest: tables that a purge's own pass visited, that failed or were too large, and
+those due for review. A table has changed if its metadata location in the index differs from its health's. This
+difference is the remaining work, so the next run continues one that was killed, and no change is lost. The task is
+submitted when a pass of the index is complete, and recurs as often.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,17 +38,17 @@ from polaris_common.errors import DelegationError, ErrorScope
 
 _GONE: Final = (NoSuchTable, NoSuchNamespace, TableMetadataMissing)
 _PASSING: Final = (*LASTING, PolarisError, CredentialsUnavailable, HealthChanged)
-"""Errors of one table, which others may not have."""
+"""Errors of one table that others may not have."""
 TABLES: Final = "health.tables"
 ASIDE_FOR: Final = timedelta(hours=3)
-"""After its first failure a table is left out for so long, longer than between two runs."""
+"""A table is set aside for this long after its first failure: longer than between two runs."""
 _RACES: Final = 3
 MOST_VISITED: Final = 500
-"""Manifest lists, and manifests, that are read of one table in a visit of the index, which purges may wait for."""
+"""Manifest lists, and manifests, read of one table in a visit of the index, because purges may wait for it."""
 MOST_VISITED_BYTES: Final = 64 * 1024 * 1024
-"""Of these manifests: a visit renews no ownership of the pass, and reading a gigabyte takes minutes."""
+"""Bytes of these manifests. A visit does not renew ownership of the pass, and reading a gigabyte takes minutes."""
 MOST_FAILED: Final = 3
-"""Visits in a row without an answer, after which a pass of the index leaves the healths to their own task."""
+"""Visits in a row without an answer after which a pass of the index leaves the healths to their own task."""
 
 
 class LoadsTables(Protocol):
@@ -58,7 +58,7 @@ class LoadsTables(Protocol):
 
 
 class _Known(NamedTuple):
-    """What is held of each health during a comparison: a few hundred bytes."""
+    """What is kept of each health during a comparison: a few hundred bytes."""
 
     table_uuid: str
     metadata_location: str
@@ -78,9 +78,9 @@ class HealthCounts:
 
 @dataclass(frozen=True)
 class HealthRefresher:
-    """Refreshes the health of a catalog's tables, up to `at_once` at a time. `open_store` opens the storage of a loaded
-    table, `rule_of` returns what expires in it. `pace` returns when the next load may go; `checkpoint` is called before
-    each table and raises to stop; `report` gets the number of tables up to date."""
+    """Refreshes the health of a catalog's tables, up to `at_once` at a time. `open_store` opens a loaded table's
+    storage, `rule_of` returns what expires in it. `pace` returns when the next load may start. `checkpoint` is called
+    before each table and stops the run by raising. `report` gets the number of tables up to date."""
 
     healths: HealthStore
     index: ReferenceStore
@@ -124,16 +124,16 @@ class HealthRefresher:
                     counts = replace(counts, left=counts.left + 1)
                     continue
                 counts, compared.other = replace(counts, read=counts.read + 1), reading.item.identifier
-                # More with every attempt, so that a run of many hand-overs is seen to get ahead.
+                # It grows with every attempt, so that a run with many hand-overs shows its progress.
                 self.report(len(compared.seen) - len(compared.stale) + counts.read)
         removed = self._remove_gone(catalog, known.keys() - compared.seen)
         return replace(counts, tables=len(compared.seen), removed=removed)
 
     def _stale(self, catalog: str, compared: "_Compared") -> Iterator[TableEntry]:
-        """Yield the entries to read, and note these and all of the index."""
+        """Yield the entries to read, and record these and all of the index."""
         now = self.clock()
         for entry in self.index.entries(catalog):
-            # An absent one is kept until the index has removed it: a renamed table may have been missed.
+            # An absent table stays until the index has removed it: it may have been renamed and missed.
             compared.seen.add(entry.identifier)
             if entry.absent:
                 continue
@@ -155,7 +155,7 @@ class HealthRefresher:
         return True
 
     def _look(self, entry: TableEntry) -> None:
-        """Read one table; a permanent error becomes its health's problem. Raises the retryable errors."""
+        """Read one table. A permanent error becomes its health's problem. Raises the retryable errors."""
         try:
             self.look_at(entry.identifier)
         except _GONE:
@@ -175,7 +175,7 @@ class HealthRefresher:
             try:
                 return self.read(table, self.open_store(table), asked)
             except HealthChanged:
-                # A run of maintenance was noted meanwhile, or another process looked at the table.
+                # A maintenance run was recorded meanwhile, or another process read the table.
                 if attempt == _RACES - 1:
                     raise
         raise AssertionError("the loop above returns or raises")
@@ -183,10 +183,10 @@ class HealthRefresher:
     def read(
         self, table: LoadedTable, files: ReadableStore, asked: datetime, limits: HealthLimits | None = None
     ) -> TableHealth:
-        """Read what is new of a table that was loaded after `asked`, store its health and return it. One that another
-        process read since stays, because its load was later. With the `limits` of a visit one of the same metadata
-        stays until its review: the index reads what it cannot read in each pass. Raises HealthChanged, TooManyManifests
-        for more than `limits` allow, and the errors of the stores."""
+        """Read what is new of a table that was loaded after `asked`, store its health and return it. A health that
+        another process stored since stays, because its load was later. With the `limits` of a visit, a health of the
+        same metadata stays until its review, because the index reads unreadable tables in each pass. Raises
+        HealthChanged, TooManyManifests beyond `limits`, and the errors of the stores."""
         known = self.healths.health(table.identifier)
         if known is not None and (known.as_of > asked or (limits is not None and _is_current(known, table, asked))):
             return known
@@ -203,8 +203,8 @@ class HealthRefresher:
         return self.healths.put(health.set_aside(TABLES, None), state)
 
     def visited(self) -> TableVisited:
-        """Return what reads the health of each table that one pass of the index visits. A table that fails, or has too
-        much to read, is left to the task of healths, which finds that it changed."""
+        """Return a function that reads the health of each table visited by one pass of the index. A table that fails,
+        or has too much to read, is left to the task of healths, which detects that it changed."""
         failed, limits = 0, replace(self.limits, most=MOST_VISITED, most_bytes=MOST_VISITED_BYTES)
 
         def read(visit: tuple[LoadedTable, ReadableStore, datetime]) -> None:
@@ -228,7 +228,7 @@ class HealthRefresher:
         return visited
 
     def _note(self, entry: TableEntry, error: DelegationError) -> None:
-        """Record why a table in the index's state cannot be loaded; its numbers stay."""
+        """Record why a table cannot be loaded in the index's state. Its numbers stay."""
         now = self.clock()
         health = self.healths.health(entry.identifier) or TableHealth(entry.identifier, "", "", now)
         problem = f"{error.code}: {error}"
@@ -252,7 +252,7 @@ class HealthRefresher:
 
 
 class _Compared:
-    """A catalog's tables by its index and by their healths; `other` is one that loads, as far as known."""
+    """A catalog's tables by its index and by their healths. `other` is a table that loads, as far as known."""
 
     def __init__(self, known: Mapping[TableIdentifier, _Known]) -> None:
         self.known = known
@@ -281,7 +281,7 @@ def _is_stale(entry: TableEntry, known: _Known | None, now: datetime) -> bool:
     if known is None or (known.review_at is not None and known.review_at <= now):
         return True
     location = _location_of(entry)
-    # One that the index could not load at all has no location: what is known of it stays until its review.
+    # A table that the index never loaded has no location. What is known of it stays until its review.
     return bool(location) and (entry.table_uuid, location) != (known.table_uuid, known.metadata_location)
 
 
@@ -291,11 +291,11 @@ def _is_current(known: TableHealth, table: LoadedTable, now: datetime) -> bool:
 
 
 def _continue() -> None:
-    """Do nothing before a read in a thread, where a checkpoint's error would end that thread."""
+    """Do nothing before a read in a thread: a checkpoint's error would end that thread."""
 
 
 def _location_of(entry: TableEntry) -> str:
-    """Return the metadata file that the index saw last, "" if it could never load the table."""
+    """Return the metadata file that the index saw last, "" if it never loaded the table."""
     return entry.problem_location or entry.metadata_location
 
 
@@ -314,15 +314,13 @@ class HealthReport(BaseModel):
 def catalog_health(
     refresher: Callable[[AttemptContext], HealthRefresher], *, every: timedelta
 ) -> Behavior[RecurringCatalog, HealthReport]:
-    """Return the behavior; `refresher` is called when it runs."""
-
     def work(parameters: RecurringCatalog, run: AttemptContext) -> HealthReport:
         try:
             counts = refresher(run).refresh(parameters.catalog)
         except DelegationError as error:
             if not error.retryable:
                 raise
-            # The next run continues; a failure would end the recurrence.
+            # The next run continues. A failure would end the recurrence.
             return HealthReport(problem=f"{error.code}: {error}")
         return HealthReport(tables=counts.tables, read=counts.read, left=counts.left, removed=counts.removed)
 

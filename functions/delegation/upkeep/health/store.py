@@ -1,12 +1,12 @@
-"""Where the health of tables is stored: in the table of the reference index.
+"""Stores the health of tables in the table of the reference index.
 
 | item | pk | sk |
 |---|---|---|
 | health of a table | `health:CATALOG` | HASH of its namespace and name |
 | what was read of it | `health-read:CATALOG` | HASH |
 
-A health has less than 8 KB, so that a pass reads those of a whole catalog with few Queries; what was read has up to
-300 KB, and is fetched for a table that changed alone.
+A health has less than 8 KB, so a pass reads those of a whole catalog with few Queries. What was read has up to 300 KB,
+and is fetched only for a changed table.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ _COUNTS: Final = (
 _LATER: Final = ("small_bytes", "oversized_files", "oversized_bytes")
 """Counts that items of a former release lack."""
 _FORMER: Final = 6
-"""Numbers of a manifest that a former release reads; the further ones are an attribute of their own."""
+"""Numbers of a manifest that a former release reads. Further ones are in an attribute of their own."""
 _MOST_INFLATED: Final = 8 * 1024 * 1024
 
 
@@ -65,7 +65,7 @@ class HealthTable(DynamoDbCalls):
 
 class HealthStore:
     """A health for each table of a catalog, and what was read of the table. Methods raise HealthUnavailable, writes
-    also HealthOutcomeUnknown; they may be repeated."""
+    also HealthOutcomeUnknown. They may be repeated."""
 
     def __init__(self, dynamodb: HealthTable, table: str) -> None:
         self._items = Items(dynamodb, table, ("pk", "sk"), health_item, health_of)
@@ -80,15 +80,15 @@ class HealthStore:
         return self._items.get(_key("health", identifier))
 
     def read_state(self, identifier: TableIdentifier) -> ReadState:
-        """Return what was read of a table; an empty state if nothing is stored."""
+        """Return what was read of a table, an empty state if nothing is stored."""
         item = self._states.get(_key("health-read", identifier))
         return ReadState() if item is None or item["format"] != FORMAT else _state_of(item)
 
     def put(self, health: TableHealth, state: ReadState | None = None) -> TableHealth:
-        """Replace a table's health, bounded, by the next revision; return it as stored. Raises HealthChanged unless the
-        stored one has the revision of `health`, 0 for none; then the state stays too. The state is stored after the
-        health: without it, or beside a later health, its manifests still fit, and ReadState.history_of tells whether
-        its history does."""
+        """Replace a table's health, bounded, by the next revision, and return it as stored. Raises HealthChanged unless
+        the stored one has the revision of `health`, 0 for none; then the state is not stored either. The state is
+        stored after the health. Without it, or beside a later health, its manifests still fit, and ReadState.history_of
+        checks its history."""
         written = replace(health.bounded(), revision=health.revision + 1)
         if not self._items.replace(written, health.revision or None):
             raise HealthChanged(f"another process wrote the health of {health.identifier}. Read it again")
@@ -97,7 +97,7 @@ class HealthStore:
         return written
 
     def remove(self, health: TableHealth) -> None:
-        """Remove a table's health and state if it still has this revision; otherwise do nothing."""
+        """Remove a table's health and state if the health still has this revision."""
         if self._items.remove(_key("health", health.identifier), health.revision):
             self._states.remove(_key("health-read", health.identifier))
 
@@ -147,7 +147,7 @@ def _name_of(item: Mapping[str, Any]) -> str:
 
 
 def health_of(item: Mapping[str, Any]) -> TableHealth:
-    """Return a stored health; raises UpkeepError (HEALTH_UNREADABLE)."""
+    """Return a stored health. Raises UpkeepError (HEALTH_UNREADABLE)."""
     catalog = str(item.get("pk")).removeprefix("health:")
     try:
         return _read_health(catalog, item)
@@ -258,7 +258,7 @@ def _state_item(state: ReadState) -> dict[str, Any]:
 
 def _state_of(item: Mapping[str, Any]) -> ReadState:
     read = _inflated(item["read"].value)
-    # Manifests that a former release read are read again, once the table changes: their sizes lack some numbers.
+    # Manifests read by a former release lack some sizes. They are read again when the table changes.
     manifests = read["manifests"] if "sizes" in item else []
     later = _inflated(item["sizes"].value) if "sizes" in item else []
     return ReadState(

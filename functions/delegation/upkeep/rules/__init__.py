@@ -1,1 +1,1 @@
-"""Where a rule comes from: policies, table properties, Iceberg's properties and defaults, and the operator's limits."""
+"""The sources of a rule: policies, table properties, Iceberg's properties and defaults, and the operator's limits."""

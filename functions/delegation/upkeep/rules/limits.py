@@ -1,6 +1,6 @@
-"""The operator's settings `delegation.upkeep.*`: what bounds every rule, and when and how much policies may run.
+"""The operator's settings `delegation.upkeep.*`: bounds of every rule, and when and how much policies may run.
 
-Bounded numbers, ages and words of policies and properties. Functions raise ValueError with the end of a sentence
+Also parsers of numbers, ages and words in policies and properties. They raise ValueError with the end of a sentence
 that does not quote the value.
 """
 
@@ -27,7 +27,7 @@ from delegation.upkeep.schedule import MICROS, MOST_AT_ONCE, RUNS_AT_ONCE, Budge
 
 DAY_MS: Final = 86_400_000
 FOREVER_MS: Final = 2**63 - 1
-"""Java's Long.MAX_VALUE, Iceberg's default of the age that a ref may reach: it is never removed."""
+"""Java's Long.MAX_VALUE, Iceberg's default maximum age of a ref: the ref is never removed."""
 MOST: Final = 2**31 - 1
 """Java's Integer.MAX_VALUE."""
 _MOST_BENEFIT: Final = 10**9
@@ -36,7 +36,7 @@ _LONG: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def number_in(value: object) -> int | Decimal:
-    """Return a JSON number, or one in a string such as `7` or `0.5`, from 0 to Java's largest long."""
+    """Return a JSON number, or a number in a string such as `7` or `0.5`, from 0 to Java's largest long."""
     match value:
         case bool():
             number: int | Decimal | None = None
@@ -56,7 +56,7 @@ def number_in(value: object) -> int | Decimal:
 
 
 def age_in_days(value: object) -> int:
-    """Return the milliseconds of a number of days, rounded up."""
+    """Return a number of days in milliseconds, rounded up."""
     milliseconds = math.ceil(number_in(value) * DAY_MS)
     if milliseconds > FOREVER_MS:
         raise ValueError(f"is more than {FOREVER_MS // DAY_MS} days")
@@ -99,7 +99,7 @@ def word(*words: str) -> Callable[[object], str]:
 
 
 def age_in_text(value: object) -> int:
-    """Return the milliseconds of a duration such as `1h` or `PT30M`, rounded up, or of 0."""
+    """Return a duration such as `1h`, `PT30M` or 0 in milliseconds, rounded up."""
     text = str(value) if isinstance(value, str | int) else ""
     try:
         return 0 if text == "0" else -(-parse_duration(text) // timedelta(milliseconds=1))
@@ -108,7 +108,7 @@ def age_in_text(value: object) -> int:
 
 
 def benefit(value: object) -> float:
-    """Return the number of files that one unit of money has to remove."""
+    """Return the number of files that a unit of money must remove."""
     number = float(number_in(value))
     if number >= _MOST_BENEFIT:
         raise ValueError(f"is not a number below {_MOST_BENEFIT}")
@@ -122,7 +122,7 @@ def _long(text: str, least: int, most: int) -> int:
 
 
 def age_text(milliseconds: int) -> str:
-    """Return an age in its greatest unit without a fraction, for display."""
+    """Return an age in its largest unit without a fraction, for display."""
     if milliseconds == FOREVER_MS:
         return "forever"
     for unit, length in (("day", DAY_MS), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)):
@@ -149,10 +149,10 @@ DAILY_BYTES: Final = f"{PREFIX}daily-bytes"
 DAILY_COST: Final = f"{PREFIX}daily-cost"
 AT_ONCE: Final = f"{PREFIX}at-once"
 OF_POLICY: Final = f"{PREFIX}policy."
-"""The beginning of the settings of one policy: its dotted name and the name of a setting of OF_TERMS follow."""
+"""The prefix of a policy's own settings. Its dotted name and a setting's name from OF_TERMS follow."""
 OF_TERMS: Final = (WINDOW, WINDOW_LENGTH, ZONE, DAILY_FILES, DAILY_BYTES, DAILY_COST)
 _OF_SCHEDULES: Final = frozenset({INTERVAL, *OF_TERMS, AT_ONCE})
-"""What `upkeep.rules.limits` reads, beside those of single policies."""
+"""The settings that `upkeep.rules.limits` reads, besides those of single policies."""
 _NONE: Final = "none"
 _NAME: Final = re.compile(r"(?:`[^`]*`|[^`,])+")
 
@@ -162,14 +162,14 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class UpkeepLimits:
-    """The operator's settings `delegation.upkeep.*`, which no policy or table property can loosen.
+    """The operator's settings `delegation.upkeep.*`. No policy or table property can loosen them.
 
-    Snapshots and refs younger than `least_age_ms` stay, and `least_snapshots` of each branch; files younger than
-    `least_orphan_age_ms` are no orphans. Only `types` are executed, none by default: Polaris may hold policies from
-    before. Only what is in `include` is maintained (everything if empty), and nothing in `exclude`. With `dry_run_only`
-    everything is planned and nothing done. `least_age_by` and `least_snapshots_by` name the properties of the two
-    numbers: limits of every expiry apply too, where stricter. `orphan_locations` are where a policy may search for
-    orphan files beside a table's location. `compaction` and `manifests` are the limits of rewrites.
+    Snapshots and refs younger than `least_age_ms` stay, and `least_snapshots` of each branch. Files younger than
+    `least_orphan_age_ms` are not orphans. Only `types` are executed; by default none, because Polaris may already hold
+    policies. Only tables in `include` are maintained (all if empty), and none in `exclude`. With `dry_run_only`
+    everything is planned and nothing is done. `least_age_by` and `least_snapshots_by` name the properties that set the
+    two numbers, because limits of every expiry apply too where stricter. `orphan_locations` are where a policy may
+    search for orphan files beside a table's location. `compaction` and `manifests` are the limits of rewrites.
     """
 
     types: frozenset[PolicyType] = frozenset()
@@ -187,7 +187,7 @@ class UpkeepLimits:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX, and the limits of every expiry and rewrite. Raises
+        """Read the properties that start with PREFIX, and the limits of every expiry and rewrite. Raises
         InvalidProperty."""
         own = {
             name: value
@@ -271,15 +271,15 @@ def _flag(name: str, text: str) -> bool:
 
 
 _SHORTEST: Final = timedelta(seconds=5)
-"""The sweeper begins a pass, in a deployment once a minute: a shorter interval than that is for trials."""
+"""The sweeper starts a pass, once a minute in a deployment. A shorter interval is for trials."""
 _ALWAYS: Final = "always"
 _MOST_OWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """When and how much policies run; a pass begins at each `interval`. Each policy has `terms`, its own budget of a
-    day in one window, unless `own` has others for its dotted name."""
+    """When and how much policies run. A pass starts every `interval`. Each policy has `terms`, with its own daily
+    budget and window, unless `own` has others for its dotted name."""
 
     terms: PolicyTerms = field(default_factory=PolicyTerms)
     interval: timedelta = timedelta(minutes=15)
@@ -288,7 +288,7 @@ class UpkeepSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the settings, ignore all other properties. Raises InvalidProperty."""
+        """Read the settings and ignore all other properties. Raises InvalidProperty."""
         interval = duration_property(INTERVAL, properties.get(INTERVAL, "15m"))
         if interval < _SHORTEST:
             raise InvalidProperty(INTERVAL, "is shorter than 5 seconds")

@@ -1,4 +1,4 @@
-"""A policy, whose content nobody may trust, and the rule that it makes for one table, with the origin of each value.
+"""A policy, whose content is not trusted, and the rule that it makes for one table, with the origin of each value.
 Source: the JSON schemas of Polaris' predefined policy types, 2025-02-03. "Interoperability is not guaranteed" for
 `config`: an unknown key is reported and has no effect."""
 
@@ -25,12 +25,12 @@ class PolicyType(Enum):
 
     @property
     def short(self) -> str:
-        """The name in properties, `snapshot-expiry`."""
+        """The name in properties, such as `snapshot-expiry`."""
         return self.value.removeprefix(_SYSTEM)
 
     @classmethod
     def named(cls, text: str) -> "PolicyType | None":
-        """Return the type of a name with or without `system.`, else None."""
+        """Return the type of a name with or without `system.`, None if unknown."""
         return next((member for member in cls if text in {member.value, member.short}), None)
 
 
@@ -46,7 +46,7 @@ _Text = Annotated[StrictStr, Field(max_length=_LONGEST_TEXT)]
 
 
 class PolicyInvalid(DelegationError):
-    """The content of a policy cannot be read; the policy has no effect."""
+    """A policy's content cannot be read. The policy has no effect."""
 
     code = "POLICY_INVALID"
 
@@ -68,13 +68,13 @@ class PolicyContent(BaseModel):
 
 
 class OrphanFilesContent(PolicyContent):
-    """The content of `system.orphan-file-removal`, with two members beside `config`."""
+    """The content of `system.orphan-file-removal`, which has two members beside `config`."""
 
     max_orphan_file_age_in_days: StrictInt | StrictFloat | None = None
     locations: Annotated[tuple[_Text, ...], Field(max_length=_MOST_ENTRIES)] | None = None
 
     def values(self) -> Mapping[str, object]:
-        """Return what the owner set; a key of `config` named like a member is not the member."""
+        """Return what the owner set. A key of `config` with a member's name is not the member."""
         own = {"max_orphan_file_age_in_days": self.max_orphan_file_age_in_days, "locations": self.locations}
         config = {f"config.{key}" if key in own else key: value for key, value in super().values().items()}
         return {**config, **{name: value for name, value in own.items() if value is not None}}
@@ -95,7 +95,7 @@ def content_of(type_: PolicyType, text: str) -> PolicyContent:
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; raises for a repeated name, whose value is ambiguous."""
+    """Return an object. Raises ValueError for a repeated name, whose value is ambiguous."""
     unique = dict(pairs)
     if len(unique) != len(pairs):
         raise ValueError("an object has the same member twice")
@@ -126,7 +126,7 @@ class OriginKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValueOrigin:
-    """Where a value comes from: the policy or property by name, empty for a default."""
+    """The origin of a value: a policy or property by name, empty for a default."""
 
     kind: OriginKind
     name: str = ""
@@ -150,12 +150,12 @@ class RuleValue:
 class RuleStatus(Enum):
     ACTIVE = "ACTIVE"
     DRY_RUN = "DRY_RUN"
-    """The operator allows plans alone."""
+    """The operator allows only plans."""
     OFF = "OFF"
 
 
 class FindingCode(Enum):
-    """What a person should know about a rule; a code in STOPPING turns the rule off."""
+    """Findings about a rule, for people. A code in STOPPING turns the rule off."""
 
     POLICY_INVALID = "POLICY_INVALID"
     POLICY_AMBIGUOUS = "POLICY_AMBIGUOUS"
@@ -175,12 +175,12 @@ STOPPING = frozenset(
         FindingCode.ICEBERG_PROPERTY_INVALID,
     }
 )
-"""The findings that an operator must see: a policy that somebody attached is not executed."""
+"""Findings that an operator must see, because an attached policy is not executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """Something that a rule's owner did not expect; `subject` is a policy or property."""
+    """Something unexpected for a rule's owner. `subject` is a policy or property."""
 
     code: FindingCode
     subject: str
@@ -189,7 +189,7 @@ class RuleFinding:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepRule:
-    """The rule of one type for one table. `reason` states why it is not ACTIVE, `policy` names the policy, None without
+    """The rule of one type for one table. `reason` is why it is not ACTIVE, `policy` names the policy, None without
     one. `values` are by key, empty if unreadable, and may be used only if the rule is not OFF."""
 
     type: PolicyType

@@ -1,7 +1,7 @@
 """A table's rules by policies, table properties, Iceberg's properties and the operator's limits. Pure.
 
 Without an enabled policy nothing is done. A table property can only be stricter, and the operator's limits bound
-everything. An unreadable value turns the rule off: what is not deleted today can be deleted tomorrow.
+everything. An unreadable value turns the rule off: files that are not deleted today can be deleted tomorrow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def _rule_of(
 
 
 def check_content(type_: PolicyType, text: str) -> tuple[RuleFinding, ...]:
-    """Return the findings of a content before it is stored. Raises PolicyInvalid for one without effect."""
+    """Return the findings of a content before it is stored. Raises PolicyInvalid for content without effect."""
     making = _Making(type_, "of this content", {}, UpkeepLimits(least_age_ms=0, least_orphan_age_ms=0))
     making.read(content_of(type_, text))
     return making.findings
@@ -85,7 +85,7 @@ def name_of(catalog: str, applicable: ApplicablePolicy) -> str:
 
 
 class _Making:
-    """Collects a rule's values and findings; `stop` is the first reason that turns it off."""
+    """Collects a rule's values and findings. `stop` is the first reason that turns it off."""
 
     def __init__(self, type_: PolicyType, policy: str, properties: Mapping[str, str], limits: UpkeepLimits) -> None:
         self._type = type_
@@ -108,7 +108,7 @@ class _Making:
         return UpkeepRule(self._type, RuleStatus.OFF, reason, self._policy, {}, tuple(self._findings))
 
     def read(self, content: PolicyContent) -> None:
-        """Find each value. Raises PolicyInvalid for an unusable one of the policy."""
+        """Find each value. Raises PolicyInvalid if one in the policy is unusable."""
         if not content.enable:
             self._stop = f"policy {self._policy} is not enabled"
         given = content.values()
@@ -140,7 +140,7 @@ class _Making:
         return UpkeepRule(self._type, status, reason, self._policy, self._values, tuple(self._findings))
 
     def _own_properties(self, settings: Mapping[str, RuleSetting]) -> dict[str, str]:
-        """Return the table's properties of this type by key; one that cannot be meant turns the rule off."""
+        """Return the table's properties of this type by key. One that cannot be meant turns the rule off."""
         own = {
             name.removeprefix(self._prefix): text
             for name, text in self._properties.items()
@@ -162,7 +162,7 @@ class _Making:
         return own
 
     def _find_unknown(self, known: Sequence[str]) -> None:
-        """Report properties with the service's prefix and no effect; one like a known name turns the rule off."""
+        """Report properties with the service's prefix and no effect. One similar to a known name turns the rule off."""
         unknown = unknown_properties(self._properties)
         for name in sorted(key for key in self._properties if not key.startswith(TYPED)):
             meant = misspelled(name, known)
@@ -199,7 +199,7 @@ class _Making:
         return RuleValue(default, setting.text(default), ValueOrigin(OriginKind.DEFAULT))
 
     def _tightened(self, setting: RuleSetting, asked: RuleValue, own: Mapping[str, str]) -> RuleValue:
-        """Return the table property's value if it is stricter, and report it if it is looser."""
+        """Return the table property's value if it is stricter. Reports a looser one."""
         text = own.get(setting.key)
         if text is None or setting.stricter is None:
             return asked

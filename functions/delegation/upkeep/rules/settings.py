@@ -1,4 +1,4 @@
-"""What each policy type can set: how a value is read, which of two is stricter, and its default.
+"""The settings of each policy type: how a value is read, which of two is stricter, and its default.
 
 Sources: the JSON schemas of Polaris' policy types for keys; Apache Iceberg 1.11, TableProperties, for properties and
 their defaults, and RewriteDataFiles and DeleteOrphanFiles for the other defaults.
@@ -48,9 +48,9 @@ COMPACTION_STRATEGY: Final = "compaction_strategy"
 @dataclass(frozen=True, slots=True)
 class RuleSetting:
     """One value of a type's rule. `read` parses a policy's or table property's value and raises ValueError. `stricter`
-    returns the stricter of two, which deletes less; None if no value is stricter, and then no table property sets it.
-    `iceberg` is the property of its default, `limit` the operator's property, and `limit_of` its value, None without
-    one. None as `default` is the operator's value."""
+    returns the stricter of two values, which deletes less. If it is None no value is stricter, and no table property
+    can set it. `iceberg` is the property of its default. `limit` is the operator's property, and `limit_of` returns its
+    value, None without one. None as `default` stands for the operator's value."""
 
     key: str
     read: Callable[[object], Any]
@@ -122,7 +122,7 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
         ),
         RuleSetting(
             key="prefix_mismatch_mode",
-            # Iceberg's third mode, DELETE, takes a file of another scheme or authority for an orphan.
+            # Iceberg's third mode, DELETE, treats a file of another scheme or authority as an orphan.
             read=word("error", "ignore"),
             default="error",
             stricter=_stricter_mode,
@@ -191,4 +191,4 @@ SETTINGS: Final[Mapping[PolicyType, tuple[RuleSetting, ...]]] = {
         ),
     ),
 }
-"""The order is that in which values are shown."""
+"""The settings of each type, in display order."""
