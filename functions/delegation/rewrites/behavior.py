@@ -1,7 +1,7 @@
 """Rewrites as a task behavior: what an attempt needs, and what its end writes to the task.
 
-An attempt begins in this process: it reads manifests and decides. If something is to be rewritten, it hands over to
-Spark, and the job decides again by what the table is then. A process with a Spark session decides and rewrites at once.
+An attempt starts in this process: it reads manifests and decides. If something is to be rewritten, it hands over to
+Spark, and the job decides again by the table's new state. A process with a Spark session decides and rewrites at once.
 """
 
 import time
@@ -49,16 +49,16 @@ from delegation.timestamps import elapsed
 from polaris_common.errors import DelegationError, counted
 
 SHARED: Final = "shared-worker"
-"""The next engine of a rewrite that is left to the shared worker."""
+"""The next engine of a rewrite that waits for the shared worker."""
 SHARED_WAIT: Final = timedelta(minutes=10)
-"""How long it waits for the worker, or for a place in its session, until its next attempt looks for it."""
+"""How long it waits for the worker, or for a place in its session, until its next attempt."""
 ALONE_AFTER: Final = 2
-"""Losses in a row after which an attempt runs alone."""
+"""After this many losses in a row an attempt runs alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePlan:
-    """What is to be rewritten, nothing without `rewrites`, and as `details` what that takes, gains and leaves out."""
+    """What is to be rewritten, nothing without `rewrites`. `details` state what that costs, gains and leaves out."""
 
     rewrites: tuple[Rewrite, ...]
     summary: str
@@ -67,7 +67,7 @@ class RewritePlan:
 
 @dataclass(frozen=True, slots=True)
 class RewriteJob:
-    """What a Spark job does for one attempt. `planned_again` returns the rewrites by what the table is now; it raises
+    """A Spark job's work for one attempt. `planned_again` returns the rewrites by the table's current state. It raises
     what RewriteKind.plan raises."""
 
     ctx: RewriteContext
@@ -76,36 +76,35 @@ class RewriteJob:
 
 
 class RewriteKind(Protocol):
-    """One kind of rewrite: its requests, and what decides for a table. Both raise the errors of the catalog and of the
-    table's store."""
+    """One kind of rewrite: its requests, and its decision for a table. Both methods raise the errors of the catalog and
+    of the table's store."""
 
     @property
     def work_type(self) -> type[TableRewrite]: ...
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
-        """Return what a request asks for, by the table's manifests as they are now; raise InvalidOption, and
-        RewriteWithdrawn."""
+        """Return what a request rewrites, by the table's current manifests. Raises InvalidOption, RewriteWithdrawn."""
 
     def summary(self, result: RewriteResult) -> str:
-        """Return what the task's own commits changed, as one sentence."""
+        """Return one sentence about what the task's own commits changed."""
 
 
 class RewriteSession(Protocol):
-    """A Spark session in this process, which attempts at several tasks use at the same time."""
+    """A Spark session in this process, shared by attempts at several tasks."""
 
     def taken(self, losses: int, checkpoint: Callable[[], None]) -> AbstractContextManager[None]:
-        """Give an attempt its place in the session, after so many losses in a row; raise RunPostponed if it has to
+        """Give an attempt its place in the session, after this many losses in a row. Raises RunPostponed if it must
         come later, and what `checkpoint` raises while it waits."""
         ...
 
     def rewrite(self, job: RewriteJob) -> RewriteResult:
-        """Rewrite; raise what `run_rewrites` raises, and RunHandedOver if the session has ended."""
+        """Perform a job. Raises what `run_rewrites` raises, and RunHandedOver if the session has ended."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SharedWorkerTask:
-    """The one task of a deployment's shared worker, so that at most one of its jobs runs."""
+    """The one task of a deployment's shared worker. Having one task ensures that at most one of its jobs runs."""
 
     tasks: TaskService
 
@@ -121,10 +120,8 @@ class SharedWorkerTask:
 
 
 def without_spark(tasks: TaskService, task: Task) -> RunPostponed:
-    """Return what ends an attempt that needs Spark in a process without it: each one waits longer than the one before.
-
-    Raises LeaseLost.
-    """
+    """Return the error that ends an attempt which needs Spark in a process without it. Each attempt waits longer than
+    the one before. Raises LeaseLost."""
     attempts = int(task.details.get(NO_SPARK, 0)) + 1
     tasks.holding(task).leases.note(task.task_id, task.attempt_count, details={NO_SPARK: attempts})
     return RunPostponed(
@@ -135,22 +132,22 @@ def without_spark(tasks: TaskService, task: Task) -> RunPostponed:
 
 
 def losses_of(task: Task) -> int:
-    """Return how many attempts in a row began in a Spark session and ended with their process, or with the session."""
+    """Return how many attempts in a row started in a Spark session and ended with their process or the session."""
     return int(task.details.get(LOSSES, 0))
 
 
 def may_share(task: Task) -> bool:
-    """Return whether a rewrite may run beside others; one that was lost twice gets a job of its own."""
+    """Return whether a rewrite may run beside others. After two losses it gets a job of its own."""
     return losses_of(task) < ALONE_AFTER
 
 
 def is_shared(task: Task) -> bool:
-    """Return whether an attempt before left a rewrite to the shared worker, or was one of it."""
+    """Return whether a former attempt left a rewrite to the shared worker or ran in it."""
     return task.details.get("next_engine") == SHARED and may_share(task)
 
 
 def is_left(task: Task, engines: Collection[str]) -> bool:
-    """Return whether a rewrite waits for one of these engines, in another process than those that looked at it."""
+    """Return whether a rewrite waits for one of these engines, in a process that has not tried it yet."""
     waits = task.status is Status.RETRY_SCHEDULED and task.error_code == RunPostponed.code
     return waits and task.details.get("next_engine") in engines
 
@@ -165,9 +162,9 @@ class RewriteBehavior:
 
     `open_table` opens a table's source and its storage with vended credentials, which every load renews. `requests`
     sends to the catalog as the service's principal. `settings` state whether there is Spark. `permissions` returns for
-    a request a function of its loaded table: why its policy no longer asks for it, None if it does. `session` is the
-    Spark session of this process, if it has one. Rewrites are left to the `shared` worker; without it each has a job
-    of its own.
+    a request a function of its loaded table, which returns why the table's policy no longer requires it, or None.
+    `session` is the Spark session of this process, if it has one. Rewrites are left to the `shared` worker; without it
+    each has a job of its own.
     """
 
     tasks: TaskService
@@ -184,16 +181,15 @@ class RewriteBehavior:
 
     @property
     def task_types(self) -> frozenset[str]:
-        """See TaskBehavior.task_types."""
         return frozenset({self.kind.work_type.work_task_type, self.kind.work_type.plan_task_type})
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare: inline, unless the attempt before found something to rewrite elsewhere."""
+        """See TaskBehavior.prepare. The engine is inline, unless the former attempt found work for another engine."""
         is_here = self.session is not None or self._is_dry_run(task)
         return INLINE if is_here or self._is_shared(task) else prepared_engine(task, self.settings)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: decide in this process; record a dry run's outcome, or hand over to Spark."""
+        """See TaskBehavior.run. Decides in this process; records a dry run's outcome, or hands over to Spark."""
         runner = self._runner
         if self.session is not None:
             return self._run_with(task, self.session.rewrite, self.session.taken)
@@ -218,14 +214,14 @@ class RewriteBehavior:
                 self._continue_with(SHARED, task)
                 self.shared.start()
                 raise RunPostponed(f"{plan.summary}; the shared Spark worker rewrites them", SHARED_WAIT)
-            # Before the attempt ends: one that is lost in between is continued with Spark, too.
+            # Recorded before the attempt ends, so that an attempt lost in between continues with Spark too.
             self._continue_with(SPARK, task)
             raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt rewrites them with Spark")
 
         return runner.run(task, lambda: self._unless_withdrawn(task, INLINE, done))
 
     def run_job(self, work: RewriteFunction, task_id: str, attempt: int) -> Task:
-        """Do the work in a Spark job; see UpkeepBehavior.run_job. What follows a failure is decided inline again."""
+        """Do the work in a Spark job; see UpkeepBehavior.run_job. After a failure the next decision is inline again."""
         return self._run_with(self._runner.begin_job(task_id, attempt), work, lambda *_: nullcontext())
 
     def _run_with(
@@ -234,7 +230,7 @@ class RewriteBehavior:
         rewrite: RewriteFunction,
         taken: Callable[[int, Callable[[], None]], AbstractContextManager[None]],
     ) -> Task:
-        """Decide and rewrite with the Spark session of this process, in a place that the attempt has taken."""
+        """Decide and rewrite with this process's Spark session, in a place that the attempt has taken."""
         runner = self._runner
 
         def done() -> Task:
@@ -250,7 +246,7 @@ class RewriteBehavior:
         return runner.run(task, lambda: self._unless_withdrawn(task, SPARK, done))
 
     def _unless_withdrawn(self, task: Task, engine: str, done: Callable[[], Task]) -> Task:
-        """Do the work; record a success if the policy that asked for it was withdrawn."""
+        """Do the work. Records a success if the policy that required it was withdrawn."""
         try:
             return done()
         except RewriteWithdrawn as error:
@@ -263,11 +259,11 @@ class RewriteBehavior:
             return self._runner.succeed(task, summary, findings, {"engine": engine})
 
     def _is_shared(self, task: Task) -> bool:
-        """Return whether the shared worker is to run the task; attempts that decide here must not be killed."""
+        """Return whether the shared worker must run the task: attempts that decide here must not be killed."""
         return self.shared is not None and is_shared(task) and task.killed.count < KILLED_TWICE
 
     def _wait_for_shared(self, task: Task, shared: SharedWorkerTask) -> None:
-        """Raise RunPostponed while the shared worker is open, which decides itself; it leases what waits for it."""
+        """Raise RunPostponed while the shared worker is open, which leases waiting tasks and decides itself."""
         if shared.is_open:
             raise RunPostponed("the shared Spark worker will rewrite the table", SHARED_WAIT)
         # An attempt that is handed over for lack of time must not decide here again.
@@ -278,16 +274,14 @@ class RewriteBehavior:
 
     @contextmanager
     def _as_loss(self, task: Task) -> Iterator[None]:
-        """Count the attempt as a loss until it ends by itself: a process that dies records nothing more.
-
-        One that is stopped leaves the losses before it as they were. Successes and other errors clear them.
-        """
+        """Count the attempt as a loss until it ends normally, because a process that dies records nothing. A stopped
+        attempt keeps the former losses. Success and other errors clear them."""
         before = losses_of(task)
         self._note_losses(task, before + 1)
         try:
             yield
         except RewriteEngineFailed:
-            # Also if the JVM still answers: without memory a job fails before its JVM, or only its executors, end.
+            # Even if the JVM still answers: without memory a job fails before its JVM ends, or only its executors end.
             raise
         except (DelegationError, RunStopped) as error:
             self._note_losses(task, before if isinstance(error, RunStopped) else 0)
@@ -298,7 +292,7 @@ class RewriteBehavior:
         self.tasks.holding(task).leases.note(task.task_id, task.attempt_count, details=noted)
 
     def _continue_with(self, engine: str | None, task: Task) -> Task:
-        """Record the engine of the attempt after this one, and the submission's first attempt that may commit."""
+        """Record the engine of the next attempt, and the submission's first attempt that may commit."""
         return continue_with(engine, self.tasks, task, {FIRST_ATTEMPT: task.attempt_count})
 
     @property
@@ -306,7 +300,7 @@ class RewriteBehavior:
         return AttemptRunner(self.tasks, _ending)
 
     def _begun(self, task: Task, hand_over_at: datetime | None) -> tuple[TableRewrite, RewriteContext]:
-        """Return the request and what its attempt needs; raise MalformedPayload, GuardRefused (TABLE_IS_PURGED)."""
+        """Return the request and its attempt's context. Raises MalformedPayload, GuardRefused (TABLE_IS_PURGED)."""
         work = self.kind.work_type.of(task)
         refuse_purged(self.tasks.reads, work, task)
         attempt = AttemptContext(self.tasks, task, hand_over_at=hand_over_at, monotonic=self.monotonic)
@@ -332,7 +326,7 @@ class RewriteBehavior:
     def _without_work(
         self, task: Task, work: TableRewrite, ctx: RewriteContext, plan: RewritePlan, engine: str
     ) -> Task:
-        """Record the success of an attempt that rewrites nothing; one before it may have ended after its commits."""
+        """Record the success of an attempt that rewrites nothing. A former attempt may have ended after its commits."""
         before = None if work.is_dry_run else committed_before(ctx)
         if before is not None:
             return self._runner.succeed(task, *self._outcome(plan, before))
@@ -340,7 +334,7 @@ class RewriteBehavior:
         return self._runner.succeed(task, plan.summary, {LOSSES: None}, fields)
 
     def _outcome(self, plan: RewritePlan, result: RewriteResult) -> Outcome:
-        """Return what a success writes: the figures also as details, which the line of the end shows."""
+        """Return what a success writes. The figures are also details, so that the final progress line shows them."""
         reported = {"estimate": dict(plan.details), **_reported(result), "seconds": round(result.seconds, 1)}
         summary = self.kind.summary(result)
         if result.groups_put_off:
@@ -349,7 +343,7 @@ class RewriteBehavior:
 
     @staticmethod
     def _record(attempt: AttemptContext, result: RewriteResult) -> None:
-        """Record what an attempt committed that an error ends; raise LeaseLost."""
+        """Record the commits of an attempt that an error ends. Raises LeaseLost."""
         attempt.report(details=_reported(result))
         fields = attempt.unwritten
         note = attempt.tasks.leases.note

@@ -1,5 +1,5 @@
-"""What manifests state of the columns of a file: numbers of values and of nulls, and bounds (Iceberg Table Spec,
-Appendix D). They show which equality deletes cannot apply to a data file."""
+"""What manifests state of a file's columns: numbers of values and of nulls, and bounds (Iceberg Table Spec, Appendix
+D). These show which equality deletes cannot apply to a data file."""
 
 import math
 import struct
@@ -26,14 +26,14 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of all schemas of a table by id, and the names of those that its current schema has."""
+    """The columns of all schemas of a table by id, and the names of those in its current schema."""
 
     by_id: Mapping[int, Column]
     names: Mapping[str, int]
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
-        """Read the schemas of table metadata, of any version; a column has its newest type."""
+        """Read the schemas of table metadata, of any version. A column has its newest type."""
         current = document.get("current-schema-id")
         schemas = document.get("schemas") or ()
         newest = next(
@@ -56,7 +56,7 @@ def _primitives(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> Iterab
 
 
 def bound(column: Column, raw: bytes | None) -> Any | None:
-    """Return a bound as a value that compares with others of its column; None if it is unknown, or has no order."""
+    """Return a bound as a value that compares with others of its column, None if it is unknown or has no order."""
     decode = _BOUNDS.get(column.kind)
     if raw is None or decode is None:
         return None
@@ -68,7 +68,7 @@ def bound(column: Column, raw: bytes | None) -> Any | None:
 
 
 def _whole(raw: bytes) -> int:
-    # A column that was promoted has bounds of its former type.
+    # A promoted column may have bounds of its former type.
     return int(struct.unpack("<q" if len(raw) == 8 else "<i", raw)[0])
 
 
@@ -86,20 +86,20 @@ _BOUNDS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     **dict.fromkeys(("timestamp_ns", "timestamptz_ns"), _whole),
     **dict.fromkeys(("float", "double"), _number),
     "decimal": _decimal,
-    # Iceberg compares the bytes, for a string its code points, which have the same order.
+    # Iceberg compares the bytes. For a string these have the order of its code points.
     **dict.fromkeys(("string", "binary", "fixed"), bytes),
 }
 
 
 class EqualityDelete(NamedTuple):
-    """An equality delete file: the columns by which it deletes, and what its manifest states of them."""
+    """An equality delete file: the columns by which it deletes, and their stats in its manifest."""
 
     sequence: int
     ids: tuple[int, ...]
     stats: Mapping[int, ColumnStats]
 
     def may_delete_from(self, data: Mapping[int, ColumnStats], columns: Mapping[int, Column]) -> bool:
-        """Return whether it may delete rows of an older data file, as Iceberg's DeleteFileIndex decides."""
+        """Return whether it may delete rows of an older data file, by the rules of Iceberg's DeleteFileIndex."""
         return all(
             _may_be_equal(data.get(field_id, NO_STATS), self.stats.get(field_id, NO_STATS), columns[field_id])
             for field_id in self.ids

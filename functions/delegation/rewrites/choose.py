@@ -1,10 +1,10 @@
-"""Which partitions a compaction rewrites: pure functions of what their files are.
+"""Which partitions a compaction rewrites. Pure functions of their files.
 
 Iceberg's planner decides again when it runs (BinPackRewriteFilePlanner and SizeBasedFileRewritePlanner of 1.12), so the
-same files are candidates here, in the same groups. Of the partitions that it would rewrite, one is left where nothing
-would be gained: two files of seven tenths of the target size become two such files again, at every run. What is gained
-is counted as files removed and deletes folded. Each rewrite lowers the sum of both, so that no sequence of them goes
-on for ever. A delete counts once for each data file that it applies to, as readers open it.
+same files are candidates here, in the same groups. Of the partitions that it would rewrite, those without a gain are
+left: two files of seven tenths of the target size would become two such files again, at every run. The gain is counted
+as files removed and deletes folded. Each rewrite lowers the sum of both, so every sequence of rewrites ends. A delete
+counts once for each data file that it applies to, because readers open it for each.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,11 +22,11 @@ DELETE_RATIO: Final = 0.3
 """A data file with this share of deleted rows is rewritten, whatever its size."""
 GROUP_BYTES: Final = 100 * 1024**3
 MOST_PARTITIONS: Final = 1_000
-"""Partitions that one run rewrites: their filter is a part of its plan. The next run takes others."""
+"""Partitions that one run rewrites, because their filter is a part of its plan. The next run takes others."""
 
 
 class DataFile(NamedTuple):
-    """A data file: the deletes that apply to it, and the rows that deletes of this file alone delete."""
+    """A data file: the deletes that apply to it, and the rows deleted by deletes of this file alone."""
 
     size: int
     records: int
@@ -36,8 +36,8 @@ class DataFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Iceberg's thresholds. A file below `least` or above `most` bytes is rewritten, as one with `delete_files` deletes
-    or more."""
+    """Iceberg's thresholds. A file is rewritten below `least` or above `most` bytes, or with at least `delete_files`
+    deletes."""
 
     target: int
     least: int
@@ -49,7 +49,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, terms: CompactionTerms, properties: Mapping[str, str]) -> Self:
-        """Return the thresholds for a table with these properties; an unreadable size is Iceberg's default."""
+        """Return the thresholds for a table with these properties. An unreadable size becomes Iceberg's default."""
         text = properties.get(TARGET_PROPERTY, "")
         own = int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 19 else DEFAULT_TARGET
         target = terms.target_file_size_bytes or own or DEFAULT_TARGET
@@ -73,7 +73,7 @@ class Thresholds:
         return size > self.most or any(map(self.has_enough_deletes, group))
 
     def files_after(self, size: int) -> int:
-        """Return into how many files a group is written."""
+        """Return the number of files that a group becomes."""
         if size < self.target:
             return 1
         less, rest = divmod(size, self.target)
@@ -84,7 +84,7 @@ class Thresholds:
         return less if is_spread else less + 1
 
     def groups(self, candidates: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-        """Yield the groups that the planner rewrites. It fills one after the other, in the order of its scan."""
+        """Yield the groups that the planner rewrites. It fills one after the other, in scan order."""
         group: list[DataFile] = []
         size = 0
         for file in candidates:
@@ -107,8 +107,8 @@ class Partition(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionFiles:
-    """The files of one partition. `candidates` are those that the planner selects, `newest_ms` the time of the newest
-    commit that wrote or removed a file, None if its snapshot is gone. So many position deletes are `lasting`: they
+    """The files of one partition. `candidates` are those that the planner selects. `newest_ms` is the time of the
+    newest commit that wrote or removed a file, None if its snapshot is gone. `lasting` counts position deletes that
     apply to new files too, because the current snapshot added them. `former` files are of former specs; Iceberg
     rewrites them together with the partition whose values are all null."""
 
@@ -123,7 +123,7 @@ class PartitionFiles:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a rewrite reads, writes and gains. `deletes` counts a delete for each file that it applies to."""
+    """What a rewrite reads, writes and gains. `deletes` counts a delete once for each file that it applies to."""
 
     files: int = 0
     bytes: int = 0
@@ -144,7 +144,7 @@ class Work:
 
     @property
     def gain(self) -> int:
-        """Files removed and deletes folded."""
+        """Files removed plus deletes folded."""
         return self.files - self.files_after + self.deletes - self.deletes_after
 
 
@@ -167,8 +167,8 @@ class ChosenPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChoice:
-    """The chosen partitions, the most gain for its cost first, and the number of others by reason. `is_whole` if the
-    planner finds the same without a filter."""
+    """The chosen partitions, the highest gain for its cost first, and the number of others by reason. `is_whole` if the
+    planner would find the same without a filter."""
 
     chosen: tuple[ChosenPartition, ...] = ()
     left: Mapping[Left, int] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class PartitionsChoice:
 
 def work_of(files: PartitionFiles, thresholds: Thresholds, *, partitions: int = 1) -> Work:
     """Return what Iceberg's planner would do in a partition. Files of former specs are written into the table's
-    `partitions`, at least one file in each."""
+    `partitions`, at least one file into each."""
     total = Work()
     for group in thresholds.groups(files.candidates):
         size = sum(file.size for file in group)
@@ -203,8 +203,8 @@ def choose(
     has_filter: Callable[[Partition], bool] = lambda _partition: True,
     most: int = MOST_PARTITIONS,
 ) -> PartitionsChoice:
-    """Return what is rewritten. `cost` returns the money for a partition's work, `has_filter` whether an expression
-    selects exactly one. A partition with a commit at or after `cold_before_ms` is left to its writers."""
+    """Return what is rewritten. `cost` returns the price of a partition's work, `has_filter` whether an expression
+    selects exactly that partition. A partition with a commit at or after `cold_before_ms` is left to its writers."""
     listed = list(partitions)
     left: dict[Left, int] = {}
     chosen: list[ChosenPartition] = []
@@ -217,7 +217,7 @@ def choose(
             left[why] = left.get(why, 0) + 1
         else:
             chosen.append(ChosenPartition(files.partition, work, has_former=files.former > 0))
-    # Without a filter the planner would also rewrite what is left here.
+    # Without a filter the planner would also rewrite the partitions that are left.
     if left or len(chosen) > most:
         unselected = [choice for choice in chosen if choice.has_former or not has_filter(choice.partition)]
         if unselected:

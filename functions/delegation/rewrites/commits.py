@@ -1,8 +1,5 @@
-"""The commits of a rewrite: which ones it may make, the marks that they carry, and what they came to.
-
-A mark is in the snapshot's summary. By it a commit whose answer was lost is found in the table, by this attempt or the
-next one.
-"""
+"""The commits of a rewrite: which ones are allowed, their marks, and their results. A mark is in the snapshot's
+summary. A commit whose answer was lost is found by it in the table, by this attempt or the next."""
 
 import json
 from collections.abc import Mapping
@@ -17,12 +14,12 @@ from polaris_common.errors import printable
 TASK_ID: Final = MARK
 ATTEMPT: Final = "delegation.attempt"
 _REPLACE: Final = "replace"
-"""The operation of a snapshot that has the rows of its parent (Iceberg Table Spec, Snapshots)."""
+"""The operation of a snapshot with the same rows as its parent (Iceberg Table Spec, Snapshots)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitRules:
-    """What a commit of one attempt must state: the table, the branch, and as marks the task and the attempt."""
+    """What a commit of one attempt must have: the table, the branch, and as marks the task and the attempt."""
 
     table_uuid: str
     branch: str
@@ -33,9 +30,7 @@ class CommitRules:
 @dataclass(frozen=True, slots=True)
 class AdmittedCommit:
     """A CommitTableRequest that may be sent (Iceberg REST specification), the snapshot that it adds, and its parent.
-
-    `own` is what it is once it is applied.
-    """
+    `own` is the commit once it is applied."""
 
     document: Mapping[str, Any]
     snapshot_id: int
@@ -44,11 +39,11 @@ class AdmittedCommit:
 
 
 def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
-    """Return the commit to send for what Iceberg sent, with its marks; raise CommitRefused, and RewriteError
+    """Return the commit to send for Iceberg's request, with its marks. Raises CommitRefused, and RewriteError
     (BRANCH_NOT_FOUND) for one that would create the branch.
 
-    One snapshot is added that replaces files of its parent by others with the same rows, and the branch moves from that
-    parent to it. The requirements state where the branch was, so that no commit of another writer is undone.
+    A commit must add one snapshot that replaces files of its parent by others with the same rows, and move the branch
+    from that parent to it. Its requirements state where the branch was, so no other writer's commit is undone.
     """
     document = _object(body)
     requirements, updates = _objects(document, "requirements"), _objects(document, "updates")
@@ -96,7 +91,7 @@ def _parent_in(requirements: list[dict[str, Any]], parent: Any, rules: CommitRul
         if requirement.get("type") == "assert-ref-snapshot-id" and requirement.get("ref") == rules.branch
     ]
     if asserted == [None] and rules.branch != MAIN:
-        # Iceberg loaded the table again, and the branch had been deleted.
+        # The branch was deleted, and Iceberg has loaded the table again.
         raise branch_not_found(rules.branch)
     if not isinstance(parent, int) or asserted != [parent]:
         raise CommitRefused(f"the commit does not require that {printable(rules.branch)} is at the snapshot's parent")
@@ -125,8 +120,8 @@ def _named(actions: list[str]) -> str:
 
 
 def is_applied(metadata: Mapping[str, Any], commit: AdmittedCommit, branch: str) -> bool | None:
-    """Return whether a commit is in a table's metadata, None if that cannot be known: an expiry may have removed its
-    snapshot after others followed it, while the files stay in use."""
+    """Return whether a commit is in a table's metadata. None if unknown: an expiry may have removed its snapshot after
+    later ones, while its files are still used."""
     by_id = {snapshot.get("snapshot-id"): snapshot for snapshot in metadata.get("snapshots") or ()}
     if commit.snapshot_id in by_id:
         return True
@@ -141,19 +136,19 @@ def is_applied(metadata: Mapping[str, Any], commit: AdmittedCommit, branch: str)
 
 @dataclass(frozen=True, slots=True)
 class OwnCommit:
-    """A commit of the task: its snapshot, the attempt that made it, and the figures of its summary."""
+    """A commit of the task: its snapshot, its attempt, and the figures of its summary."""
 
     snapshot_id: int
     attempt: int
     metrics: Mapping[str, int]
 
     def __getitem__(self, name: str) -> int:
-        """Return a figure of the summary, 0 without it."""
+        """Return a figure of the summary, 0 if missing."""
         return self.metrics.get(name, 0)
 
 
 def own_commits(metadata: Mapping[str, Any], task_id: str, *, first_attempt: int = 1) -> list[OwnCommit]:
-    """Return the commits of a task in a table's metadata, from an attempt on, in the order in which they were made."""
+    """Return a task's commits in a table's metadata, starting with `first_attempt`, in commit order."""
     own = []
     for snapshot in metadata.get("snapshots") or ():
         summary = snapshot.get("summary") or {}

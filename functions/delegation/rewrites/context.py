@@ -1,4 +1,4 @@
-"""The input of an attempt at rewriting a table (table, catalog, stores, what to rewrite, attempt), and its result."""
+"""The input of an attempt to rewrite a table (table, catalog, stores, what to rewrite, attempt), and its result."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -20,16 +20,14 @@ Engine = Literal["inline", "spark"]
 
 
 class RewriteAttempt(Protocol):
-    """The attempt that a rewrite works for, `tasks.work.attempt_context.AttemptContext` for a leased task."""
+    """The attempt for which a rewrite works; `tasks.work.attempt_context.AttemptContext` for a leased task."""
 
     task_id: str
     attempt: int
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Raise RunStopped or another error if the attempt may begin nothing more.
-
-        `moved` tells whether the work made progress since the last call; work that hangs must lose its lease.
-        """
+        """Raise RunStopped or another error if the attempt must start nothing more. `moved` states whether the work
+        made progress since the last call; work that hangs must lose its lease."""
         ...
 
     def report(
@@ -41,29 +39,27 @@ class RewriteAttempt(Protocol):
         message: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Report progress and details of the task; what is not given stays."""
+        """Report progress and details of the task. Omitted values stay."""
         ...
 
 
 def always_permitted(_table: LoadedTable) -> str | None:
-    """Permit the rewrite that a caller asked for."""
+    """Permit the rewrite that a caller requested."""
     return None
 
 
 class TableLoader(Protocol):
-    """Loads a table from its catalog."""
-
     def load(self) -> LoadedTable:
-        """Load the table with all snapshots and vended credentials; raise the errors of delegation.polaris."""
+        """Load the table with all snapshots and vended credentials. Raises the errors of delegation.polaris."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFilesRewrite:
-    """What Iceberg's action RewriteDataFiles is called with.
+    """The arguments of Iceberg's action RewriteDataFiles.
 
     `options` have Iceberg's names and values. `partitions` is an Iceberg expression as JSON (ExpressionParser) that
-    selects the chosen partitions, None for the whole table; `where` is a condition in Spark's SQL that a request adds.
+    selects the chosen partitions, None for the whole table. `where` is the request's condition in Spark SQL.
     `sort_order` is written as for Iceberg's procedure, None for the table's own.
     """
 
@@ -78,10 +74,8 @@ class DataFilesRewrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestsRewrite:
-    """What Iceberg's action RewriteManifests is called with; it rewrites the manifests of one partition spec.
-
-    `spec_id` None is the table's current one. `sort_by` are names of partition fields, none for Iceberg's order.
-    """
+    """The arguments of Iceberg's action RewriteManifests, which rewrites the manifests of one partition spec. `spec_id`
+    None is the table's current spec. `sort_by` are names of partition fields, empty for Iceberg's order."""
 
     branch: str = "main"
     spec_id: int | None = None
@@ -93,13 +87,13 @@ Rewrite = DataFilesRewrite | ManifestsRewrite
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteContext:
-    """One attempt at rewriting one table.
+    """One attempt to rewrite one table.
 
     `requests` sends to the catalog as the service's principal, and `tables` loads the table. `store` is the table's
-    storage, opened with vended credentials; `plans` is the service's own bucket, where the receipt is stored. Commits
-    of the task from `first_attempt` on are those of its present submission. `request` is for the receipt. `permitted`
-    returns why the policy that asked for the rewrite no longer does, None if it does. `ended_early` gets what was
-    committed before the error that ends the attempt. `clock` returns UTC, `now` and `sleep` count in seconds.
+    storage, opened with vended credentials. `plans` is the service's own bucket, in which the receipt is stored. The
+    task's commits from `first_attempt` on belong to its current submission. `request` is for the receipt. `permitted`
+    returns why the policy no longer requires the rewrite, None if it does. `ended_early` gets what was committed before
+    the error that ends the attempt. `clock` returns UTC, `now` and `sleep` count in seconds.
     """
 
     attempt: RewriteAttempt
@@ -121,11 +115,11 @@ class RewriteContext:
         """Raise what ends the attempt: errors of `attempt.checkpoint` and of the catalog, RewriteWithdrawn."""
         if self.permitted is not always_permitted:
             self.load_permitted()
-        # Last: the catalog may take longer to answer than the lease lasts.
+        # Last, because the catalog may take longer to answer than the lease lasts.
         self.attempt.checkpoint()
 
     def load_permitted(self) -> LoadedTable:
-        """Load the table as `load_table` does; raise RewriteWithdrawn too."""
+        """As `load_table`. Raises RewriteWithdrawn too."""
         table = self.load_table()
         reason = self.permitted(table)
         if reason is not None:
@@ -133,7 +127,7 @@ class RewriteContext:
         return table
 
     def load_table(self) -> LoadedTable:
-        """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
+        """Load the current table. Raises errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
         self.attempt.checkpoint()
         table = self.tables.load()
         if table.table_uuid != self.table_uuid.lower():
@@ -146,10 +140,8 @@ CHANGED_FIRST: Final = "another writer changed their files first"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutOff:
-    """Groups of files that were not rewritten: another writer was first (`is_conflict`), or their work failed.
-
-    The next run takes them.
-    """
+    """Groups of files that were not rewritten, because another writer was first (`is_conflict`) or their work failed.
+    The next run takes them."""
 
     groups: int
     reason: str
@@ -158,7 +150,7 @@ class PutOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performed:
-    """What one call of an action came to; `groups` is how many there were, `groups_done` how many it committed."""
+    """The result of one call of an action. `groups` is their number, `groups_done` the number committed."""
 
     groups: int = 0
     groups_done: int = 0
@@ -172,7 +164,7 @@ class RewriteEngine(Protocol):
     def iceberg_version(self) -> str: ...
 
     def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
-        """Rewrite, and commit through the gate; raise what ended the attempt, RewriteError."""
+        """Rewrite, and commit through the gate. Raises what ended the attempt, RewriteError."""
         ...
 
 
@@ -181,13 +173,12 @@ RewriteStatus = Literal["REWRITTEN", "PLANNED", "NOTHING"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteResult:
-    """What a rewrite changed, or with `status` PLANNED what it would.
+    """What a rewrite changed, or would change with `status` PLANNED.
 
-    The figures are those of the task's own commits, which `snapshot_ids` names, oldest first; they come from the
-    snapshots' summaries, so that an attempt whose answers were lost counts its commits too. `deletes_folded` are
-    position deletes, equality deletes and deletion vectors that no data file needs any more; `manifests_before` are
-    those that were rewritten, `manifests_after` those that took their place. NOTHING: nothing was or would be changed.
-    `put_off` are groups that the next run takes.
+    The figures are those of the task's own commits, which `snapshot_ids` names, oldest first. They come from the
+    snapshots' summaries, so commits whose answers were lost count too. `deletes_folded` are position deletes, equality
+    deletes and deletion vectors that no data file needs any more. `manifests_before` were rewritten, `manifests_after`
+    replaced them. With NOTHING nothing was or would be changed. `put_off` are groups that the next run takes.
     """
 
     status: RewriteStatus
@@ -211,7 +202,7 @@ class RewriteResult:
 
     @property
     def figures(self) -> dict[str, int]:
-        """The counts, as the task's details and the receipt have them."""
+        """The counts, as in the task's details and the receipt."""
         return {
             "files_rewritten": self.files_rewritten,
             "files_added": self.files_added,

@@ -1,5 +1,5 @@
-"""What a rewrite of a loaded table does: its files are read, chosen and estimated, and the result is what Iceberg's
-action is called with. No Spark is needed."""
+"""What a rewrite of a loaded table does: its files are read, chosen and estimated. The result is the arguments of
+Iceberg's action. Needs no Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _LONGEST_HELD: Final = timedelta(days=3_650)
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The decision of a compaction. `rewrite` is None if nothing is rewritten."""
+    """The decision for a compaction. `rewrite` is None if nothing is rewritten."""
 
     files: TableFiles
     choice: PartitionsChoice
@@ -38,7 +38,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class ManifestsDecision:
-    """The decision of a rewrite of manifests, with one call of the action for each spec."""
+    """The decision for a rewrite of manifests, with one call of the action for each spec."""
 
     choice: ManifestsChoice
     estimate: RewriteEstimate
@@ -46,8 +46,7 @@ class ManifestsDecision:
 
 
 def decide_compaction(ctx: RewriteContext, table: LoadedTable, terms: CompactionTerms) -> Compaction:
-    """Decide for the table as it was loaded. Raises the errors of the store and of manifests, and those of
-    `check_terms`."""
+    """Decide for the loaded table. Raises the errors of the store, of manifests and of `check_terms`."""
     check_terms(table.metadata, terms)
     thresholds = Thresholds.of(terms, table.properties)
     files = _read(ctx, table, thresholds, terms.branch, FileFilter.of(terms.filter, table.metadata))
@@ -81,8 +80,7 @@ def _rewrite(terms: CompactionTerms, partitions: Any | None) -> DataFilesRewrite
 
 
 def decide_manifests(ctx: RewriteContext, table: LoadedTable, terms: ManifestTerms) -> ManifestsDecision:
-    """Decide for the table as it was loaded. Raises the errors of the store and of manifests, and RewriteError
-    (SPEC_NOT_FOUND)."""
+    """Decide for the loaded table. Raises the errors of the store and manifests, RewriteError (SPEC_NOT_FOUND)."""
     check_spec(table.metadata, terms)
     held = held_for(table.properties)
     files = _read(ctx, table, Thresholds.of(CompactionTerms(), table.properties), MAIN)
@@ -101,7 +99,7 @@ def decide_manifests(ctx: RewriteContext, table: LoadedTable, terms: ManifestTer
 
 
 def check_terms(document: Mapping[str, Any], terms: CompactionTerms) -> None:
-    """Raise RewriteError (BRANCH_NOT_FOUND) or GuardRefused (NO_SORT_ORDER) for what the table does not have."""
+    """Raise RewriteError (BRANCH_NOT_FOUND) or GuardRefused (NO_SORT_ORDER) if the table lacks either."""
     if terms.branch != MAIN and head_of(document, terms.branch) is None:
         raise branch_not_found(terms.branch)
     if terms.strategy is Strategy.SORT and terms.sort_order is None and not has_sort_order(document):
@@ -112,7 +110,7 @@ def check_terms(document: Mapping[str, Any], terms: CompactionTerms) -> None:
 
 
 def check_spec(document: Mapping[str, Any], terms: ManifestTerms) -> None:
-    """Raise RewriteError (SPEC_NOT_FOUND) for a partition spec that the table does not have."""
+    """Raise RewriteError (SPEC_NOT_FOUND) if the table lacks the partition spec."""
     known = sorted(spec["spec-id"] for spec in document.get("partition-specs") or [{"spec-id": 0}])
     if terms.spec_id is not None and terms.spec_id not in known:
         raise spec_not_found(terms.spec_id, known)

@@ -1,7 +1,7 @@
-"""What a rewrite reads and writes, how much storage is held twice, and what that costs, before any work is done.
+"""Estimates a rewrite before it starts: what it reads and writes, how much storage is held twice, and what that costs.
 
-The rates are assumed for Parquet on EMR Serverless; the receipt of a run states what it took. The start of a session is
-no part of a table's cost: many tables share it.
+The rates are assumed for Parquet on EMR Serverless; the receipt of a run states the actual use. The start of a session
+is not part of a table's cost, because many tables share it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ _READS_PER_FILE: Final = 3
 _BYTES_PER_READ: Final = 8 * 1024 * 1024
 _BYTES_PER_WRITE: Final = 32 * 1024 * 1024
 HELD: Final = timedelta(days=5)
-"""How long an expiry keeps the former files, unless the table states another age."""
+"""How long an expiry keeps the former files, unless the table sets another age."""
 _MONTH: Final = timedelta(days=30)
 _GIB: Final = 1024**3
 _HOUR: Final = 3_600
 
 
 class Use(NamedTuple):
-    """What some work takes: vCPU seconds, requests, and money without the storage that is held twice."""
+    """The use of some work: vCPU seconds, requests, and money without the storage that is held twice."""
 
     vcpu_seconds: float
     reads: int
@@ -42,7 +42,7 @@ class Use(NamedTuple):
 
 
 def use_of(work: Work, *, delete_bytes: int = 0, listed: Prices | None = None) -> Use:
-    """Return what the work of a compaction takes; `delete_bytes` are those of one delete."""
+    """Return the use of a compaction. `delete_bytes` is the size of one delete."""
     deletes = work.deletes * delete_bytes
     seconds = (work.bytes + deletes) / BYTES_PER_VCPU_SECOND
     seconds += (work.files + work.files_after + work.deletes) * SECONDS_PER_FILE + work.groups * SECONDS_PER_GROUP
@@ -52,7 +52,6 @@ def use_of(work: Work, *, delete_bytes: int = 0, listed: Prices | None = None) -
 
 
 def use_of_manifests(work: ManifestWork, *, listed: Prices | None = None) -> Use:
-    """Return what a rewrite of manifests takes."""
     seconds = work.bytes / BYTES_PER_VCPU_SECOND + (work.manifests + work.manifests_after) * SECONDS_PER_FILE
     return _use(seconds + SECONDS_PER_GROUP, work.manifests, work.manifests_after, listed or prices())
 
@@ -66,7 +65,7 @@ def _use(seconds: float, reads: int, writes: int, listed: Prices) -> Use:
 
 class RewriteEstimate(BaseModel):
     """What a rewrite would do and cost. `bytes_held_twice` are the former files, which expiry deletes later;
-    `storage_cost` is theirs until then. `left` counts partitions or specs that are left, by reason."""
+    `storage_cost` is their cost until then. `left` counts partitions or specs that are left, by reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -93,7 +92,7 @@ class RewriteEstimate(BaseModel):
 
     @property
     def gain_per_cost(self) -> float:
-        """Files or manifests removed and deletes folded for one unit of currency."""
+        """Files or manifests removed plus deletes folded, for one unit of currency."""
         return self.gain / self.total_cost if self.total_cost else 0.0
 
     @property
@@ -116,17 +115,17 @@ class RewriteEstimate(BaseModel):
 
 
 def cost_of(work: Work, files: TableFiles | None = None, *, held: timedelta = HELD) -> float:
-    """Return the money for a part of a table's work, with the storage that is held twice."""
+    """Return the cost of a part of a table's work, with the storage that is held twice."""
     return use_of(work, delete_bytes=_delete_bytes(files)).cost + _storage(work.bytes, held, prices())
 
 
 def cost_of_manifests(work: ManifestWork, *, held: timedelta = HELD) -> float:
-    """Return the money for the manifests of one spec, with the storage that is held twice."""
+    """Return the cost for the manifests of one spec, with the storage that is held twice."""
     return use_of_manifests(work).cost + _storage(work.bytes, held, prices())
 
 
 def estimate(choice: PartitionsChoice, files: TableFiles, *, held: timedelta = HELD) -> RewriteEstimate:
-    """Return what a compaction would do; `held` is how long an expiry keeps the former files."""
+    """Return what a compaction would do. `held` is how long an expiry keeps the former files."""
     listed, work, of_one = prices(), choice.work, _delete_bytes(files)
     use = use_of(work, delete_bytes=of_one, listed=listed)
     table = _use(SECONDS_PER_TABLE, len(files.manifests), 0, listed)
@@ -147,7 +146,6 @@ def estimate(choice: PartitionsChoice, files: TableFiles, *, held: timedelta = H
 
 
 def estimate_manifests(choice: ManifestsChoice, *, held: timedelta = HELD) -> RewriteEstimate:
-    """Return what a rewrite of manifests would do."""
     listed, work = prices(), choice.work
     use = use_of_manifests(work, listed=listed)
     left: dict[str, int] = {}

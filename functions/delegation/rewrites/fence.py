@@ -1,9 +1,9 @@
 """The fence of commits: the catalog as Spark sees it while it rewrites tables.
 
-Iceberg in Spark knows one address on this machine for each attempt, and no secret of the service's principal. It can
-load its table there, with vended credentials, and commit replacements of files to its branch. The lease is checked
-before each commit. After an answer that leaves it open whether a commit was applied, the table is read: Iceberg deletes
-the files of a commit that was refused, so it must never be told so of one that was made.
+For each attempt, Iceberg in Spark knows one address on this machine, and no secret of the service's principal. There it
+can load its table, with vended credentials, and commit replacements of files to its branch. The lease is checked before
+each commit. After an answer that leaves a commit's outcome open the table is read: Iceberg deletes the files of a
+refused commit, so it must never get a refusal of a commit that was applied.
 """
 
 import json
@@ -42,7 +42,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class Sent(StrEnum):
-    """What became of a commit."""
+    """The outcome of a commit."""
 
     APPLIED = "applied"
     CONFLICT = "conflict"
@@ -52,7 +52,7 @@ class Sent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SentCommit:
-    """A commit that Iceberg sent; `own` is None for one that the fence could not read."""
+    """A commit that Iceberg sent. `own` is None if the fence could not read it."""
 
     own: OwnCommit | None
     became: Sent
@@ -67,7 +67,7 @@ class FenceAnswer:
 
 
 def _refused(status: int, kind: str, message: str) -> FenceAnswer:
-    """Return an error as Iceberg's clients read it (Iceberg REST specification, ErrorModel)."""
+    """Return an error in the form of Iceberg's clients (Iceberg REST specification, ErrorModel)."""
     document = {"error": {"message": message, "type": kind, "code": status}}
     return FenceAnswer(status, json.dumps(document).encode())
 
@@ -77,17 +77,15 @@ def _forbidden(message: str) -> FenceAnswer:
 
 
 def _unknown(message: str) -> FenceAnswer:
-    """Return what has Iceberg keep the files of a commit."""
+    """Return the answer that makes Iceberg keep the files of a commit."""
     return _refused(500, "CommitStateUnknownException", message)
 
 
 @dataclass
 class Gate:
-    """What one attempt may do with its table; thread-safe.
-
-    `checkpoint` raises what ends the attempt. `stopped` is what ended it or what the catalog refused; no commit passes
-    after it. `commits` are those that Iceberg sent, in the order of their answers.
-    """
+    """What one attempt may do with its table. Thread-safe. `checkpoint` raises what ends the attempt. `stopped` is what
+    ended it or what the catalog refused; no commit passes after it. `commits` are those that Iceberg sent, in the order
+    of their answers."""
 
     identifier: TableIdentifier
     rules: CommitRules
@@ -120,7 +118,7 @@ class Gate:
                     with self._sends():
                         return self._commit(table, body)
         except PolarisUnavailable as error:
-            # Not 503, after which Iceberg would send a commit again, too.
+            # Not 503: Iceberg would send a commit again.
             return _refused(500, "ServiceFailureException", str(error))
         except PolarisError as error:
             self._stop(error)
@@ -128,7 +126,7 @@ class Gate:
         return _forbidden(f"a rewrite of {self.identifier} may load it and replace its files, nothing else")
 
     def close(self) -> None:
-        """Let nothing pass from here on; returns when the commits that passed are answered."""
+        """Let no further commit pass. Returns when the commits in progress are answered."""
         with self._changed:
             self._is_closed = True
             self._changed.wait_for(lambda: not self._sending)
@@ -189,13 +187,13 @@ class Gate:
             return Sent.APPLIED, _passed(response)
         refusal = error_in(response)
         if response.status_code == _CONFLICT or isinstance(refusal, PolarisUnavailable):
-            # A conflict may be with this very commit, if a server between sent it twice.
+            # A conflict may be with this very commit, if a server in between sent it twice.
             return self._looked_up(table, commit, refusal)
         self._stop(refusal)
         return Sent.REFUSED, _passed(response)
 
     def _looked_up(self, table: str, commit: AdmittedCommit, why: PolarisError) -> tuple[Sent, FenceAnswer]:
-        """Return what the table itself states of a commit that has no clear answer."""
+        """Return the outcome by the table itself of a commit without a clear answer."""
         try:
             loaded = self.requests.send("GET", table, _ALL, {})
             document = json.loads(loaded.content) if loaded.is_success else {}
@@ -210,12 +208,12 @@ class Gate:
             return Sent.APPLIED, FenceAnswer(200, json.dumps(result).encode())
         if why.status == _CONFLICT and applied is False:
             return Sent.CONFLICT, _refused(409, "CommitFailedException", str(why))
-        # It may be applied later, or an expiry removed what would show it.
+        # It may be applied later, or an expiry may have removed its snapshot.
         return Sent.UNKNOWN, _unknown(str(why))
 
 
 def _decoded(path: str) -> list[str]:
-    """Return the segments of a path; Iceberg's client writes a blank as `+`."""
+    """Return the segments of a path. Iceberg's client writes a blank as `+`."""
     return [unquote_plus(segment) for segment in path.split("/")]
 
 
@@ -224,12 +222,12 @@ def _passed(response: httpx.Response) -> FenceAnswer:
 
 
 class Fence(ThreadingHTTPServer):
-    """Serves the gates of attempts, each at an address with a secret of its own, until it is shut down."""
+    """Serves the gates of attempts, each at an address with its own secret, until it is shut down."""
 
     daemon_threads = True
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
-        """`host` is where executors reach this process; port 0 is any free one."""
+        """`host` is where executors reach this process. Port 0 is any free port."""
         self._gates: dict[str, Gate] = {}
         self._lock = threading.Lock()
         super().__init__((host, port), FenceRequest)
@@ -293,4 +291,4 @@ class FenceRequest(BaseHTTPRequestHandler):
         self.wfile.write(answer.body)
 
     def log_message(self, *_arguments: Any) -> None:
-        """Log nothing: the path has a secret."""
+        """Log nothing, because the path contains a secret."""

@@ -1,8 +1,5 @@
 """The data files of a branch by partition, with the deletes that apply to each, read from manifests without Spark.
-
-Which deletes apply is decided as by Iceberg's DeleteFileIndex. Files without a need to be rewritten are counted and not
-kept.
-"""
+Iceberg's DeleteFileIndex defines which deletes apply. Files that need no rewrite are counted and not kept."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -29,12 +26,12 @@ _EQUALITY: Final = 2
 _PUFFIN: Final = "PUFFIN"
 _REPLACE: Final = "replace"
 _Place = tuple[int, PartitionValues]
-"""The spec and the partition of a file, as its manifest has them."""
+"""The spec and the partition of a file, as in its manifest."""
 
 
 @dataclass(slots=True)
 class TableFiles:
-    """The files of a branch at its snapshot. `snapshot_id` is None for a branch without one, which has no files."""
+    """The files of a branch at its snapshot. `snapshot_id` is None if the branch has no snapshot and so no files."""
 
     snapshot_id: int | None
     partitions: list[PartitionFiles] = field(default_factory=list)
@@ -48,7 +45,7 @@ class TableFiles:
 
 @dataclass(slots=True)
 class _Deletes:
-    """The deletes of a snapshot. Sequence numbers are sorted before the data files are read; `by_path` has the number
+    """The deletes of a snapshot. Sequence numbers are sorted before the data files are read. `by_path` has the number
     and the rows of each delete of one data file alone."""
 
     columns: Mapping[int, Column]
@@ -61,7 +58,7 @@ class _Deletes:
     def add(self, entry: FileEntry, place: _Place, sequence: int) -> None:
         if entry.content == _EQUALITY:
             delete = EqualityDelete(sequence, entry.equality_ids, entry.stats)
-            # One in an unpartitioned spec applies to files of every spec.
+            # Equality deletes in an unpartitioned spec apply to files of every spec.
             (self.equality[place] if place[1] else self.everywhere).append(delete)
         elif entry.referenced_data_file is None:
             self.positions[place].append(sequence)
@@ -92,8 +89,8 @@ class _Deletes:
         return sum(delete.may_delete_from(entry.stats, self.columns) for delete in newer)
 
     def of(self, entry: FileEntry, place: _Place, sequence: int) -> DataFile:
-        """Return a data file with what applies to it: an equality delete to older files, others also to those of the
-        same commit. A vector replaces the position deletes of its file."""
+        """Return a data file with the deletes that apply to it: equality deletes to older files, others also to those
+        of the same commit. A vector replaces the position deletes of its file."""
         deletes = self._equal(self.everywhere, entry, sequence)
         deletes += self._equal(self.equality.get(place, ()), entry, sequence)
         if entry.file_path in self.vectors:
@@ -105,7 +102,7 @@ class _Deletes:
         return DataFile(entry.file_size_in_bytes, entry.record_count, deletes, deleted)
 
     def lasting(self, place: _Place, sequence: int) -> int:
-        """Return how many position deletes apply to a file that is written with a sequence number."""
+        """Return the number of position deletes that apply to a file written with this sequence number."""
         return _from(self.positions.get(place, ()), sequence)
 
 
@@ -118,7 +115,7 @@ def _from(numbers: Any, least: int) -> int:
 
 
 def head_of(document: Mapping[str, Any], branch: str = MAIN) -> Mapping[str, Any] | None:
-    """Return a branch's snapshot as table metadata has it, None if there is no such branch or it has none."""
+    """Return a branch's snapshot from table metadata, None without the branch or a snapshot."""
     ref = (document.get("refs") or {}).get(branch) or {}
     head = ref.get("snapshot-id") if ref.get("type", "branch") == "branch" else None
     if head is None and branch == MAIN:
@@ -136,7 +133,7 @@ def read_files(
     filtered: FileFilter = EVERY_FILE,
     limit: int,
 ) -> TableFiles:
-    """Read a branch's files; `document` is the table metadata of `metadata`, `limit` the most bytes of one manifest.
+    """Read a branch's files. `document` is the table metadata of `metadata`, `limit` the maximum size of one manifest.
     Only files that `filtered` may match are candidates. Raises the errors of the store and of manifests."""
     head = head_of(document, branch)
     snapshot = next(
@@ -192,7 +189,7 @@ class _Reading:
         return self._found
 
     def _states(self, manifests: Mapping[str, ManifestFile]) -> list[ManifestState]:
-        """Return the manifests by spec and content, with the partitions that each has."""
+        """Return the manifests by spec and content, with the partitions of each."""
         states: list[ManifestState] = []
         by_kind: defaultdict[tuple[int, bool], list[str]] = defaultdict(list)
         for path, manifest in manifests.items():
@@ -245,7 +242,7 @@ class _Reading:
         return manifest.partition_spec_id or 0, entry.partition
 
     def _of(self, manifest: ManifestFile, entry: FileEntry) -> PartitionFiles:
-        """Return the partition with which the planner groups a file, with the time of its commit noted."""
+        """Return the partition with which the planner groups a file, and note the time of its commit."""
         is_current = manifest.partition_spec_id == self._spec
         values = dict(entry.partition) if is_current else {}
         key = Partition(self._spec, tuple((field_id, values.get(field_id)) for field_id in self._fields))

@@ -1,5 +1,5 @@
-"""Partitions as an expression of Iceberg in JSON (ExpressionParser), which selects exactly them. A predicate on the
-transform of a partition field is projected to that field as it is. Files of former specs may match too."""
+"""Partitions as an Iceberg expression in JSON (ExpressionParser) that selects exactly them. A predicate on the
+transform of a partition field is projected to that field unchanged. Files of former specs may match too."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ _WIDE: Final = Context(prec=100)
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A field of a partition spec. `column` and `type` are those of its source, None if it has several or a former
-    schema alone has it."""
+    """A field of a partition spec. `column` and `type` are those of its source, None if it has several sources or only
+    a former schema has it."""
 
     field_id: int
     transform: str
@@ -41,7 +41,7 @@ class PartitionFilter:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
-        """Read the current spec and schema of table metadata, of any version."""
+        """Read the current spec and schema from table metadata of any version."""
         columns: dict[int, tuple[str | None, str | None]] = dict(_columns(_schema(document).get("fields") or ()))
         fields = []
         for number, part in enumerate(current_spec(document)):
@@ -50,7 +50,7 @@ class PartitionFilter:
         return cls(tuple(fields))
 
     def of_partition(self, partition: Partition) -> Any | None:
-        """Return the expression of one partition; None if there is none that selects it alone."""
+        """Return the expression of one partition, None if no expression selects it alone."""
         values = dict(partition.values)
         parts = []
         for field in self.fields:
@@ -63,7 +63,7 @@ class PartitionFilter:
         return _joined("and", parts) if parts else True
 
     def of_partitions(self, partitions: Iterable[Partition]) -> Any | None:
-        """Return the expression of all of these partitions, None if one of them has none."""
+        """Return the expression of all these partitions, None if one of them has none."""
         parts = [self.of_partition(partition) for partition in partitions]
         return None if not parts or None in parts else _joined("or", parts)
 
@@ -72,7 +72,7 @@ class PartitionFilter:
 
 
 def identity_sources(document: Mapping[str, Any]) -> Mapping[int, Mapping[int, int]]:
-    """Return for each partition spec the columns whose values its partitions have, by the ids of the fields."""
+    """Return for each partition spec the columns whose values its partitions contain, by field id."""
     specs = document.get("partition-specs") or [{"spec-id": 0, "fields": document.get("partition-spec") or ()}]
     return {
         spec["spec-id"]: {
@@ -108,7 +108,7 @@ def _columns(fields: Iterable[Mapping[str, Any]], prefix: str = "") -> Iterable[
 
 
 def _joined(kind: str, parts: Sequence[Any]) -> Any:
-    """Return a balanced tree: Iceberg visits expressions by recursion."""
+    """Return a balanced tree, because Iceberg visits expressions by recursion."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
@@ -123,7 +123,7 @@ def _predicate(field: PartitionField, value: Any) -> Any | None:
     if not is_identity:
         term = {"type": "transform", "transform": field.transform, "term": field.column}
     if value is None:
-        # A transform of a value is null for a null alone.
+        # Only null has a null transform.
         return {"type": "is-null", "term": field.column}
     if isinstance(value, float) and math.isnan(value):
         return {"type": "is-nan", "term": field.column} if is_identity else None
@@ -132,7 +132,7 @@ def _predicate(field: PartitionField, value: Any) -> Any | None:
 
 
 def _literal_of(field: PartitionField, value: Any) -> Any | None:
-    """Return a value as Iceberg's JSON has it (Appendix C, JSON single-value serialization)."""
+    """Return a value in Iceberg's JSON (Appendix C, JSON single-value serialization)."""
     if field.kind in _SOURCED:
         return _literal(field.type or "", value)
     if field.kind == _DAY:
@@ -143,7 +143,7 @@ def _literal_of(field: PartitionField, value: Any) -> Any | None:
 
 
 def _literal(kind: str, value: Any) -> Any | None:
-    """Return None for a value that is not of the type, or that Python's dates cannot have."""
+    """Return None for a value of another type, or outside the range of Python's dates."""
     expected, convert = _LITERALS.get(kind.partition("(")[0].partition("[")[0], (None, None))
     if expected is None or convert is None or type(value) is not expected:
         return None

@@ -1,4 +1,4 @@
-"""What has Spark sessions: a job of one attempt at a rewrite, and the shared worker."""
+"""Work in Spark sessions: a job of one attempt to rewrite, and the shared worker."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,20 +16,20 @@ from delegation.tasks.work.worker import end_process
 
 
 def rewrite_in_session(job: RewriteJob, _resources: object) -> RewriteResult:
-    """Rewrite with executors; raises what `run_rewrites` raises. They need no resources: they read no task."""
+    """Rewrite with executors. Raises what `run_rewrites` raises. Needs no resources, because it reads no task."""
     with rewriting_session() as session, Fence(reached_at(session)) as fence:
         return run_rewrites(job.ctx, job.plan.rewrites, SparkRewriter(session, fence), job.planned_again)
 
 
 @contextmanager
 def shared_session(**settings: str) -> Iterator[SharedSession]:
-    """Give a session for several attempts at a time, until the end of the block."""
+    """Give a session for several concurrent attempts, until the end of the block."""
     with rewriting_session(**settings) as session, Fence(reached_at(session)) as fence:
         yield SharedSession(SparkRewriter(session, fence), partial(is_alive, session))
 
 
 def work_in_session(job: WorkerJob, _resources: object) -> str:
-    """Rewrite many tables until none is left, and return why that ended; end the process if work outlives its lease."""
+    """Rewrite many tables until none is left; return why that ended. Ends the process if work outlives its lease."""
     with shared_session() as session:
         try:
             return job.worker(session).run(job.checkpoint)

@@ -1,4 +1,4 @@
-"""The two kinds of rewrites: what decides for a table, and what a result is called."""
+"""The two kinds of rewrites: the decision for a table, and the text of a result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,13 +21,11 @@ class Compactions:
     limits: CompactionLimits = field(default_factory=CompactionLimits)
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
-        """See RewriteKind.plan."""
         terms = CompactionTerms.of(work.properties, self.limits, accepted=True)
         decision = decide_compaction(ctx, ctx.load_permitted(), terms)
         return _plan(() if decision.rewrite is None else (decision.rewrite,), decision.estimate)
 
     def summary(self, result: RewriteResult) -> str:
-        """See RewriteKind.summary."""
         if not result.files_rewritten:
             return "no data file was rewritten"
         return (
@@ -44,12 +42,10 @@ class ManifestsRewrites:
     limits: ManifestLimits = field(default_factory=ManifestLimits)
 
     def plan(self, ctx: RewriteContext, work: TableRewrite) -> RewritePlan:
-        """See RewriteKind.plan."""
         decision = decide_manifests(ctx, ctx.load_permitted(), ManifestTerms.of(work.properties, self.limits))
         return _plan(decision.rewrites, decision.estimate)
 
     def summary(self, result: RewriteResult) -> str:
-        """See RewriteKind.summary."""
         if not result.snapshot_ids:
             return "no manifest was rewritten"
         return f"rewrote {counted(result.manifests_before, 'manifest')} into {result.manifests_after:,}"

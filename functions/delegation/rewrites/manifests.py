@@ -1,8 +1,8 @@
-"""Which manifests are rewritten: pure functions of how many there are, their size, and how the partitions are spread
-over them, for each partition spec.
+"""Which manifests are rewritten, for each partition spec. Pure functions of their number, their size, and how the
+partitions are spread over them.
 
-Iceberg's action rewrites all manifests of a spec, whether or not fewer are there afterwards. A spec is left unless
-there would be half as many, or half as many for a scan of one partition, so that no manifests are rewritten for ever.
+Iceberg's action rewrites all manifests of a spec, even if as many remain. So a spec is left unless half as many would
+remain, or be read by a scan of one partition: otherwise manifests would be rewritten forever.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,8 +18,8 @@ _HALF: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class ManifestState:
-    """The manifests of one spec and one content. `partitions` are the distinct ones, `spread` adds up how many are in
-    each manifest. `uncounted` manifests do not state how many files they have, as version 1 allows."""
+    """The manifests of one spec and content. `partitions` is the number of distinct partitions, `spread` the sum of
+    each manifest's number. `uncounted` manifests do not state their number of files, as version 1 allows."""
 
     spec_id: int
     is_of_deletes: bool = False
@@ -51,7 +51,7 @@ class ManifestWork:
 
     @property
     def gain(self) -> float:
-        """Manifests removed, and those that a scan of one partition opens no more."""
+        """Manifests removed, plus those that a scan of one partition no longer opens."""
         return self.manifests - self.manifests_after + self.opened - self.opened_after
 
 
@@ -65,7 +65,7 @@ class ManifestsLeft(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ManifestsChoice:
-    """The specs whose manifests are rewritten, most gain first, and the others with the reason."""
+    """The specs whose manifests are rewritten, highest gain first, and the others with the reason."""
 
     chosen: Mapping[int, ManifestWork] = field(default_factory=dict)
     left: Mapping[int, ManifestsLeft] = field(default_factory=dict)
@@ -76,13 +76,13 @@ class ManifestsChoice:
 
 
 def target_size(properties: Mapping[str, str]) -> int:
-    """Return the table's target size of a manifest; an unreadable one is Iceberg's default."""
+    """Return the table's target size of a manifest. An unreadable one becomes Iceberg's default."""
     text = properties.get(TARGET_PROPERTY, "")
     return (int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0) or DEFAULT_TARGET
 
 
 def work_of(state: ManifestState, target: int) -> ManifestWork:
-    """Return what the action does to the manifests of a spec and content: sorted by partition, each is in few."""
+    """Return what the action does to the manifests of a spec and content. It sorts, so each partition is in few."""
     after = max(1, -(-state.bytes // target)) if state.manifests else 0
     partitions = max(state.partitions, 1)
     best = min(state.spread, partitions + after - 1)
@@ -97,7 +97,7 @@ def choose_manifests(
     min_benefit: float = 0.0,
     spec_id: int | None = None,
 ) -> ManifestsChoice:
-    """Return the specs to rewrite; `cost` returns the money for the work of one. Only `spec_id` is, if given."""
+    """Return the specs to rewrite, or only `spec_id`. `cost` returns the price of the work for one spec."""
     by_spec: dict[int, list[ManifestState]] = {}
     for state in states:
         if spec_id in (None, state.spec_id):
@@ -118,7 +118,7 @@ def choose_manifests(
 
 
 def _is_worse(work: ManifestWork) -> bool:
-    """Return whether half the manifests would do, for a scan of the table or of one partition."""
+    """Return whether half the manifests would suffice, for a scan of the table or of one partition."""
     if work.manifests <= 1:
         return False
     return work.manifests >= _HALF * work.manifests_after or work.opened >= _HALF * work.opened_after

@@ -1,4 +1,4 @@
-"""What a request may state as its filter. Spark SQL reads the text in a process with the service's rights, and
+"""The predicates allowed as a request's filter. Spark SQL reads the text in a process with the service's rights, and
 evaluates calls of Java methods in subqueries while it optimizes. So only columns, literals and operators pass."""
 
 import re
@@ -23,7 +23,7 @@ _LONGEST_SHOWN: Final = 20
 
 
 class Token(NamedTuple):
-    """A part of a predicate; `word` is a word in lower case, empty for anything else."""
+    """A part of a predicate. `word` is a word in lower case, empty for anything else."""
 
     kind: str
     text: str
@@ -34,14 +34,14 @@ class Token(NamedTuple):
 
 
 def tokens_of(text: str) -> Iterator[Token]:
-    """Yield the parts of a predicate that `why_refused` does not refuse, without blanks."""
+    """Yield the parts, without blanks, of a predicate that `why_refused` accepts."""
     for token in _TOKEN.finditer(text):
         if token.lastgroup is not None:
             yield Token(token.lastgroup, token[0])
 
 
 def why_refused(text: str) -> str | None:
-    """Return what a predicate has that no filter may have, None for one that Spark may read."""
+    """Return what makes a predicate unsafe as a filter, None if Spark may read it."""
     if "${" in text:
         return "`${`, which Spark replaces"
     at, before = 0, ""

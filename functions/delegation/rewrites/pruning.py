@@ -1,7 +1,7 @@
-"""Which data files may have rows of a request's filter, by the bounds of their columns and their partition.
+"""Which data files may have rows that match a request's filter, by the bounds of their columns and their partition.
 
 Iceberg decides again when it runs. A part of a filter that is not understood here (a function, arithmetic, two columns)
-excludes no file, so that an estimate is never too low.
+excludes no file, so an estimate is never too low.
 """
 
 import re
@@ -23,10 +23,10 @@ _NEGATED: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _EPOCH_DAY: Final = date(1970, 1, 1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ZONES: Final = timedelta(hours=14)
-"""A timestamp without a zone is read in the zone of the session, and so is a column without one."""
+"""A timestamp without a zone is read in the session's zone, and so is a column without one."""
 _INTEGER_SUFFIXES: Final = re.compile("(?i)(bd|[lsydf])$")
 Range = tuple[Any, Any]
-"""The least and the greatest value that a literal may be."""
+"""The lowest and the highest value that a literal may have."""
 
 
 class ColumnState(NamedTuple):
@@ -48,7 +48,7 @@ def _any_file(_states: States) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FileFilter:
-    """Decides by `test` about files; `ids` are the columns that it needs. Without a filter every file matches."""
+    """Decides about files by `test`. `ids` are the columns that it needs. Without a filter every file matches."""
 
     ids: frozenset[int] = frozenset()
     columns: Mapping[int, Column] = field(default_factory=dict)
@@ -57,7 +57,6 @@ class FileFilter:
 
     @classmethod
     def of(cls, text: str | None, document: Mapping[str, Any]) -> Self:
-        """Read a filter for a table with this metadata."""
         if text is None:
             return cls()
         reader = _Reader(Columns.of(document))
@@ -65,7 +64,7 @@ class FileFilter:
         return cls(frozenset(reader.ids), reader.columns.by_id, identity_sources(document), test)
 
     def may_match(self, spec_id: int, partition: PartitionValues, stats: Mapping[int, ColumnStats]) -> bool:
-        """Return whether a file may have rows that match."""
+        """Return whether a file may have matching rows."""
         if not self.ids:
             return self.test({})
         states = {field_id: self._state(stats.get(field_id, NO_STATS), field_id) for field_id in self.ids}
@@ -87,11 +86,11 @@ class FileFilter:
 
 
 EVERY_FILE: Final = FileFilter()
-"""The filter of a request that has none."""
+"""The filter of a request without one."""
 
 
 def _of_partition(column: Column, value: Any, otherwise: ColumnState) -> ColumnState:
-    """Return the state of a column that has one value in a file, as the partition has it."""
+    """Return the state of a column that has one value in the whole file, given by the partition."""
     if value is None:
         return ColumnState(None, None, is_all_null=True, has_no_null=False)
     if column.kind == "decimal" and isinstance(value, bytes):
@@ -171,7 +170,7 @@ class _Reader:
         return lambda states: test(states[field_id])
 
     def _column(self, tokens: Sequence[Token]) -> int | None:
-        """Return the id of a column of the table that the tokens name, None for anything else."""
+        """Return the id of the table's column that the tokens name, None if they name none."""
         if not all(token.kind in ("word", "column") or token.text == "." for token in tokens):
             return None
         return self.columns.names.get("".join(token.text.strip("`") for token in tokens).lower())
@@ -182,7 +181,7 @@ def _combined(combine: Callable[[Iterable[bool]], bool], tests: Sequence[Test], 
 
 
 def _within(operator: str, literals: Sequence[Range]) -> Callable[[ColumnState], bool]:
-    """Return whether a file may have a value that compares so with one of the literals."""
+    """Return a test of whether a file may have a value for which the operator holds with one of the literals."""
 
     def test(state: ColumnState) -> bool:
         if state.is_all_null:
@@ -225,7 +224,7 @@ def _like(pattern: bytes) -> Callable[[ColumnState], bool]:
 
 
 def _without_parentheses(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Leave out parentheses around all of the tokens."""
+    """Remove parentheses around the whole sequence."""
     while len(tokens) > 1 and tokens[0].text == "(":
         if 0 in list(_depths(tokens))[:-1]:
             return tokens
@@ -234,12 +233,12 @@ def _without_parentheses(tokens: Sequence[Token]) -> Sequence[Token]:
 
 
 def _depths(tokens: Sequence[Token]) -> Iterator[int]:
-    """Yield in how many parentheses the text after each token is."""
+    """Yield the nesting depth of parentheses after each token."""
     return accumulate((token.text == "(") - (token.text == ")") for token in tokens)
 
 
 def _split(tokens: Sequence[Token], word: str) -> Iterator[Sequence[Token]]:
-    """Yield the parts between these words outside of parentheses; the first AND after a BETWEEN is a part of it."""
+    """Yield the parts between these words outside parentheses. The first AND after a BETWEEN does not separate."""
     begin, is_between = 0, False
     for at, (token, depth) in enumerate(zip(tokens, _depths(tokens), strict=True)):
         if depth == 0 and token.word == "between":
@@ -253,7 +252,7 @@ def _split(tokens: Sequence[Token], word: str) -> Iterator[Sequence[Token]]:
 
 
 def _literals(column: Column, tokens: Sequence[Token]) -> list[Range] | None:
-    """Return the literals of IN, BETWEEN or LIKE; None if one is something else."""
+    """Return the literals of IN, BETWEEN or LIKE, None if one is not a literal."""
     word, rest = tokens[0].word, list(tokens[1:])
     if word == "in":
         if len(rest) < 2 or rest[0].text != "(" or rest[-1].text != ")":
@@ -271,7 +270,7 @@ def _literals(column: Column, tokens: Sequence[Token]) -> list[Range] | None:
 
 
 def _literal(column: Column, tokens: Sequence[Token]) -> Range | None:
-    """Return a literal in the column's type, None for what is no literal or of another type."""
+    """Return a literal in the column's type, None for anything else."""
     convert = _LITERALS.get(column.kind)
     if convert is None or not tokens:
         return None
@@ -301,7 +300,7 @@ def _as_double(_column: Column, value: Any, _word: str) -> Range | None:
 def _as_unscaled(column: Column, value: Any, _word: str) -> Range | None:
     if not isinstance(value, Decimal):
         return None
-    # Arithmetic rounds to 28 digits by default; a literal of Spark has up to 38.
+    # Arithmetic rounds to 28 digits by default. A Spark literal has up to 38.
     unscaled = value.scaleb(int(column.type.partition(",")[2].strip(" )")), Context(prec=80))
     return unscaled, unscaled
 
@@ -331,7 +330,7 @@ def _as_timestamp(_column: Column, value: Any, _word: str) -> Range | None:
 
 _LITERALS: Final[Mapping[str, Callable[[Column, Any, str], Range | None]]] = {
     **dict.fromkeys(("int", "long"), _as_number),
-    # No float: a literal that is rounded to one may be greater than it was.
+    # Not float: rounding may make a literal greater than it was.
     "double": _as_double,
     "decimal": _as_unscaled,
     "string": _as_text,

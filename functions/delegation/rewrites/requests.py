@@ -1,4 +1,4 @@
-"""Requests for rewrites: their bodies, and how one relates to the stored task."""
+"""Requests for rewrites: their bodies, and how each relates to the stored task."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _METADATA_LOCATION: Final = "metadata-location"
 
 
 class CompactionParameters(IdentityParameters):
-    """The table whose data files are compacted, and how (docs/compaction.md); the service loads it."""
+    """The table whose data files are compacted, and how (docs/compaction.md). The service loads it."""
 
 
 class CompactionPayload(ReceivedBody):
@@ -40,7 +40,7 @@ class CompactionPayload(ReceivedBody):
 
 
 class RewriteManifestsParameters(IdentityParameters):
-    """The table whose manifests are rewritten, and which of them (docs/compaction.md); the service loads it."""
+    """The table whose manifests are rewritten, and which of them (docs/compaction.md). The service loads it."""
 
 
 class RewriteManifestsPayload(ReceivedBody):
@@ -50,22 +50,20 @@ class RewriteManifestsPayload(ReceivedBody):
 
 
 class TableRewrite(TableWork):
-    """A rewrite of a known table's files, with the table's state when the request was accepted.
-
-    `policy` names the policy that asks for it, None where a caller does; no request can set it.
-    """
+    """A rewrite of a known table's files, with the table's state when the request was accepted. `policy` names the
+    policy that required it, None for a caller's. No request can set it."""
 
     policy: str | None = None
 
     def of_the_work(self) -> dict[str, str]:
-        """Return the properties that decide what is done, not who is notified, and the policy that asks for it."""
+        """Return the properties that decide what is done, not who is notified, and the policy."""
         return super().of_the_work() | ({} if self.policy is None else {"the policy": self.policy})
 
     def to_payload(self) -> str:
         """Return `task_payload` as JSON text (Delegation Service proposal, Persistence).
 
-        The metadata location is not where a purge has it. A Spark job of a former release takes every task for a purge,
-        and may get this one while functions are replaced; it fails, and deletes nothing.
+        The metadata location is not stored where a purge has it. A Spark job of a former release treats every task as a
+        purge, and may get this one while functions are replaced. So it fails, and deletes nothing.
         """
         document = self.document(self.task_type)
         parameters = document["operation_parameters"]
@@ -76,7 +74,7 @@ class TableRewrite(TableWork):
 
     @classmethod
     def of_stored(cls, task_payload: str) -> Self:
-        """Parse a stored `task_payload`; raises ValueError, KeyError or TypeError when it is malformed."""
+        """Parse a stored `task_payload`. Raises ValueError, KeyError or TypeError if it is malformed."""
         document = json.loads(task_payload)
         parameters = document["operation_parameters"]
         parameters["metadata_location"] = parameters["metadata"][_METADATA_LOCATION]
@@ -85,21 +83,17 @@ class TableRewrite(TableWork):
         return rewrite if policy is None else rewrite.model_copy(update={"policy": str(policy)})
 
     def resumes(self, _task: Task) -> bool:
-        """Return that none does: what failed left a whole table, and another run decides anew."""
+        """Return False: a failed rewrite leaves a whole table, and another run decides again."""
         return False
 
 
 class TableCompaction(TableRewrite):
-    """A compaction of a table's data files."""
-
     work_task_type: ClassVar[str] = COMPACTION_TASK_TYPE
     plan_task_type: ClassVar[str] = COMPACTION_PLAN_TASK_TYPE
     does: ClassVar[str] = "compacts"
 
 
 class TableManifestsRewrite(TableRewrite):
-    """A rewrite of a table's manifests."""
-
     work_task_type: ClassVar[str] = MANIFESTS_TASK_TYPE
     plan_task_type: ClassVar[str] = MANIFESTS_PLAN_TASK_TYPE
     does: ClassVar[str] = "rewrites the manifests of"
@@ -128,7 +122,6 @@ COMPACTION_FORM: Final = TableForm(
     limits=CompactionLimits.from_properties,
     checks=_check_compaction,
 )
-"""The form of requests for compactions."""
 
 MANIFESTS_FORM: Final = TableForm(
     operations=(MANIFESTS_TASK_TYPE,),
@@ -140,4 +133,3 @@ MANIFESTS_FORM: Final = TableForm(
     limits=ManifestLimits.from_properties,
     checks=_check_manifests,
 )
-"""The form of requests for rewrites of manifests."""

@@ -1,7 +1,7 @@
-"""One attempt at a rewrite: Iceberg's actions behind a gate, again for what conflicted, and what they came to.
+"""One attempt to rewrite: calls Iceberg's actions behind a gate, repeats them for conflicts, and collects the result.
 
-What an attempt did is read from the table afterwards, where its commits have the task's mark. So an attempt that was
-killed, or whose answers were lost, is continued by the next one without a record of its own.
+What an attempt did is read from the table afterwards, in which its commits have the task's mark. So the next attempt
+can continue one that was killed, or whose answers were lost, without a record of its own.
 """
 
 import json
@@ -31,7 +31,7 @@ from polaris_common.backoff import exponential
 from polaris_common.errors import DelegationError
 
 ROUNDS: Final = 3
-"""How often an action is called in one attempt while other writers are first."""
+"""How often an attempt calls an action while other writers are first."""
 _FIRST_WAIT: Final = 2.0
 _LONGEST_WAIT: Final = 30.0
 _SLICE: Final = 1.0
@@ -51,10 +51,8 @@ def run_rewrites(
     engine: RewriteEngine,
     planned_again: Callable[[], Sequence[Rewrite]],
 ) -> RewriteResult:
-    """Rewrite a table as it was chosen; a call after a failure rewrites what is left.
-
-    After a conflict the rewrites are `planned_again`: what another writer has just changed is no longer cold, and stays
-    for the next run.
+    """Perform the chosen rewrites of a table. A call after a failure rewrites the rest. After a conflict the rewrites
+    are `planned_again`: files that another writer just changed are no longer cold, and wait for the next run.
 
     Raises what ends the attempt, RewriteError (RUNTIME_UNSOUND, REWRITE_REFUSED, BRANCH_NOT_FOUND, ENGINE_FAILED if
     nothing was done), and the errors of the catalog and of the plan store. `ctx.ended_early` gets what was committed
@@ -90,8 +88,8 @@ def _check_branches(table: LoadedTable, rewrites: Sequence[Rewrite]) -> None:
 
 
 def committed_before(ctx: RewriteContext) -> RewriteResult | None:
-    """Return what former attempts of the submission committed, None if nothing; an attempt needs it that finds nothing
-    left to do. Raises the errors of the catalog and of the plan store."""
+    """Return what former attempts of the submission committed, None if nothing. An attempt that finds nothing left to
+    do needs it. Raises the errors of the catalog and of the plan store."""
     if ctx.first_attempt >= ctx.attempt.attempt:
         return None
     table = ctx.load_table()
@@ -104,7 +102,7 @@ def _own(ctx: RewriteContext, table: LoadedTable) -> list[OwnCommit]:
 
 
 def result_of(ctx: RewriteContext, before: LoadedTable, own: Sequence[OwnCommit]) -> RewriteResult:
-    """Return what the task's commits came to, by their summaries (Iceberg, SnapshotSummary)."""
+    """Return the result of the task's commits, by their summaries (Iceberg, SnapshotSummary)."""
 
     def total(name: str) -> int:
         return sum(commit[name] for commit in own)
@@ -127,8 +125,8 @@ def result_of(ctx: RewriteContext, before: LoadedTable, own: Sequence[OwnCommit]
 
 @dataclass(slots=True)
 class _Run:
-    """The calls of one attempt. `own` are the commits of the task that the table showed, or whose answer the fence got:
-    an expiry may remove a snapshot before the table is read again."""
+    """The calls of one attempt. `own` are the task's commits that the table showed or the fence got an answer for: an
+    expiry may remove a snapshot before the table is read again."""
 
     ctx: RewriteContext
     engine: RewriteEngine
@@ -137,7 +135,7 @@ class _Run:
     def in_rounds(
         self, rewrites: Sequence[Rewrite], planned_again: Callable[[], Sequence[Rewrite]]
     ) -> tuple[int, tuple[PutOff, ...]]:
-        """Call the actions until no group conflicts with another writer; return the groups done and those put off."""
+        """Call the actions until no group conflicts with another writer. Returns the groups done and those put off."""
         groups_done, groups_left, rounds = 0, 0, 0
         while True:
             performed = [self._once(rewrite) for rewrite in rewrites]
@@ -170,12 +168,12 @@ class _Run:
         self.own += [commit for commit in commits if commit.snapshot_id not in known]
 
     def end_early(self, result: RewriteResult, version: str) -> None:
-        """Record what was committed before an error; raise LeaseLost."""
+        """Record what was committed before an error. Raises LeaseLost."""
         result = replace(result, iceberg_version=version, engine="spark")
         try:
             result = _stored(self.ctx, result)
         except DelegationError:
-            # The error that ended the attempt matters more; the figures are recorded without a receipt.
+            # The error that ended the attempt matters more. The figures are recorded without a receipt.
             _logger.warning("a receipt was not stored", extra={"task_id": self.ctx.attempt.task_id})
         self.ctx.ended_early(result)
 
@@ -188,7 +186,7 @@ def _wait(ctx: RewriteContext, seconds: float) -> None:
 
 
 def _stored(ctx: RewriteContext, result: RewriteResult) -> RewriteResult:
-    """Store the receipt of what was committed; return the result with its key."""
+    """Store the receipt of what was committed. Returns the result with its key."""
     key = f"{ctx.attempt.task_id}/{ctx.attempt.attempt}/receipt.json"
     document = {
         "format": 1,

@@ -1,7 +1,7 @@
-"""The shared worker as a Spark job: the task that the job is of, and how a rewrite is left to it.
+"""The shared worker as a Spark job: its task, and how a rewrite is left to it.
 
-One task stands for the worker of a deployment, so that at most one of its jobs runs: submitting it again attaches to it
-while it is open. A rewrite that is left to the worker waits until the worker leases it; if the worker has ended
+One task stands for the worker of a deployment, so at most one of its jobs runs: submitting it again attaches to it
+while it is open. A rewrite that is left to the worker waits until the worker leases it. If the worker has ended
 meanwhile, the rewrite's next attempt starts it again.
 """
 
@@ -34,14 +34,14 @@ from delegation.timestamps import elapsed
 
 _OWNER: Final = "rewrites:"
 _MOST: Final = 1_000
-"""Due tasks that are looked at for one that is left to the worker."""
+"""Due tasks that are searched for one that is left to the worker."""
 _WITHIN: Final = CHECK_QUEUED + timedelta(hours=1)
-"""When they are due: one that needs a place is checked after a week, should its admission be lost."""
+"""The range of their due times: a task that needs a place is checked after a week, should its admission be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerJob:
-    """What the Spark job of the shared worker does: work with a session, and call `checkpoint` while it does."""
+    """The work of the shared worker's Spark job: it uses a session and calls `checkpoint` meanwhile."""
 
     worker: Callable[[SharedSession], SharedWorker]
     checkpoint: Callable[[], None]
@@ -49,10 +49,8 @@ class WorkerJob:
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteWorkerBehavior:
-    """TaskBehavior of the shared worker, whose attempts are Spark jobs.
-
-    `worker_of` returns for a session and the name of a lease holder what runs in it.
-    """
+    """TaskBehavior of the shared worker, whose attempts are Spark jobs. `worker_of` returns the worker for a session
+    and the name of a lease holder."""
 
     tasks: TaskService
     worker_of: Callable[[SharedSession, str], SharedWorker]
@@ -60,15 +58,13 @@ class RewriteWorkerBehavior:
 
     @property
     def task_types(self) -> frozenset[str]:
-        """See TaskBehavior.task_types."""
         return frozenset({WORKER_TASK_TYPE})
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare."""
         return SPARK
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:  # noqa: ARG002
-        """See TaskBehavior.run: leave the task to a process that can start jobs."""
+        """See TaskBehavior.run. Leaves the task to a process that can start jobs."""
 
         def done() -> Task:
             raise without_spark(self.tasks, task)
@@ -99,7 +95,7 @@ def _ending(_task: Task, error: Exception | RunStopped) -> AttemptEnding:
 
 
 def release_former(tasks: TaskService) -> None:
-    """Record attempts of former jobs of the worker as lost, which have ended: their leases may last for an hour."""
+    """Record attempts of the worker's former jobs as lost. The jobs have ended; their leases may last an hour."""
 
     def release(entry: DueEntry) -> None:
         task = tasks.reads.find(entry.task_id)
@@ -112,7 +108,7 @@ def release_former(tasks: TaskService) -> None:
 
 
 class LeftRewrites(WorkersAdmission):
-    """Admission of a shared worker: a rewrite that is left to it comes before those that wait for a place."""
+    """Admission of a shared worker. Rewrites that are left to it come before those that wait for a place."""
 
     def __init__(
         self,
@@ -123,7 +119,7 @@ class LeftRewrites(WorkersAdmission):
         places: Places,
         engines: Collection[str] = (SHARED,),
     ) -> None:
-        """`places` are those of the session; `engines` are those by which rewrites name the worker."""
+        """`places` are those of the session. `engines` are the names of the worker in rewrites."""
         super().__init__(tasks, store, task_types)
         self._tasks = tasks
         self._task_types = task_types
@@ -134,7 +130,6 @@ class LeftRewrites(WorkersAdmission):
         self._queries = 0
 
     def admit_one(self) -> str | None:
-        """See WorkersAdmission.admit_one."""
         for task in self._left():
             if task.is_queued and not self.has_room():
                 break  # admitted later it would only wait for this worker again
@@ -144,7 +139,7 @@ class LeftRewrites(WorkersAdmission):
         return super().admit_one()
 
     def _left(self) -> Iterator[Task]:
-        """Yield the rewrites that are left to the worker: the oldest few first, for each worker in another order."""
+        """Yield the oldest few rewrites that are left to the worker, in a different order for each worker."""
         self._queries += 1
         entries = self._tasks.reads.due(self._tasks.clock() + _WITHIN, limit=_MOST)
         drawn = in_own_order([entry for entry in entries if entry not in self._others], f"{self._lot}/{self._queries}")
@@ -160,7 +155,7 @@ class LeftRewrites(WorkersAdmission):
                 yield outcome.result
 
     def _waiting(self, entry: DueEntry) -> Task | None:
-        """Return the task if it is left to the worker; another one is not read again until its entry moves."""
+        """Return the task if it is left to the worker. Another task is not read again until its entry moves."""
         task = self._tasks.reads.find(entry.task_id)
         if task is None or not runs(self._task_types, task) or not is_left(task, self._engines):
             self._others.add(entry)

@@ -1,7 +1,7 @@
-"""Iceberg's own actions in one Spark session, for the attempts of several tables at a time.
+"""Iceberg's own actions in one Spark session, for attempts at several tables at a time.
 
-Each attempt has a catalog of its own in the JVM, whose address is that of its gate in the fence. An action runs in a
-thread with a job tag, by which its jobs are cancelled when the attempt has to stop. Only this module imports pyspark.
+Each attempt has a catalog of its own in the JVM, at the address of its gate in the fence. An action runs in a thread
+with a job tag, by which its jobs are cancelled when the attempt must stop. Only this module imports pyspark.
 """
 
 import json
@@ -37,7 +37,7 @@ _CANCEL_SECONDS: Final = 0.1
 _ENABLED: Final = "partial-progress.enabled"
 _MOST_COMMITS: Final = "partial-progress.max-commits"
 _COMMITS: Final = 10
-"""Iceberg's own number of commits of one action: each is a snapshot of the table."""
+"""Iceberg's default number of commits of one action. Each is a snapshot of the table."""
 _CONFLICTS: Final = frozenset({"CommitFailedException", "ValidationException"})
 _WRONG: Final = frozenset(
     {
@@ -49,22 +49,22 @@ _WRONG: Final = frozenset(
         "ValidationException",
     }
 )
-"""Before an action begins: what a request names does not fit the table."""
+"""Errors before an action starts: a name in the request does not fit the table."""
 _LONGEST_REASON: Final = 300
 _LOAD_RETRIES: Final = "2"
-"""Iceberg 1.12 repeats a load after a 500, by default for 31 s, and an attempt that ends waits for that. The fence's
-own client repeats it too."""
+"""Iceberg 1.12 repeats a load after a 500, by default for 31 s, and an ending attempt waits for that. The fence's own
+client repeats it too."""
 T = TypeVar("T")
 
 
 @contextmanager
 def rewriting_session(**settings: str) -> Iterator[SparkSession]:
-    """Give a session with Iceberg's parser, whose attempts share executors fairly, until the end of the block."""
+    """Give a session with Iceberg's parser until the end of the block. Its attempts share executors fairly."""
     fixed = {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.scheduler.mode": "FAIR",
         "spark.speculation": "false",
-        # `${env:NAME}` in a filter would be replaced, and an error would show it.
+        # Otherwise `${env:NAME}` in a filter would be replaced, and an error would show the value.
         "spark.sql.variable.substitute": "false",
     }
     builder = SparkSession.builder.appName("delegation-rewrites")
@@ -73,18 +73,18 @@ def rewriting_session(**settings: str) -> Iterator[SparkSession]:
     by_process = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
     if by_process is not None and threading.current_thread() is threading.main_thread():
-        # pyspark's own handler would cancel the jobs of all attempts, which then would fail.
+        # pyspark's own handler would cancel the jobs of all attempts, which would then fail.
         signal.signal(signal.SIGINT, by_process)
     try:
         yield session
     finally:
-        with suppress(Py4JError, OSError):  # the JVM has ended; why is raised already
+        with suppress(Py4JError, OSError):  # the JVM has ended; the reason is already raised
             session.stop()
 
 
 @dataclass(frozen=True)
 class SparkRewriter:
-    """RewriteEngine with the executors of one session; thread-safe."""
+    """RewriteEngine with the executors of one session. Thread-safe."""
 
     session: SparkSession
     fence: Fence
@@ -92,7 +92,7 @@ class SparkRewriter:
 
     @property
     def iceberg_version(self) -> str:
-        """Return the version of the Iceberg runtime whose classes are loaded."""
+        """Return the version of the loaded Iceberg runtime."""
         try:
             return str(jvm_of(self.session).org.apache.iceberg.IcebergBuild.version())
         except (Py4JNetworkError, OSError) as error:
@@ -101,12 +101,11 @@ class SparkRewriter:
             raise RewriteEngineFailed("Spark has no Iceberg runtime", retryable=False) from error
 
     def perform(self, gate: Gate, rewrite: Rewrite, attempt: RewriteAttempt) -> Performed:
-        """See RewriteEngine.perform."""
         with self.fence.opened(gate) as uri:
             return self._watched(gate, attempt, lambda: _perform(self.session, gate, uri, rewrite, attempt))
 
     def _watched(self, gate: Gate, attempt: RewriteAttempt, work: Callable[[], T]) -> T:
-        """Do the work in a thread; cancel its jobs when the attempt or its gate has to stop, and raise why."""
+        """Do the work in a thread. Cancels its jobs when the attempt or its gate must stop, and raises the reason."""
         context, tag = self.session.sparkContext, f"rewrite-{attempt.task_id}-{attempt.attempt}"
         done = _Done[T]()
 
@@ -135,8 +134,8 @@ class SparkRewriter:
                     raise gate.stopped
         finally:
             while thread.is_alive():
-                # Groups that were not begun start jobs of their own.
-                with suppress(Py4JError, OSError):  # the thread meets the same error, and ends
+                # Groups that have not started would start new jobs.
+                with suppress(Py4JError, OSError):  # the thread gets the same error, and ends
                     context.cancelJobsWithTag(tag)
                 thread.join(_CANCEL_SECONDS)
         if gate.stopped is not None:
@@ -146,7 +145,7 @@ class SparkRewriter:
         return done.results[0]
 
     def _tasks_ended(self, tag: str) -> int:
-        """Return how many Spark tasks of the tag's jobs have completed."""
+        """Return the number of completed Spark tasks of the tag's jobs."""
         try:
             tracker = self.session.sparkContext._jsc.sc().statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForTag(tag)]
@@ -154,11 +153,11 @@ class SparkRewriter:
             infos = [tracker.getStageInfo(stage) for stage in stages]
             return sum(stage.get().numCompletedTasks() for stage in infos if stage.isDefined())
         except (Py4JError, OSError):
-            return 0  # the thread of the work meets the same error
+            return 0  # the thread of the work gets the same error
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Return whether the JVM of a session answers, and its Spark context has not been stopped."""
+    """Return whether a session's JVM answers and its Spark context is running."""
     try:
         return not session.sparkContext._jsc.sc().isStopped()
     except (Py4JError, OSError, AttributeError):
@@ -179,7 +178,7 @@ class _Done(Generic[T]):
 
 
 def jvm_of(session: SparkSession) -> Any:
-    """Return the session's JVM, in which Iceberg's classes are."""
+    """Return the session's JVM, which has Iceberg's classes."""
     return session.sparkContext._jvm
 
 
@@ -233,7 +232,7 @@ def _rewrite_data_files(
 
 
 def _put_off(gate: Gate, uncommitted: int, failed: int) -> Iterator[PutOff]:
-    """Yield why groups were put off; those whose commit Iceberg itself gave up conflict with another writer."""
+    """Yield why groups were put off. Groups whose commit Iceberg itself gave up conflict with another writer."""
     if failed > 0:
         yield PutOff(groups=failed, reason="their files could not be written; see the driver's log", is_conflict=False)
     if uncommitted > 0:
@@ -243,7 +242,7 @@ def _put_off(gate: Gate, uncommitted: int, failed: int) -> Iterator[PutOff]:
 
 
 def _remove_dangling_deletes(session: SparkSession, table: Any) -> Iterator[PutOff]:
-    """Take deletes out of the table that no data file needs any more; Iceberg does so itself for unpartitioned ones."""
+    """Remove deletes that no data file needs any more. For unpartitioned tables Iceberg does so itself."""
     table.refresh()
     deletes = table.currentSnapshot().summary().get("total-delete-files")
     if deletes is not None and int(deletes) > 0:
@@ -270,7 +269,7 @@ def _rewrite_manifests(session: SparkSession, table: Any, rewrite: ManifestsRewr
 
 
 def _conflict(error: Py4JJavaError, stays: str) -> PutOff:
-    """Return a conflict with another writer; raise any other error."""
+    """Return a conflict with another writer. Raises any other error."""
     if _kind(error) not in _CONFLICTS:
         raise error
     return PutOff(groups=1, reason=f"another writer was first, so {stays}", is_conflict=True)
@@ -281,7 +280,7 @@ def _actions(session: SparkSession) -> Any:
 
 
 def _filter(session: SparkSession, table: Any, rewrite: DataFilesRewrite) -> Any:
-    """Return Iceberg's expression of the chosen partitions and the condition of the request."""
+    """Return Iceberg's expression of the chosen partitions and the request's condition."""
     expressions = jvm_of(session).org.apache.iceberg.expressions
     filtered = expressions.Expressions.alwaysTrue()
     if rewrite.partitions is not None:
@@ -290,7 +289,7 @@ def _filter(session: SparkSession, table: Any, rewrite: DataFilesRewrite) -> Any
         return filtered
     jvm, view = jvm_of(session), f"rewrite_{uuid4().hex}"
     fields = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(table.schema())
-    # Spark resolves a condition against a name in its own catalogs, which do not have the table.
+    # Spark resolves a condition against a name in its own catalogs, which lack the table.
     session._jsparkSession.createDataFrame(jvm.java.util.ArrayList(), fields).createOrReplaceTempView(view)
     try:
         converter = jvm.org.apache.spark.sql.execution.datasources.SparkExpressionConverter
@@ -302,7 +301,7 @@ def _filter(session: SparkSession, table: Any, rewrite: DataFilesRewrite) -> Any
 
 
 def _groups(session: SparkSession, table: Any, filtered: Any, snapshot_id: int, options: Mapping[str, str]) -> int:
-    """Return how many groups of files Iceberg would rewrite: its action tells only those that it did."""
+    """Return the number of groups of files that Iceberg would rewrite. Its action reports only those done."""
     case_sensitive = session.conf.get("spark.sql.caseSensitive") == "true"
     planner = jvm_of(session).org.apache.iceberg.actions.BinPackRewriteFilePlanner(
         table, filtered, snapshot_id, case_sensitive
@@ -320,7 +319,7 @@ def _strategy(session: SparkSession, action: Any, table: Any, rewrite: DataFiles
         return action.sort()
     jvm = jvm_of(session)
     order = jvm.org.apache.iceberg.SortOrder.builderFor(table.schema())
-    # Iceberg's extension of the session is its parser.
+    # The session's parser is Iceberg's extension.
     for key in session._jsparkSession.sessionState().sqlParser().parseSortOrder(rewrite.sort_order):
         order = order.sortBy(key.term(), key.direction(), key.nullOrder())
     return action.sort(order.build())
@@ -335,14 +334,14 @@ def _array(session: SparkSession, texts: Sequence[str]) -> Any:
 
 
 def _kind(error: Exception) -> str:
-    """Return the name of the Java class of an error; pyspark converts some to classes of the same name."""
+    """Return the name of an error's Java class. pyspark converts some to classes of the same name."""
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.getClass().getSimpleName())
     return type(error).__name__
 
 
 def _refusal(error: Exception) -> RewriteError | None:
-    """Return the refusal of what a request names, None for another error."""
+    """Return the refusal of a name in the request, None for another error."""
     if (kind := _kind(error)) not in _WRONG:
         return None
     message = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)

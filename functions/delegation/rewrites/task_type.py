@@ -24,13 +24,13 @@ MANIFESTS_PLAN_TASK_TYPE: Final = "TABLE_REWRITE_MANIFESTS_PLAN"
 """A dry run: it estimates, changes nothing, and has an id of its own."""
 
 COMPACTION_PREFIX: Final = "delegation.compaction."
-"""The beginning of the operator's properties of compactions."""
+"""The prefix of the operator's properties of compactions."""
 
 MANIFESTS_PREFIX: Final = "delegation.rewrite-manifests."
-"""The beginning of the operator's properties of rewrites of manifests."""
+"""The prefix of the operator's properties of rewrites of manifests."""
 
 WORKER_PREFIX: Final = "delegation.rewrite-worker."
-"""The beginning of the operator's properties of the shared worker."""
+"""The prefix of the operator's properties of the shared worker."""
 
 UPKEEP: Final = Traits(priority=1)
 """What admission knows of every rewrite: no drop waits for upkeep, as none waits for an expiry."""
@@ -38,13 +38,13 @@ UPKEEP: Final = Traits(priority=1)
 RECEIPT: Final = "receipt"
 """The detail with the receipt's key in the plan bucket."""
 FIRST_ATTEMPT: Final = "first_attempt"
-"""The detail with the first attempt of the present submission that may commit."""
+"""The detail with the first attempt of the current submission that may commit."""
 LOSSES: Final = "losses"
-"""The detail that counts the attempts in a row that began in a Spark session and did not end by themselves."""
+"""The detail that counts attempts in a row that started in a Spark session and did not end normally."""
 NO_SPARK: Final = "no_spark"
-"""The detail that counts the attempts that needed Spark and began in a process without it."""
+"""The detail that counts attempts that needed Spark and started in a process without it."""
 FINDINGS: Final = "findings"
-"""The detail with what a success left undone: that its policy was withdrawn."""
+"""The detail with a success's findings: that its policy was withdrawn."""
 _OF_ONE_RUN: Final = frozenset(
     {
         "next_engine",
@@ -68,7 +68,7 @@ _OF_ONE_RUN: Final = frozenset(
 
 
 class RewriteDetails:
-    """DetailRules of rewrites: what an attempt has committed stays, and each run decides anew what is left to do."""
+    """DetailRules of rewrites: an attempt's commits stay, and each run decides again what is left to do."""
 
     def resumes(self, task: Task) -> bool:  # noqa: ARG002
         return False

@@ -1,5 +1,5 @@
-"""What a rewrite of a table's files is asked for: the options of requests, the operator's settings, and the values that
-the choice and the engine use."""
+"""The terms of a rewrite: the options of requests, the operator's settings, and the values used by the choice and the
+engine."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ MIN_BENEFIT: Final = "min-benefit"
 SPEC_ID: Final = "spec-id"
 
 MAIN: Final = "main"
-"""The branch that is rewritten unless a request names another one."""
+"""The branch that is rewritten unless a request names another."""
 DEFAULT_MIN_INPUT_FILES: Final = 5
 """Iceberg, SizeBasedFileRewritePlanner."""
 DEFAULT_CONCURRENT_REWRITES: Final = 5
@@ -63,7 +63,7 @@ _BRANCH: Final = "[!-~]{1,255}"
 
 
 class Strategy(StrEnum):
-    """How the rows of a group of files are written."""
+    """How a group's rows are written."""
 
     BIN_PACK = "bin-pack"
     SORT = "sort"
@@ -169,7 +169,6 @@ COMPACTION_OPTIONS: Final = OptionTable(
     ),
     others=frozenset({COLD_AFTER, MIN_BENEFIT, CONCURRENT_REWRITES}),
 )
-"""The options of compactions."""
 
 MANIFESTS_OPTIONS: Final = OptionTable(
     MANIFESTS_PREFIX,
@@ -199,16 +198,13 @@ MANIFESTS_OPTIONS: Final = OptionTable(
     ),
     others=frozenset({MIN_BENEFIT}),
 )
-"""The options of rewrites of manifests."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
-    """The operator's settings of compactions.
-
-    `cold_after` and `min_benefit` are the defaults of requests and of policies, which may set others; a policy's
-    `cold-after` is never shorter. No request has more than `concurrent_rewrites`.
-    """
+    """The operator's settings of compactions. `cold_after` and `min_benefit` are the defaults of requests and of
+    policies, which may set others; a policy's `cold-after` is never shorter. No request exceeds
+    `concurrent_rewrites`."""
 
     cold_after: timedelta = DEFAULT_COLD_AFTER
     min_benefit: float = 0.0
@@ -216,7 +212,7 @@ class CompactionLimits:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with COMPACTION_PREFIX and ignore all others; raise InvalidProperty."""
+        """Read the properties that start with COMPACTION_PREFIX and ignore all others. Raises InvalidProperty."""
         COMPACTION_OPTIONS.limits(properties)
         most = properties.get(COMPACTION_PREFIX + CONCURRENT_REWRITES)
         if most is not None and not re.fullmatch(_FEW, most):
@@ -240,14 +236,13 @@ class ManifestLimits:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with MANIFESTS_PREFIX and ignore all others; raise InvalidProperty."""
+        """Read the properties that start with MANIFESTS_PREFIX and ignore all others. Raises InvalidProperty."""
         MANIFESTS_OPTIONS.limits(properties)
         return cls(_operator_benefit(MANIFESTS_PREFIX + MIN_BENEFIT, properties))
 
 
 def tasks_at_once(properties: Mapping[str, str]) -> int:
-    """Return how many tables the shared worker of a deployment rewrites at a time, 0 without one; raise
-    InvalidProperty."""
+    """Return how many tables a deployment's shared worker rewrites at a time, 0 without one. Raises InvalidProperty."""
     for name in properties:
         if name.startswith(WORKER_PREFIX) and name != _TASKS_AT_ONCE:
             raise InvalidProperty(name, "is not a property of this service")
@@ -271,7 +266,7 @@ def _operator_benefit(name: str, properties: Mapping[str, str]) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTerms:
     """What one compaction rewrites, and how. None as `target_file_size_bytes` or `sort_order` is the table's own, as
-    `delete_file_threshold` no threshold. `filter` is Spark SQL. `min_benefit` are files removed and deletes folded for
+    `delete_file_threshold` no threshold. `filter` is Spark SQL. `min_benefit` is files removed plus deletes folded for
     one unit of currency."""
 
     strategy: Strategy = Strategy.BIN_PACK
@@ -295,8 +290,8 @@ class CompactionTerms:
         *,
         accepted: bool = False,
     ) -> Self:
-        """Read the properties of a request; raise InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED). In a request
-        that was already `accepted`, a value looser than today's settings is replaced by the setting."""
+        """Read the properties of a request. Raises InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED). In a
+        request that was already `accepted`, a value looser than today's settings is replaced by the setting."""
         chosen = COMPACTION_OPTIONS.chosen(properties, COMPACTION_OPTIONS.limits())
         strategy = Strategy(chosen[STRATEGY])
         for name, of_strategy in ((SORT_ORDER, Strategy.SORT), (Z_ORDER_COLUMNS, Strategy.Z_ORDER)):
@@ -321,7 +316,7 @@ class CompactionTerms:
         )
 
     def action_options(self) -> Mapping[str, str]:
-        """Return the options of Iceberg's action RewriteDataFiles; what is absent has its default there."""
+        """Return the options of Iceberg's action RewriteDataFiles. Absent ones have Iceberg's default."""
         given = {
             TARGET_FILE_SIZE: self.target_file_size_bytes,
             MIN_INPUT_FILES: self.min_input_files,
@@ -333,7 +328,7 @@ class CompactionTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestTerms:
-    """What one rewrite of manifests rewrites. None as `spec_id` are all specs that need it; `min_benefit` are manifests
+    """What one rewrite of manifests rewrites. None as `spec_id` is every spec that needs it. `min_benefit` is manifests
     removed for one unit of currency."""
 
     spec_id: int | None = None
@@ -342,7 +337,7 @@ class ManifestTerms:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], limits: ManifestLimits = ManifestLimits()) -> Self:
-        """Read the properties of a request; raise InvalidOption."""
+        """Read the properties of a request. Raises InvalidOption."""
         chosen = MANIFESTS_OPTIONS.chosen(properties, MANIFESTS_OPTIONS.limits())
         return cls(
             spec_id=_whole(chosen.get(SPEC_ID)),

@@ -1,7 +1,7 @@
 """The shared worker: one Spark session that rewrites several tables at a time, until none is left.
 
-A table may kill the process, and with it the attempts at all others. Nobody names the table that did, so an attempt
-that follows such a loss is a suspect: it has no other suspect beside it, and after two losses in a row it runs alone.
+A table may kill the process, and with it the attempts at all other tables. It is unknown which table did, so each
+attempt after such a loss is a suspect: no other suspect runs beside it, and after two losses in a row it runs alone.
 """
 
 import logging
@@ -28,12 +28,12 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class SessionLost(RewriteEngineFailed):
-    """The JVM of the session ended; the process has to end, and another one continues."""
+    """The session's JVM ended. The process must end, and another one continues."""
 
 
 @dataclass
 class Places:
-    """Who may use a session at the same time; thread-safe. `now` counts in seconds."""
+    """Who may use a session at the same time. Thread-safe. `now` counts in seconds."""
 
     now: Callable[[], float] = elapsed
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -49,30 +49,28 @@ class Places:
 
     @property
     def idle_seconds(self) -> float:
-        """Return for how long no attempt has used or awaited the session."""
+        """Return how many seconds ago an attempt last used or awaited the session."""
         with self._changed:
             return 0.0 if self._present else self.now() - self._left_at
 
     @property
     def is_closed(self) -> bool:
-        """Return whether no other attempt gets a place: one runs alone, or waits for that, or the session has ended."""
+        """Return whether no other attempt gets a place: one runs alone or waits for that, or the session has ended."""
         return self._has_single or self._is_over
 
     def has_place(self, losses: int) -> bool:
-        """Return whether an attempt would get a place now after so many losses in a row."""
+        """Return whether an attempt would get a place now, after this many losses in a row."""
         return not self.is_closed and not (losses and self._has_suspect)
 
     def close(self) -> None:
-        """Let no other attempt begin: what is handed over would be leased again at once, until the process ends."""
+        """Let no attempt start: handed-over tasks would be leased again at once, until the process ends."""
         self._is_over = True
 
     @contextmanager
     def taken(self, losses: int, checkpoint: Callable[[], None]) -> Iterator[None]:
-        """Give an attempt a place after so many losses in a row; raise RunPostponed if it may not be beside the others.
-
-        One that is to be alone waits until the others have left, and raises what `checkpoint` raises meanwhile. The
-        others do not wait: while they did, they could be lost.
-        """
+        """Give an attempt a place after this many losses in a row. Raises RunPostponed if it may not run beside the
+        others. An attempt that must be alone waits until the others have left, and raises what `checkpoint` raises
+        meanwhile. Other attempts do not wait, because they could be lost while they do."""
         is_suspect, is_single = losses > 0, losses >= ALONE_AFTER
         with self._changed:
             if self._has_single or (is_suspect and self._has_suspect):
@@ -93,26 +91,25 @@ class Places:
                 self._changed.notify_all()
 
     def _is_alone(self) -> bool:
-        """Wait for at most a second; return whether the others have left."""
+        """Wait for at most a second. Returns whether the others have left."""
         with self._changed:
             return self._changed.wait_for(lambda: self._present == 1, _LOOK_SECONDS)
 
 
 class SessionWorker(Worker):
-    """A worker of a session, which leases nothing while an attempt runs alone, or after the session has ended."""
+    """A worker of a session. It leases nothing while an attempt runs alone, or after the session has ended."""
 
     def __init__(self, *arguments: Any, places: Places, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._places = places
 
     def run_once(self) -> Task | None:
-        """See Worker.run_once."""
         return None if self._places.is_closed else super().run_once()
 
 
 @dataclass(frozen=True)
 class SharedSession:
-    """RewriteSession over one Spark session; thread-safe. `is_alive` tells whether its JVM still answers."""
+    """RewriteSession over one Spark session. Thread-safe. `is_alive` returns whether its JVM still answers."""
 
     engine: RewriteEngine
     is_alive: Callable[[], bool]
@@ -120,11 +117,9 @@ class SharedSession:
     lost: threading.Event = field(default_factory=threading.Event)
 
     def taken(self, losses: int, checkpoint: Callable[[], None]) -> AbstractContextManager[None]:
-        """See RewriteSession.taken."""
         return self.places.taken(losses, checkpoint)
 
     def rewrite(self, job: RewriteJob) -> RewriteResult:
-        """See RewriteSession.rewrite."""
         if self._is_lost():
             raise RunHandedOver(job.ctx.attempt.task_id, "the Spark session of this process has ended")
         try:
@@ -134,7 +129,7 @@ class SharedSession:
             raise
 
     def _is_lost(self) -> bool:
-        """Return whether the session has ended, and note it."""
+        """Return whether the session has ended, and record it."""
         if not self.is_alive():
             self.lost.set()
             self.places.close()
@@ -143,10 +138,8 @@ class SharedSession:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """When a shared worker ends: after `idle` without an attempt, and it leases nothing more after `budget`.
-
-    None: never. Attempts that still run after twice the budget are handed over.
-    """
+    """When a shared worker ends: after `idle` without an attempt. It leases nothing more after `budget`. None: never.
+    Attempts that still run after twice the budget are handed over."""
 
     tasks_at_once: int = 4
     idle: timedelta | None = None
@@ -157,10 +150,8 @@ def unwatched() -> None: ...
 
 
 class SharedWorker:
-    """Runs several workers side by side, over one session.
-
-    It ends when it is stopped, is idle, has used up its budget, or has lost its session.
-    """
+    """Runs several workers side by side, over one session. It ends when it is stopped, is idle, has used its budget, or
+    has lost its session."""
 
     def __init__(
         self,
@@ -187,7 +178,7 @@ class SharedWorker:
 
     @property
     def owner(self) -> str:
-        """The name under which it holds tasks, which each worker ends with its number."""
+        """The name under which it holds tasks. Each worker appends its number."""
         return self._workers[0].owner.rpartition("/")[0]
 
     def stop(self) -> None:
@@ -196,13 +187,11 @@ class SharedWorker:
         self._stop.set()
 
     def run(self, checkpoint: Callable[[], None] = unwatched) -> str:
-        """Work until the end, and return why it ended; call `checkpoint` each second.
-
-        Where that raises, the tasks are handed over. Raises what it raised, SessionLost, and what ended a worker: after
-        WorkOutlivedLease the caller must end the process at once.
-        """
+        """Work until the end; return why it ended. `checkpoint` is called each second. If it raises, the tasks are
+        handed over. Raises what `checkpoint` raised, SessionLost, and what ended a worker: after WorkOutlivedLease the
+        caller must end the process at once."""
         began = self._now()
-        # Daemons: work that does not stop must not keep the process from ending.
+        # Daemons, so that work that does not stop cannot keep the process from ending.
         threads = [
             threading.Thread(target=self._work, args=(worker,), name=worker.owner, daemon=True)
             for worker in self._workers
@@ -223,7 +212,7 @@ class SharedWorker:
         return self._why
 
     def _is_working(self, threads: Sequence[threading.Thread]) -> bool:
-        """Wait a moment; return whether a worker still works, and raise what ended one."""
+        """Wait a moment. Returns whether a worker still works; raises what ended one."""
         self._look_again.wait(self._look_seconds)
         if self._failures:
             raise self._failures[0]
