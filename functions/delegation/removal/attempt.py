@@ -1,8 +1,8 @@
-"""The interface of a purge's engine to the attempt that it runs for, and an implementation without a task.
+"""The interface between a purge's engine and its attempt, and an implementation without a task.
 
-How often Python looks for garbage while millions of rows pass through a process.
-It looks once for 700 new containers, and a row is one: that took a fifth of a purge's CPU time and found
-nothing, because rows are in no cycle and are freed without it.
+Also how often Python collects garbage while millions of rows pass through a process. By default it does so once per 700
+new containers, and a row is one. That took a fifth of a purge's CPU time and found nothing, because rows are in no
+cycle and are freed without it.
 """
 
 import functools
@@ -15,13 +15,13 @@ from typing import Any, Final, Protocol
 
 
 def receipt_key(plan_id: str) -> str:
-    """Return the key of a receipt in the plan bucket, beside the plan that was executed last."""
+    """Return the key of a receipt in the plan bucket, beside the last executed plan."""
     return f"{plan_id}/receipt.json"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSegment:
-    """A published part of the plan: `id` is its prefix in the plan bucket, `sha256` (hex) the hash of its index."""
+    """A published part of the plan. `id` is its prefix in the plan bucket, `sha256` (hex) the hash of its index."""
 
     id: str
     sha256: str
@@ -29,11 +29,11 @@ class PlanSegment:
 
 @dataclass(frozen=True, slots=True)
 class StepsDone:
-    """What the head records of the plan's execution, so that the rest can be planned again if the plan is lost.
+    """The head's record of the plan's execution, from which the rest can be planned again if the plan is lost.
 
-    `steps` are deleted completely, of everything that the table reaches by the metadata file `state`; `of` is the id of
-    the plan's last segment. `roots` are the table's locations, present and former, or empty if they are too many.
-    `lost` is the last segment of the plan whose loss is known, for which the references were looked up anew.
+    All files of `steps` are deleted that the table reaches by the metadata file `state`. `of` is the id of the plan's
+    last segment. `roots` are the table's current and former locations, empty if they are too many. `lost` is the last
+    segment of the plan whose loss is known and for which the references were requested again.
     """
 
     of: str
@@ -44,7 +44,7 @@ class StepsDone:
 
 
 class Attempt(Protocol):
-    """The attempt that an engine works for. Every method raises an error once the attempt lost its task."""
+    """The attempt that an engine works for. Every method raises an error once the attempt has lost its task."""
 
     @property
     def task_id(self) -> str: ...
@@ -53,10 +53,8 @@ class Attempt(Protocol):
     def attempt(self) -> int: ...
 
     def checkpoint(self, *, moved: bool = True) -> None:
-        """Raise RunStopped or another error if no further batch may start; called before each.
-
-        `moved` tells whether the work made progress since the last call; a driver passes False while it only waits.
-        """
+        """Raise RunStopped or another error if no further batch may start; called before each. `moved` states whether
+        the work made progress since the last call; a driver passes False while it only waits."""
         ...
 
     def plan(self) -> tuple[PlanSegment, ...]:
@@ -64,29 +62,25 @@ class Attempt(Protocol):
         ...
 
     def publish(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
-        """Append a segment unless another was published meanwhile; return the segments that are valid now.
-
-        `files_planned` is the total over all segments, this one included.
-        """
+        """Append a segment unless another was published meanwhile; return the segments that are now valid.
+        `files_planned` is the total over all segments, including this one."""
         ...
 
     def replace_plan(self, segment: PlanSegment, *, files_planned: int) -> tuple[PlanSegment, ...]:
-        """Publish a segment in place of all published so far, which are lost; return the segments that are valid now.
-
-        `steps_done` then holds of the new plan what it held of the lost one.
-        """
+        """Publish a segment in place of all published ones, which are lost; return the segments that are now valid.
+        `steps_done` then applies to the new plan."""
         ...
 
     def steps_done(self) -> StepsDone | None:
-        """Return what was recorded last, as of the last read of the head."""
+        """Return the last record, as of the last read of the head."""
         ...
 
     def record_steps(self, done: StepsDone) -> None:
-        """Record which steps are deleted; called before the first delete of the next one."""
+        """Record which steps are deleted. Called before the first delete of the next step."""
         ...
 
     def begin_deleting(self) -> None:
-        """Record that the first delete follows; may be repeated safely."""
+        """Record that the first delete follows. May be repeated."""
         ...
 
     def progress(self, *, files_deleted: int, files_failed: int, bytes_deleted: int) -> None:
@@ -94,11 +88,11 @@ class Attempt(Protocol):
         ...
 
     def measured(self, size: str, fits: bool = True) -> None:
-        """Note how large the work is, and whether it fits a function."""
+        """Record the size of the work, and whether it fits a function."""
         ...
 
     def note(self, **details: Any) -> None:
-        """Note details of the task from time to time, so that it shows that the attempt makes progress."""
+        """Record details of the task from time to time, as a sign of progress."""
         ...
 
     def asked_by(self) -> Mapping[str, Any]:
@@ -114,7 +108,7 @@ class Progress:
 
 
 class PlanHead:
-    """The published segments, which all attempts at a task share. Thread-safe."""
+    """The published segments, shared by all attempts at a task. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +149,7 @@ class PlanHead:
 
 @dataclass
 class MemoryAttempt:
-    """An attempt in memory; `on_checkpoint` may raise RunStopped."""
+    """An attempt in memory. `on_checkpoint` may raise RunStopped."""
 
     task_id: str
     attempt: int = 1
@@ -211,7 +205,7 @@ _SELDOM: Final = (100_000, *_USUALLY[1:])
 
 @contextmanager
 def collected_seldom() -> Iterator[None]:
-    """Have garbage looked for seldom, by all threads of the process."""
+    """Make all threads of the process collect garbage seldom."""
     gc.set_threshold(*_SELDOM)
     try:
         yield
@@ -221,9 +215,7 @@ def collected_seldom() -> Iterator[None]:
 
 @functools.cache
 def collect_seldom() -> None:
-    """Have garbage looked for seldom as long as the process lives, which is an executor's of one job.
-
-    What is imported by now stays: Spark's Python worker looks through everything else after each task.
-    """
+    """Make the process collect garbage seldom, for the life of an executor's process of one job. Imported modules stay
+    out of the collection, because Spark's Python worker runs a full one after each task."""
     gc.freeze()
     gc.set_threshold(*_SELDOM)

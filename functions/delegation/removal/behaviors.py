@@ -1,8 +1,6 @@
-"""What behaviors share: running attempts in this process or in a job, how one ends, where other tables are found.
-
-An attempt begins inline. If too many files are left once the references are known, it hands them over to Spark; a
-process without Spark then deletes them inline after all.
-"""
+"""What behaviors share: running attempts in this process or in a job, how an attempt ends, and the search for other
+tables. An attempt starts inline. If too many files are left when the references are known, it hands them over to Spark.
+A process without Spark deletes them inline."""
 
 import json
 import time
@@ -45,22 +43,22 @@ Check = TypeVar("Check", bound=ReferenceCheck)
 Check_co = TypeVar("Check_co", bound=ReferenceCheck, covariant=True)
 NeighboursOf = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 FoundTables = tuple[NeighboursOf, Check | None]
-"""What yields other tables, and the index that it uses if any."""
+"""Yields other tables, and the index that the search uses, if any."""
 Result = TypeVar("Result")
 
 
 class ReferenceSearch(Protocol, Generic[Check_co]):
-    """Finds the live tables that may reference a table's files, for one attempt at an operation on it."""
+    """Finds the live tables that may reference a table's files, for one attempt at an operation."""
 
     def __call__(
         self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task
     ) -> FoundTables[Check_co]:
-        """Return what yields them, as of a pass that begins after its first call, and the index that it uses if any."""
+        """Return a function that yields them as of a pass that starts after its first call, and its index, if any."""
         ...
 
 
 def plan_segments(task: Task) -> Sequence[PlanSegment]:
-    """Return the published segments of a task's plan; raise MalformedRecord."""
+    """Return the published segments of a task's plan. Raises MalformedRecord."""
     return PlanDetails.of(task).plan_segments
 
 
@@ -71,10 +69,8 @@ def published_segment(
     *,
     segments_of: Callable[[Task], Sequence[PlanSegment]] = plan_segments,
 ) -> PlanSegment:
-    """Return the segment that a task of these types, any for None, published under this id.
-
-    Raises GuardRefused (PLAN_NOT_FOUND).
-    """
+    """Return the segment that a task of these types (None for any) published under this id. Raises GuardRefused
+    (PLAN_NOT_FOUND)."""
     try:
         task = reads.get(plan_id.partition("/")[0])
     except TaskNotFound:
@@ -88,13 +84,13 @@ def published_segment(
 
 
 def purge_under_way(reads: TaskReads, realm: str, identifier: TableIdentifier, table_uuid: str) -> str | None:
-    """Return the id of a table's purge that has not ended, None without one."""
+    """Return the id of a table's unfinished purge, None without one."""
     purge = reads.find(purge_id(realm, identifier.catalog, table_uuid))
     return None if purge is None or purge.is_terminal else purge.task_id
 
 
 def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
-    """Raise GuardRefused (TABLE_IS_PURGED) for work that has changed nothing yet on a table that is purged."""
+    """Raise GuardRefused (TABLE_IS_PURGED) if the table is being purged, unless the work has changed something."""
     purge = purge_under_way(reads, work.realm, work.identifier, work.table.table_uuid)
     if purge is not None and task.effects_began_ts is None and not work.is_dry_run:
         raise GuardRefused(
@@ -105,9 +101,9 @@ def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
 
 
 _REFERENCES_WAIT: Final = timedelta(seconds=15)
-"""Until work is tried again that waits for a pass of another process, if it is not known how long that takes."""
+"""The pause before a retry of work that waits for another process's pass, if that pass's time is unknown."""
 KILLED_TWICE: Final = 2
-"""Attempts killed without progress between them after which no other one in a function is tried."""
+"""Attempts killed without progress in between, after which no further one is tried in a function."""
 _LOST_OFTEN: Final = 5
 _SHORTEST_WAIT: Final = timedelta(seconds=1)
 _LONGEST_WAIT: Final = timedelta(seconds=60)
@@ -115,11 +111,11 @@ _LONGEST_WAIT: Final = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True)
 class TableEndings:
-    """Translates the error that ended an attempt at work on a table into how it ends.
+    """Translates the error that ended an attempt at work on a table into the attempt's ending.
 
-    `hold` returns how it ends if it waits for another table, and for how long; attempts of the type `unheld` wait for
-    none. Work that waits for a pass over the catalog is handed over: its attempts do not count. `advice` is what the
-    operation adds to an error of a class.
+    `hold` returns the ending, and the pause, of an attempt that waits for another table; attempts of the type `unheld`
+    wait for none. Work that waits for a pass over the catalog is handed over, so its attempts do not count. `advice` is
+    what the operation adds to an error of a class.
     """
 
     hold: Hold
@@ -127,7 +123,7 @@ class TableEndings:
     advice: Mapping[type[DelegationError], str] = field(default_factory=dict)
 
     def __call__(self, task: Task, error: Exception | RunStopped) -> AttemptEnding:
-        """Return how the attempt ends; raise errors that are none of the service's own."""
+        """Return how the attempt ends. Raises errors that are not the service's own."""
         if isinstance(error, (NeighbourUnreadable, NeighbourChanged)) and task.task_type != self.unheld:
             held = self.hold(task, error)
             if held is not None:
@@ -146,14 +142,14 @@ def _wait_for_references(error: ReferencesError) -> timedelta:
 
 
 def check_killed(task: Task, *, has_spark: bool) -> None:
-    """Raise GuardRefused (TOO_LARGE_FOR_FUNCTION) if attempts are killed and the next one would run in a function."""
+    """Raise GuardRefused (TOO_LARGE_FOR_FUNCTION) if attempts are killed and the next would run in a function."""
     if task.killed.count < KILLED_TWICE or has_spark:
         return
     raise too_large(task, "set delegation:emr-subnet-ids, so that Spark runs it, or give its process more memory")
 
 
 def too_large(task: Task, action: str) -> GuardRefused:
-    """Return the error with the size that the attempts measured before they were killed."""
+    """Return the error, with the size that the attempts measured before they were killed."""
     details = PlanDetails.of(task)
     listed = task.details.get("files_listed")
     sizes = [
@@ -170,11 +166,11 @@ def too_large(task: Task, action: str) -> GuardRefused:
 
 
 _UNFINISHED: Final = 2
-"""Attempts after which one that had too little time again is repeated with Spark, whose driver has enough."""
+"""Attempts without enough time, after which the next runs with Spark, whose driver has enough."""
 
 
 def engine_of(task: Task, settings: RemovalSettings) -> str:
-    """Return the engine of an attempt, by what the task states about those before; raise MalformedRecord."""
+    """Return the engine of an attempt, from the task's record of earlier ones. Raises MalformedRecord."""
     details = HandedDetails.of(task)
     stalled = not details.plan_segments and (_is_stalled(task) or is_lost_often(task))
     unable = task.killed.count >= KILLED_TWICE or stalled
@@ -182,7 +178,7 @@ def engine_of(task: Task, settings: RemovalSettings) -> str:
 
 
 def prepared_engine(task: Task, settings: RemovalSettings) -> str:
-    """Return `engine_of` a task; an attempt begins inline with a record that cannot be read, and ends with that."""
+    """As `engine_of`. With an unreadable record the attempt starts inline, and fails with that error."""
     try:
         return engine_of(task, settings)
     except MalformedRecord:
@@ -190,10 +186,8 @@ def prepared_engine(task: Task, settings: RemovalSettings) -> str:
 
 
 def continue_with(engine: str | None, tasks: TaskService, task: Task, first: Mapping[str, Any] | None = None) -> Task:
-    """Record the engine of the attempt after this one, None if that is open; raise LeaseLost.
-
-    `first` are details that are recorded unless the task has them.
-    """
+    """Record the engine of the next attempt, None if it is open. Raises LeaseLost. `first` are details that are
+    recorded unless the task has them."""
 
     def decide(current: Task, _now: datetime) -> Task:
         recorded = {name: current.details.get(name, value) for name, value in (first or {}).items()}
@@ -203,20 +197,16 @@ def continue_with(engine: str | None, tasks: TaskService, task: Task, first: Map
 
 
 def spark_above(task: Task, settings: RemovalSettings) -> int | None:
-    """Return with how many files left an inline attempt hands them over; None: it deletes all; raise MalformedRecord.
-
-    An attempt that is to run with Spark and runs inline is of a process that has none.
-    """
+    """Return the number of remaining files above which an inline attempt hands over. None: it deletes all. Raises
+    MalformedRecord. An attempt that needs Spark but runs inline belongs to a process without Spark."""
     if not settings.has_spark or engine_of(task, settings) == SPARK:
         return None
     return 0 if _is_stalled(task) else settings.inline_max_files
 
 
 def is_lost_often(task: Task) -> bool:
-    """Return whether attempts before any plan were lost more often than deployments explain: memory may be short.
-
-    Nobody names the kill of a plain process, so without Spark such a task is repeated as any lost one.
-    """
+    """Return whether more attempts without a plan were lost than deployments explain: memory may be short. Without
+    Spark such a task is retried like any lost one, because nothing reports the kill of a plain process."""
     lost = task.error_code == LOST and task.unexcused_attempts > _LOST_OFTEN
     return lost and task.effects_began_ts is None and not plan_segments(task)
 
@@ -226,14 +216,14 @@ def _is_stalled(task: Task) -> bool:
 
 
 Outcome = tuple[str, Mapping[str, Any], Mapping[str, Any]]
-"""What a success writes: the summary, details of the operation's own, and fields of the record."""
+"""What a success writes: the summary, the operation's own details, and fields of the record."""
 
 
 class TableBehavior(ABC, Generic[Ctx, Result]):
     """The behavior of an operation on tables: the context of an attempt, what a success writes, how an attempt ends.
 
-    `plans` is the service's plan bucket. `hold` returns how an attempt ends that waits for another table, and for how
-    long: one of the type `unheld` waits for none. `advice` is what the operation adds to an error of a class.
+    `plans` is the service's plan bucket. `hold` returns the ending, and the pause, of an attempt that waits for another
+    table; one of the type `unheld` waits for none. `advice` is what the operation adds to an error of a class.
     """
 
     unheld: ClassVar[str | None] = None
@@ -248,24 +238,22 @@ class TableBehavior(ABC, Generic[Ctx, Result]):
 
     @abstractmethod
     def outcome(self, task: Task, ctx: Ctx, work: Callable[[Ctx], Result] | None = None) -> Outcome:
-        """Do the `work` of a job, or without one that of this process; return what a success writes."""
+        """Do the `work` of a job, or without it this process's work; return what a success writes."""
 
     @abstractmethod
     def done_in_job(self, task: Task, work: Callable[[Ctx], Result]) -> Task:
-        """Do the `work` of a job for a leased task, and record its success; raises what ends the attempt otherwise."""
+        """Do the `work` of a job for a leased task, and record its success. Otherwise raises what ends the attempt."""
 
     def run_job(self, work: Callable[[Ctx], Result], task_id: str, attempt: int) -> Task:
-        """Do the work in a Spark job, whose lease another process renews while it makes progress.
-
-        Raises LeaseLost if the attempt no longer holds the task. The job service reports the start.
-        """
+        """Do the work in a Spark job, whose lease another process renews while it makes progress. The job service
+        reports the start. Raises LeaseLost if the attempt no longer holds the task."""
         task = self.runner.begin_job(task_id, attempt)
         return self.runner.run(task, lambda: self.done_in_job(task, work))
 
     def fields(
         self, work: "TableWork", attempt: TaskAttempt, table: "OpenedTable", tables: FoundTables[Any]
     ) -> dict[str, Any]:
-        """Return the fields that all contexts have: of the `table` as it was opened, and of what finds others."""
+        """Return the fields common to all contexts: the opened `table`, and the search for other tables."""
         return {
             "attempt": attempt,
             "identifier": work.identifier,
@@ -284,17 +272,14 @@ class TableBehavior(ABC, Generic[Ctx, Result]):
 
     @property
     def runner(self) -> AttemptRunner:
-        """What runs its attempts, and records how they end."""
+        """Return the runner, which runs its attempts and records how they end."""
         return AttemptRunner(self.tasks, TableEndings(self.hold, unheld=self.unheld, advice=self.advice))
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpkeepBehavior(TableBehavior[Ctx, Result]):
-    """TaskBehavior for upkeep of tables, whose attempts run in this process or in a Spark job.
-
-    `open_table` opens a table's source and its storage with vended credentials, which every load renews. `search` finds
-    other tables.
-    """
+    """TaskBehavior for upkeep of tables, whose attempts run in this process or in a Spark job. `open_table` opens a
+    table's source and its storage with vended credentials, which every load renews. `search` finds other tables."""
 
     tasks: TaskService
     open_table: "Callable[[TableIdentifier], OpenedTable]"
@@ -307,14 +292,14 @@ class UpkeepBehavior(TableBehavior[Ctx, Result]):
 
     @abstractmethod
     def context(self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None) -> Ctx:
-        """Return what an attempt needs, which hands over more files than `spark_above`."""
+        """Return the context of an attempt. It hands over more than `spark_above` files."""
 
     def prepare(self, task: Task, *, hand_over_at: datetime | None = None) -> str:  # noqa: ARG002
-        """See TaskBehavior.prepare: inline, unless the attempt before handed the rest over to Spark."""
+        """See TaskBehavior.prepare. The engine is inline, unless the former attempt handed the rest over to Spark."""
         return prepared_engine(task, self.settings)
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: do the work in this process and record the outcome, of a hand-over to Spark too."""
+        """See TaskBehavior.run. Does the work in this process and records the outcome, also a hand-over to Spark."""
         runner = self.runner
 
         def done() -> Task:
@@ -324,17 +309,15 @@ class UpkeepBehavior(TableBehavior[Ctx, Result]):
                 ctx = self.context(task, hand_over_at=hand_over_at, spark_above=above)
                 return runner.succeed(task, *self.outcome(task, ctx))
             except HandedToSpark:
-                # Before the attempt ends: one that is lost in between is continued with Spark, too.
+                # Recorded before the attempt ends, so that an attempt lost in between continues with Spark too.
                 continue_with(SPARK, self.tasks, task)
                 raise
 
         return runner.run(task, done)
 
     def done_in_job(self, task: Task, work: Callable[[Ctx], Result]) -> Task:
-        """See TableBehavior.done_in_job. It waits for the references if it began too late for those that are known.
-
-        What follows a failure is chosen again: an inline attempt waits for the references, and hands over again.
-        """
+        """See TableBehavior.done_in_job. It waits for the references if it started too late for the known ones. After a
+        failure the engine is chosen again: an inline attempt waits for the references, and hands over again."""
         held = continue_with(None, self.tasks, task)
         ctx = replace(self.context(held), awaits_references=True)
         return self.runner.succeed(held, *self.outcome(held, ctx, work))

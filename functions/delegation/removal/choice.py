@@ -1,8 +1,6 @@
-"""Which engine plans and deletes, by how much work that is, and what that takes and costs.
-
-The forecast of a plan's execution: time at the store's delete rate, requests, cost.
-It is made from the plan's counts and from `prices.json`. The cost of planning and of retries is not part of it.
-"""
+"""The choice of the engine that plans and deletes, and the forecast of a plan's execution: time at the store's delete
+rate, requests and cost. The forecast uses the plan's counts and `prices.json`. It excludes the cost of planning and of
+retries."""
 
 import functools
 import heapq
@@ -27,16 +25,16 @@ if TYPE_CHECKING:
 EngineChoice = Literal["inline", "spark"]
 
 INLINE_MAX_FILES: Final = 1_000_000
-"""The most files that are deleted inline unless an operator sets another number; the only place that states it.
+"""The maximum number of files deleted inline, unless an operator sets another. Defined only here.
 
-S3 deletes 3,500 keys a second of one prefix, for either engine: so many take it five minutes of a Lambda's fifteen, and
-at half that rate ten. Up to here the inline engine takes less CPU, memory and time than Spark, and its memory
-does not grow (docs/costs.md, "Inline or Spark").
+S3 deletes 3,500 keys a second of one prefix, for either engine. This number takes five of a Lambda's fifteen minutes,
+or ten at half that rate. Up to here the inline engine takes less CPU, memory and time than Spark, and its memory does
+not grow (docs/costs.md, "Inline or Spark").
 """
 LONGEST_PLANNING_SECONDS: Final = 300.0
-"""How long a function plans at most: an attempt that is handed over before its plan is made begins anew."""
+"""The longest planning time in a function. An attempt that is handed over before its plan is made starts again."""
 MOST_READ_AHEAD_BYTES: Final = 768 * 1024 * 1024
-"""Bytes of manifests that a function has in memory at a time at most."""
+"""The maximum size of manifests that a function holds in memory at a time."""
 READ_SECONDS: Final = 0.05
 """The time of one read from the store."""
 
@@ -45,12 +43,11 @@ READ_SECONDS: Final = 0.05
 class RemovalSettings:
     """The operator's numbers; each operation adds its own.
 
-    `vended` is false where the operator's credentials are used, which reach every file. Spark deletes more than
-    `inline_max_files`, and plans what takes a function more than `longest_planning_seconds`, because an attempt that is
-    handed over before its plan is made begins anew, or more than `most_read_ahead_bytes` of memory at a time. A read
-    takes `read_seconds`. Where the table is loaded and compared before each lot, that has `lot_paths` files or more,
-    and an attempt ends after `most_looks` lots in a row that did not begin. `store_keys_per_second` is the rate of
-    deletes that forecasts assume (S3: that of one prefix partition).
+    `vended` is false with the operator's credentials, which reach every file. Spark deletes more than
+    `inline_max_files`. It also plans what would take a function more than `longest_planning_seconds` or more than
+    `most_read_ahead_bytes` of memory at a time. A read takes `read_seconds`. If the table is loaded and compared before
+    each lot, a lot has at least `lot_paths` files, and an attempt ends after `most_looks` lots in a row that did not
+    start. `store_keys_per_second` is the delete rate assumed by forecasts (S3: that of one prefix partition).
     """
 
     chunk_paths: int = 10_000
@@ -69,21 +66,19 @@ class RemovalSettings:
     delete: DeletePolicy = field(default_factory=DeletePolicy)
 
     def engine_for(self, files: int, *, needs_spark: bool = False) -> EngineChoice:
-        """Return the engine for so many files; without Spark they are deleted inline, in as many attempts as it takes.
-
-        Some work is for Spark however few files are deleted.
-        """
+        """Return the engine for this many files. Without Spark they are deleted inline, in as many attempts as needed.
+        With `needs_spark` the number does not matter."""
         return "spark" if self.has_spark and (needs_spark or files > self.inline_max_files) else "inline"
 
 
 class HandedToSpark(RunHandedOver):
-    """One process would take too long for the files that are left; the next attempt deletes them with Spark."""
+    """One process would take too long for the remaining files. The next attempt deletes them with Spark."""
 
     def __init__(self, task_id: str, files: int, *, does: str = "deletes the rest") -> None:
         super().__init__(task_id, f"the next attempt {does}, {counted(files, 'file')}, with Spark")
 
 
-# On one core, by CPU time: sorting and writing a path took 8 µs (`make bench BENCH=plan`: 86,000 entries a second with
+# CPU time on one core: sorting and writing a path took 8 µs (`make bench BENCH=plan`: 86,000 entries a second with
 # decoding), decoding compressed manifests 27 MB/s with 12 columns and 15 MB/s with 500. A busy Lambda may be slower.
 SECONDS_PER_FILE: Final = 0.000_02
 BYTES_PER_SECOND: Final = 15_000_000
@@ -93,10 +88,8 @@ UNCOUNTED_ENTRIES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The `files` that manifests name, and what has to be read for them: `objects` of together so many `bytes`.
-
-    `held` are the bytes of the objects that are in memory at a time.
-    """
+    """The number of `files` that manifests name, and what must be read for them: `objects` with a total of `bytes`.
+    `held` are the bytes in memory at a time."""
 
     files: int
     objects: int = 0
@@ -105,7 +98,7 @@ class Size:
 
     @classmethod
     def of(cls, manifests: "Iterable[ManifestFile]", lists: int, *, threads: int) -> "Size":
-        """Return the size of a table with these manifests and so many lists, if `threads` manifests are read ahead."""
+        """Return the size of a table with these manifests and lists, if `threads` manifests are read ahead."""
         listed = list(manifests)
         lengths = [max(0, manifest.manifest_length or 0) for manifest in listed]
         return cls(
@@ -116,7 +109,7 @@ class Size:
         )
 
     def planning_seconds(self, settings: RemovalSettings) -> float:
-        """Return how long a process plans: the waits for objects, then decoding, sorting and writing."""
+        """Return the planning time of one process: waits for objects, then decoding, sorting and writing."""
         waits = self.objects * settings.read_seconds / settings.read_threads
         return waits + self.bytes / BYTES_PER_SECOND + self.files * SECONDS_PER_FILE
 
@@ -125,17 +118,17 @@ class Size:
         return self.planning_seconds(settings) + self.files / settings.store_keys_per_second
 
     def is_planned_in_a_function(self, settings: RemovalSettings) -> bool:
-        """Return whether a Lambda function has the time and the memory to plan so much."""
+        """Return whether a Lambda function has the time and the memory for the planning."""
         is_short = self.planning_seconds(settings) <= settings.longest_planning_seconds
         return is_short and self.held <= settings.most_read_ahead_bytes
 
     def fits_a_function(self, settings: RemovalSettings) -> bool:
-        """Return whether a Lambda function can plan so much, and delete it without handing it over."""
+        """Return whether a Lambda function can plan this, and delete it without a hand-over."""
         return self.files <= settings.inline_max_files and self.is_planned_in_a_function(settings)
 
 
 class Prices(BaseModel):
-    """`prices.json`: prices per request, hour or second, and the assumed size of a job run and of a function."""
+    """`prices.json`: prices per request, hour or second, and the assumed sizes of a job run and of a function."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -155,7 +148,7 @@ class Prices(BaseModel):
 
 
 class Forecast(BaseModel):
-    """The forecast of a plan's execution; bytes are as the table's metadata states them, times are in seconds."""
+    """The forecast of a plan's execution. Bytes are those in the table's metadata, times are in seconds."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -179,7 +172,7 @@ class Forecast(BaseModel):
     prices_region: str
 
     def without_samples(self) -> str:
-        """Return it as JSON without sample paths, to bound a task's record; `estimate.json` has them."""
+        """Return it as JSON without sample paths, to limit the size of a task's record; `estimate.json` has them."""
         findings = tuple(finding.model_copy(update={"sample": ()}) for finding in self.findings)
         return self.model_copy(update={"findings": findings}).model_dump_json()
 
@@ -202,12 +195,12 @@ def prices() -> Prices:
 def forecast(
     indexes: Sequence[PlanIndex], findings: Sequence[Finding], settings: RemovalSettings, *, engine: EngineChoice
 ) -> Forecast:
-    """Return how long the plan's deletes take with `engine` and what they cost."""
+    """Return the time and cost of the plan's deletes with `engine`."""
     listed = prices()
     chunks = [chunk for index in indexes for chunk in index.chunks if chunk.kind is not Phase.KEPT]
     files = sum(chunk.count for chunk in chunks)
     deletes = sum(math.ceil(chunk.count / settings.delete.batch) for chunk in chunks)
-    # Each chunk is read once and marked once; a segment's index, list of marks and receipt are the rest.
+    # Each chunk is read once and marked once. The rest are a segment's index, list of marks and receipt.
     reads, writes = len(chunks) + 3 * len(indexes), len(chunks) + 2 * len(indexes)
     deleting = files / settings.store_keys_per_second
     used = _spark_use(deleting, listed) if engine == "spark" else _lambda_use(deleting, listed)
@@ -254,7 +247,7 @@ def _lambda_use(seconds: float, listed: Prices) -> _EngineUse:
 
 
 def document(stored: Forecast) -> bytes:
-    """Return the content of `estimate.json`, which is stored beside the plan."""
+    """Return the content of `estimate.json`, stored beside the plan."""
     return (json.dumps(stored.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n").encode()
 
 

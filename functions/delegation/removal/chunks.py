@@ -1,4 +1,4 @@
-"""Chunks of a plan: sorted lists of files, each a compressed object."""
+"""The chunks of a plan: sorted lists of files, each a compressed object."""
 
 import gzip
 import hashlib
@@ -16,12 +16,12 @@ from delegation.storage.base import ObjectNotFound, PlanStore
 
 _BEFORE: Final = '{"path": "'
 _NEXT: Final = f"\n{_BEFORE}"
-# At a time, of each of a plan's sorted runs.
+# Bytes read at a time of each of a plan's sorted runs.
 _READ_BYTES: Final = 1 << 13
 
 
 class Phase(StrEnum):
-    """The phase in which a chunk is deleted: all DATA before META, all META before ROOT, KEPT never."""
+    """The phase in which a chunk is deleted: all of DATA before META, all of META before ROOT, KEPT never."""
 
     DATA = "DATA"
     META = "META"
@@ -30,10 +30,8 @@ class Phase(StrEnum):
 
 
 class DeleteStep(StrEnum):
-    """The steps in which a plan is executed, in order; META and LISTS (manifest lists) are the phase META.
-
-    While a list is left, the metadata file leads to what is left, so that it can be planned again without the plan.
-    """
+    """The steps in which a plan is executed, in order. META and LISTS (manifest lists) form the phase META. While a
+    list is left, the metadata file leads to the remaining files, so they can be planned again without the plan."""
 
     DATA = "DATA"
     META = "META"
@@ -41,14 +39,14 @@ class DeleteStep(StrEnum):
     ROOT = "ROOT"
 
 
-# Quotes a string as json.dumps(ensure_ascii=False) does.
+# Quotes a string like json.dumps(ensure_ascii=False).
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
-# Levels 1 to 3 take half the time of 4 and more, for seven hundredths more bytes.
+# Levels 1 to 3 take half the time of higher ones, for 7 % more bytes.
 COMPRESSION: Final = 3
 
 
 def _is_quoted_as_it_is(text: str) -> bool:
-    """Return whether `_quoted` changes no character, which it does of quotes, backslashes and control characters."""
+    """Return whether `_quoted` changes no character. It changes quotes, backslashes and control characters."""
     return text.isprintable() and '"' not in text and "\\" not in text
 
 
@@ -62,16 +60,14 @@ def step_of(rank: int) -> DeleteStep:
 
 
 class Stored(BaseModel):
-    """A stored part of a plan. Fields of a later release are ignored: hashes are taken of the stored bytes."""
+    """A stored part of a plan. Fields of a later release are ignored, because hashes are taken of the stored bytes."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Chunk(Stored):
-    """A chunk: number of paths, their total size in bytes, first and last path, and the SHA-256 of the object.
-
-    `lists` is true for a META chunk of manifest lists alone; plans of the first release have them among the others.
-    """
+    """A chunk: number of paths, their total size in bytes, first and last path, and the SHA-256 of the object. `lists`
+    is true for a META chunk that has only manifest lists; plans of the first release mix them with other files."""
 
     name: str
     kind: Phase
@@ -84,7 +80,7 @@ class Chunk(Stored):
 
     @property
     def step(self) -> DeleteStep | None:
-        """The step in which the chunk is deleted; None for one that is kept."""
+        """The step in which the chunk is deleted, None if it is kept."""
         if self.kind is Phase.KEPT:
             return None
         return DeleteStep.LISTS if self.lists else DeleteStep(self.kind)
@@ -104,10 +100,8 @@ def add_totals(totals: dict[str, Total], more: Mapping[str, Total]) -> None:
 
 
 class ChunkWriter:
-    """Splits a sorted stream into chunks of one phase and stores them, one chunk in memory at a time.
-
-    `part` distinguishes and orders the chunk names of several writers of one plan; `lists` is as in Chunk.
-    """
+    """Splits a sorted stream into chunks of one phase and stores them, with one chunk in memory at a time. `part`
+    distinguishes and orders the chunk names of several writers of one plan; `lists` is as in Chunk."""
 
     def __init__(
         self, store: PlanStore, plan_id: str, kind: Phase, *, chunk_paths: int, part: str = "", lists: bool = False
@@ -125,7 +119,7 @@ class ChunkWriter:
         self.totals: dict[str, list[int]] = {}
 
     def extend(self, rows: Sequence[Row], why: str = "") -> None:
-        """Add rows, sorted and after those added before; `why` is the reason for keeping them."""
+        """Add sorted rows that follow those added before. `why` is the reason for keeping them."""
         while rows:
             space = self._chunk_paths - len(self._lines)
             self._add(rows[:space], why)
@@ -134,7 +128,7 @@ class ChunkWriter:
                 self.flush()
 
     def _add(self, rows: Sequence[Row], why: str) -> None:
-        # The output of json.dumps for {"path", "type", "size"[, "kept"]}, without a dictionary for each.
+        # As json.dumps writes {"path", "type", "size"[, "kept"]}, without a dictionary for each row.
         end = f', "kept": {json.dumps(why)}}}' if why else "}"
         names = [f', "type": "{file_type}", "size": ' for file_type in TYPES]
         if not self._lines:
@@ -152,7 +146,7 @@ class ChunkWriter:
             total[1] += sum(sizes)
 
     def flush(self) -> None:
-        """Store the rows collected; call it once more at the end."""
+        """Store the collected rows. Call it once more at the end."""
         if not self._lines:
             return
         # Without a timestamp the same paths give the same bytes and hash.
@@ -176,7 +170,7 @@ class ChunkWriter:
 
 
 def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
-    """Return a stored object of a plan; raise PlanLost, or PlanTampered if it does not have the given hash."""
+    """Return a stored object of a plan. Raises PlanLost, or PlanTampered if its hash differs from the given one."""
     try:
         data = store.get(key)
     except ObjectNotFound as error:
@@ -187,23 +181,23 @@ def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
 
 
 def records_of(store: PlanStore, plan_id: str, chunk: Chunk) -> list[dict[str, Any]]:
-    """Return the lines of a chunk; raise PlanLost or PlanTampered."""
+    """Return the lines of a chunk. Raises PlanLost or PlanTampered."""
     data = stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256)
-    # JSON escapes newlines, so each one ends a line, the last one too; all lines are parsed as one list.
+    # JSON escapes newlines, so each newline ends a line, the last one too. All lines are parsed as one list.
     lines = gzip.decompress(data).decode()[:-1].replace("\n", ",")
     records: list[dict[str, Any]] = json.loads(f"[{lines}]")
     return records
 
 
 def read_chunk(store: PlanStore, plan_id: str, chunk: Chunk) -> list[TableFile]:
-    """Return the files of a chunk; raise PlanLost or PlanTampered."""
+    """Return the files of a chunk. Raises PlanLost or PlanTampered."""
     return [
         TableFile(record["path"], RANK[record["type"]], record["size"]) for record in records_of(store, plan_id, chunk)
     ]
 
 
 def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterator[list[str]]:
-    """Yield the paths of chunks in lists of some hundred; raise PlanTampered."""
+    """Yield the paths of chunks in lists of a few hundred. Raises PlanTampered."""
     for chunk in chunks:
         stored = io.BytesIO(stored_part(store, f"{plan_id}/{chunk.name}", chunk.sha256))
         with gzip.open(stored) as data:
@@ -214,7 +208,7 @@ def paths_of(store: PlanStore, plan_id: str, chunks: Iterable[Chunk]) -> Iterato
 
 def _paths_in(text: str) -> list[str]:
     """Return the paths of whole lines."""
-    # Nearly no line has an escape; then a path ends before the next quote.
+    # Almost no line has an escape. Then a path ends before the next quote.
     if text.startswith(_BEFORE) and "\\" not in text:
         lines = text[len(_BEFORE) : -1].split(_NEXT)
         if len(lines) == text.count("\n"):

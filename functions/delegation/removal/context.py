@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 def random_id() -> str:
-    """Return what makes the ids of two plans of one attempt differ."""
+    """Return a nonce that distinguishes two plans of one attempt."""
     return secrets.token_hex(6)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemovalContext:
-    """One attempt at an operation on one table; each operation adds its own fields.
+    """One attempt at an operation on one table. Each operation adds its own fields.
 
     `store` is the table's storage, opened with vended credentials; `plans` is the service's plan bucket. `neighbours`
-    yields the live tables that may overlap locations, all for None, and an error for a table or list that cannot be
+    yields the live tables that may overlap locations (None for all), and an error for a table or list that cannot be
     loaded; it may raise ReferencesNotKnown. `find_plan` returns the published segment of an earlier plan's id; without
-    it the stored plan is trusted. `request` is for the receipt. If more files than `spark_above` are left when the
-    references are known, the attempt ends with HandedToSpark; None: it does whatever there is. One that
-    `awaits_references` waits for a pass that another process makes, rather than end with ReferencesNotKnown. A `rate`
-    is that of all deletes of this process in the attempt. `now` and `sleep` count in seconds, `clock` returns UTC.
+    it the stored plan is trusted. `request` is for the receipt. If more than `spark_above` files are left when the
+    references are known, the attempt ends with HandedToSpark; None: it deletes all. With `awaits_references` it waits
+    for another process's pass instead of ending with ReferencesNotKnown. `rate` is that of all deletes of this process
+    in the attempt. `now` and `sleep` count in seconds, `clock` returns UTC.
     """
 
     attempt: Attempt
@@ -63,11 +63,11 @@ class RemovalContext:
     request: Mapping[str, Any] = field(default_factory=dict)
 
     def named_plan(self, plan_id: str) -> PlanSegment:
-        """Return an earlier plan by its id; raise PlanTampered."""
+        """Return an earlier plan by its id. Raises PlanTampered."""
         return self.find_plan(plan_id) if self.find_plan is not None else segment_of(self.plans, plan_id)
 
     def plan_head(self, plan_id: str, metadata: ParsedMetadata) -> dict[str, Any]:
-        """Return the fields of a PlanIndex that state which attempt makes the plan, when, and from which metadata."""
+        """Return the fields of a PlanIndex that state the attempt, the time and the metadata of the plan."""
         return {
             "plan_id": plan_id,
             "task_id": self.attempt.task_id,
@@ -82,15 +82,15 @@ class RemovalContext:
         }
 
     def check_plan(self, index: PlanIndex) -> None:
-        """Raise GuardRefused (PLAN_OF_ANOTHER_TABLE) unless the plan is for the table of this attempt."""
+        """Raise GuardRefused (PLAN_OF_ANOTHER_TABLE) unless the plan is for this attempt's table."""
         if index.table_uuid != self.table_uuid.lower():
             raise plan_of_another_table(f"plan {index.plan_id} is for table {index.table_uuid}, not {self.table_uuid}")
-        # A clone that was registered from a metadata file has the same uuid, but it is another table.
+        # A clone registered from a metadata file has the same uuid, but is another table.
         if index.identifier != str(self.identifier):
             raise plan_of_another_table(f"plan {index.plan_id} is for {index.identifier}, not {self.identifier}")
 
     def load_table(self, work: str) -> LoadedTable:
-        """Load the table as it is now; raise errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
+        """Load the current table. Raises errors of the catalog and GuardRefused (TABLE_UUID_MISMATCH)."""
         self.attempt.checkpoint()
         table = self.tables.load()
         if table.table_uuid != self.table_uuid.lower():
@@ -98,11 +98,11 @@ class RemovalContext:
         return table
 
     def note_size(self, size: str, fits: bool = True) -> None:
-        """Note how large the work is, and if there is no Spark whether it fits a function."""
+        """Record the size of the work and, without Spark, whether it fits a function."""
         self.attempt.measured(size, fits or self.settings.has_spark)
 
     def new_plan_id(self) -> str:
-        """Return a new plan id; with its nonce, a delayed attempt never overwrites another plan."""
+        """Return a new plan id. Its nonce keeps a delayed attempt from overwriting another plan."""
         return f"{self.attempt.task_id}/{self.attempt.attempt}/{self.nonce()}"
 
 
@@ -111,11 +111,9 @@ Ctx = TypeVar("Ctx", bound=RemovalContext)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalResult:
-    """What an operation deleted, or what it would; each operation adds its status and its own fields.
-
-    The store reported `files_absent` of those deleted as absent; their bytes are not counted. `bytes_freed` is None in
-    a bucket that keeps versions, where a delete frees nothing. `findings` are the reasons why files were kept.
-    """
+    """What an operation deleted or would delete; each operation adds its status and its own fields. `files_absent` are
+    the deleted files that the store reported as absent; their bytes are not counted. `bytes_freed` is None in a bucket
+    that keeps versions, where a delete frees nothing. `findings` are the reasons why files were kept."""
 
     status: str
     identifier: TableIdentifier
@@ -133,16 +131,16 @@ class RemovalResult:
     engine: EngineChoice = "inline"
 
     def deleted_text(self, files: str, of: str = "") -> str:
-        """Return how a summary states the deletes of `files`, and `of` what or beside what."""
+        """Return a summary's text about the deletes of `files`; `of` is what they belong to or come with."""
         absent = f" ({self.files_absent} of them were absent already)" if self.files_absent else ""
         return f"deleted {files}{absent}, {self.bytes_deleted} bytes{of} in {self.seconds:.1f} s"
 
     def freed_text(self) -> str:
-        """Return what a summary adds in a bucket that keeps versions."""
+        """Return a summary's addition for a bucket that keeps versions."""
         return "; nothing was freed, because the bucket is versioned" if self.bytes_freed is None else ""
 
     def deleted_details(self) -> dict[str, Any]:
-        """Return the details of a task whose plan is executed."""
+        """Return the details of a task whose plan was executed."""
         return {
             "files_planned": self.files_planned,
             "files_deleted": self.files_deleted,

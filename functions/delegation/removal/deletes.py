@@ -1,9 +1,8 @@
-"""Deleting the chunks of a plan: verify, delete, mark; in this process, and in lots with a look between them.
+"""Deletes the chunks of a plan in this process: verify, delete, mark; and in lots, with a comparison between them.
 
-Deleting what is left of a plan in lots, before each of which the table is loaded and compared with the lot.
-Commits may come faster than anything can be compared, so no comparison has to be with the newest one. Each is with all
-that was seen so far, and a lot begins while its load is young. What is committed between that load and the end of the
-lot is not seen (docs/limits.md).
+The table is loaded and compared with each lot before the lot. Commits may arrive faster than anything can be compared,
+so a comparison need not use the newest one. Each uses everything seen so far, and a lot starts while its load is
+recent. Commits between that load and the end of the lot are not seen (docs/limits.md).
 """
 
 import time
@@ -64,10 +63,8 @@ class PlanGuard:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A chunk that is not done, the index of its plan, and how often the marks of that plan became void.
-
-    It does not begin `not_after` this time, in seconds since 1970.
-    """
+    """A chunk that is not done, the index of its plan, and how often that plan's marks became void. It must not start
+    after `not_after`, in seconds since 1970."""
 
     index: PlanIndex
     chunk: Chunk
@@ -77,10 +74,8 @@ class Work:
 
 @dataclass(slots=True)
 class Tally:
-    """The result of deleting chunks: files and bytes deleted, files failed (permanently, by throttling), a sample.
-
-    `files` includes those that were `absent` already, `bytes` does not include theirs.
-    """
+    """The result of deleting chunks: files and bytes deleted, files failed (permanently or by throttling), a sample.
+    `files` includes `absent` ones; `bytes` excludes theirs."""
 
     files: int = 0
     bytes: int = 0
@@ -119,7 +114,7 @@ def _recorded(marks: Marks, work: Work, outcome: Outcome) -> Tally:
 
 
 def marked(marks: Marks, chunk: Chunk, failures: Sequence[Failure], tally: Tally) -> Tally:
-    """Mark a chunk, or store what failed of it; return the tally with the failures."""
+    """Mark a chunk, or store its failures. Returns the tally with the failures."""
     refused = [(failure.path, failure.code) for failure in failures]
     if refused:
         marks.keep_failures(chunk, refused)
@@ -143,21 +138,19 @@ def delete_chunks(
     read: Callable[[PlanStore, Work], Sequence[Deletable]] = _records,
     record: Callable[[Marks, Work, Outcome], Tally] = _recorded,
 ) -> Iterator[tuple[Work, Tally]]:
-    """Verify and delete chunks, several at a time; yield the result of each after it is marked, if all was deleted."""
+    """Verify and delete chunks, several at a time. Yields the result of each, after its mark if all was deleted."""
     in_time = takewhile(lambda work: time.time() <= work.not_after, works)
     lots = ((work, read(plans, work)) for work in in_time)
-    # Close the generator even if recording fails: it waits for the deletes in flight.
+    # Close the generator even if recording fails: closing waits for the deletes in flight.
     with closing(deleter.delete_each(lots, checkpoint)) as deleted:
         for work, outcome in deleted:
             yield work, record(Marks(plans, work.index.plan_id, work.voided), work, outcome)
 
 
 def note_absent(marks: Marks, chunk: Chunk, outcome: Outcome) -> Absent:
-    """Return which files of the chunk the purge did not find, and record that with the chunk's first result.
-
-    What a later run over the same chunk does not find was deleted by the one before it. A run that was interrupted
-    before it recorded anything is not known: what it deleted counts as absent.
-    """
+    """Return which files of the chunk the purge did not find, and record them with the chunk's first result. Files that
+    a later run over the chunk does not find were deleted by the run before. If a run was interrupted before it recorded
+    anything, the files that it deleted count as absent."""
     if not outcome.absent:
         return Absent()
     known = marks.absent_of(chunk)
@@ -173,11 +166,9 @@ def delete_or_raise(
     delete: Callable[[Callable[[Tally], None]], None],
     report: Callable[[Deleted, int], None],
 ) -> None:
-    """Delete with an engine; raise FilesNotDeleted, or FilesNotDeletedYet if only transient failures are left.
-
-    Raises EngineFailed if chunks are `left` without a failure. `report` gets the totals so far, added to those of
-    `before`, and the number of files that failed.
-    """
+    """Delete with an engine. Raises FilesNotDeleted, or FilesNotDeletedYet if all failures are transient, and
+    EngineFailed if chunks are `left` without a failure. `report` gets the totals so far, including those of `before`,
+    and the number of files that failed."""
     run = Tally()
 
     def add(tally: Tally) -> None:
@@ -201,7 +192,7 @@ def delete_here(
     checkpoint: Callable[[], None],
     report: Callable[[Tally], None],
 ) -> None:
-    """Delete chunks in this process; those of ROOT one after the other, until one fails."""
+    """Delete chunks in this process. Those of ROOT are deleted one after the other, until one fails."""
     groups = [[item] for item in work] if any(item.chunk.kind is Phase.ROOT for item in work) else [work]
     with deleter:
         for some in groups:
@@ -222,15 +213,15 @@ class DeleteEngine(Protocol[Ctx_contra]):
     def name(self) -> EngineChoice: ...
 
     def delete(self, ctx: Ctx_contra, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """Delete chunks with `delete_chunks` in any order; `report` the outcome of one or more at a time."""
+        """Delete chunks with `delete_chunks` in any order. `report` gets the outcome of one or more at a time."""
         ...
 
 
 class PlanEngine(DeleteEngine[Ctx_contra], Protocol[Ctx_contra, Found_contra]):
-    """Writes the chunks of plans, too; a plan is made in the same way, whatever the engine."""
+    """Also writes the chunks of plans. A plan is made in the same way by every engine."""
 
     def write(self, ctx: Ctx_contra, surveyed: Found_contra, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
-        """Write the chunks of a plan of what a survey found; return them in order, and the totals by file type."""
+        """Write the chunks of a plan for a survey. Returns them in order, and the totals by file type."""
         ...
 
 
@@ -248,11 +239,11 @@ class InlineDeletes:
 
 
 OLDEST_LOAD: Final = 30.0
-"""How many seconds before a lot begins the table may have been loaded."""
+"""The maximum age in seconds of the table's load when a lot starts."""
 LOT_SECONDS: Final = 10.0
-"""After so many seconds no other chunk of a lot begins."""
+"""After this many seconds no further chunk of a lot starts."""
 MOST_SEEN: Final = 100_000
-"""Files of commits that are compared lot by lot; with more, all that is left of the plan is compared once."""
+"""Files of commits that are compared lot by lot. With more, the whole rest of the plan is compared once."""
 
 
 def delete_in_lots(
@@ -266,11 +257,9 @@ def delete_in_lots(
     most_slow: int,
 ) -> None:
     """Delete what is `left` of a plan: first `paths` files, then twice as many as long as a lot takes half its time.
-
-    `compare` loads the table, and returns whether a lot may be deleted; if not, what is left is another plan, or
-    nothing. Returns early if the store refuses most of a lot for now. Raises ComparisonTooOld if `most_slow` lots in a
-    row did not begin.
-    """
+    `compare` loads the table and returns whether a lot may be deleted; if not, the rest is another plan, or empty.
+    Returns early if the store currently refuses most of a lot. Raises ComparisonTooOld if `most_slow` lots in a row did
+    not start."""
     failed: set[tuple[str, str]] = set()
     work: Sequence[Work] = ()
     most, slow, before = paths, 0, None
@@ -294,9 +283,9 @@ def delete_in_lots(
         if run.failed:
             failed.update(map(_name, lot))
         if (run.failed - run.permanent) * 2 > sum(item.chunk.count for item in lot):
-            return  # the store takes next to nothing, for minutes by now; `report` has the failures
+            return  # the store has refused nearly everything for minutes; `report` has the failures
         if time.time() < until:
-            work = rest  # every chunk of the lot has begun
+            work = rest  # every chunk of the lot has started
         seconds = now() - began
         if seconds < LOT_SECONDS / 2:
             most *= 2
@@ -310,7 +299,7 @@ def _add(run: Tally, report: Callable[[Tally], None], tally: Tally) -> None:
 
 
 def _parted(work: Sequence[Work], paths: int) -> tuple[Sequence[Work], Sequence[Work]]:
-    """Return the first chunks with so many files together, one at least, and the others."""
+    """Return the first chunks with this many files in total, at least one chunk, and the others."""
     sums = accumulate(item.chunk.count for item in work)
     number = max(1, sum(1 for _ in takewhile(lambda files: files <= paths, sums)))
     return work[:number], work[number:]

@@ -1,5 +1,5 @@
-"""The fields of a task's record of all work on a table, and what task types of such work share: traits, labels and
-answers read from a stored payload without its models."""
+"""The fields that tasks for work on a table have in common, and the traits, labels and answers that task types read
+from a stored payload without its models."""
 
 import json
 import uuid
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FindingCount(BaseModel):
-    """A finding of a guard without its sample, which the plan's index has."""
+    """A guard's finding without its sample, which is in the plan's index."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -33,11 +33,9 @@ class FindingCount(BaseModel):
 
 
 class ReferencesMoment(BaseModel):
-    """The number of the pass that had begun last in each catalog when a purge was acquired, first or after a hold.
-
-    It is that of the submission which was received at `submitted`; another submission has another moment. In the
-    catalogs in `relaxed` an earlier pass was enough by the operator's `reference-max-age`.
-    """
+    """The number of the last pass in each catalog when a purge was acquired, first or after a hold. It belongs to the
+    submission received at `submitted`; another submission has another moment. For the catalogs in `relaxed` an earlier
+    pass was enough, by the operator's `reference-max-age`."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -49,9 +47,9 @@ class ReferencesMoment(BaseModel):
 class PlanDetails(BaseModel):
     """The published plan of a task and its progress.
 
-    Counts cover all segments and all attempts; sizes are bytes, as the table's metadata states them. The store
-    reported `files_absent` of those deleted as absent, whose bytes do not count. `steps_done` is for a plan
-    that is lost, `references_moment` is what the task needs of the reference index, as JSON text.
+    Counts cover all segments and all attempts; sizes are the bytes in the table's metadata. `files_absent` are deleted
+    files that the store reported as absent, whose bytes do not count. `steps_done` is for a lost plan.
+    `references_moment` is what the task needs of the reference index, as JSON text.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -70,7 +68,7 @@ class PlanDetails(BaseModel):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Read a task's details; raise MalformedRecord with the name of a field that cannot be read."""
+        """Read a task's details. Raises MalformedRecord with the name of an unreadable field."""
         try:
             return cls.model_validate(task.details)
         except ValidationError as error:
@@ -80,31 +78,27 @@ class PlanDetails(BaseModel):
 
 
 class HandedDetails(PlanDetails):
-    """The details of a task whose attempts may hand over: `next_engine` is to what, until that begins."""
+    """The details of a task whose attempts may hand over. `next_engine` is the next attempt's until it starts."""
 
     next_engine: str | None = None
 
 
 def counts_of(findings: "Iterable[Finding]") -> Any:
-    """Return the findings of a plan as a task's details have them, without samples; () removes them."""
+    """Return a plan's findings for a task's details, without samples; () removes them."""
     return [{"code": finding.code, "count": finding.count} for finding in findings] or ()
 
 
 def changed(kind: type[PlanDetails] | None = None, /, **fields: Any) -> dict[str, Any]:
-    """Return the details to set on a task; a field with its default value becomes None, which removes it.
-
-    `kind` has the fields of an operation beside those of every plan.
-    """
+    """Return the details to set on a task. A field with its default value becomes None, which removes it. `kind` has an
+    operation's own fields beside those of every plan."""
     defaults = {name: field.default for name, field in (kind or PlanDetails).model_fields.items()}
     return {name: None if value == defaults[name] else value for name, value in fields.items()}
 
 
 def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
-    """Return the task with `segment` appended if it has exactly `seen` segments, else the unchanged task.
-
-    The first plan wins: a planner that was paused meanwhile changes nothing. `files_planned` is the total over all
-    segments, this one included. Raises LeaseLost.
-    """
+    """Return the task with `segment` appended if it has exactly `seen` segments, else the unchanged task. The first
+    plan wins: a planner that was paused meanwhile changes nothing. `files_planned` is the total over all segments,
+    including this one. Raises LeaseLost."""
     segments = PlanDetails.of(held_by(task, attempt)).plan_segments
     if len(segments) != seen:
         return task
@@ -113,7 +107,7 @@ def published(task: Task, attempt: int, segment: PlanSegment, *, seen: int, file
 
 
 def replaced(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files_planned: int) -> Task:
-    """Return the task with `segment` in place of exactly `seen` lost ones, else the unchanged task; raise LeaseLost."""
+    """Return the task with `segment` in place of exactly `seen` lost ones, else unchanged. Raises LeaseLost."""
     details = PlanDetails.of(held_by(task, attempt))
     if len(details.plan_segments) != seen:
         return task
@@ -122,13 +116,13 @@ def replaced(task: Task, attempt: int, segment: PlanSegment, *, seen: int, files
 
 
 def recorded(task: Task, attempt: int, done: StepsDone) -> Task:
-    """Return the task with the steps that are deleted; raise LeaseLost."""
+    """Return the task with the steps that are deleted. Raises LeaseLost."""
     return held_by(task, attempt).with_details(changed(steps_done=asdict(done)))
 
 
 if TYPE_CHECKING:
     DetailsModel = Callable[[], type[PlanDetails]]
-    """Loads the model of an operation's details, which most processes do without."""
+    """Loads the model of an operation's details, which most processes do not need."""
 
 FILES: Final = "files"
 
@@ -141,26 +135,24 @@ def id_of_parts(parts: list[Any]) -> str:
 
 
 def purge_id(realm: str, catalog: str, table_uuid: str) -> str:
-    """Return the id of a table's purge; parts of other operations look for it without importing purges."""
+    """Return the id of a table's purge. Other operations use it without importing purges."""
     return id_of_parts([realm, "TABLE_PURGE", catalog, table_uuid.lower()])
 
 
 PRIORITY: Final = "priority"
-"""The property of a purge's request; a higher one is admitted first."""
+"""The property of a purge's request; a higher priority is admitted first."""
 PRIORITIES: Final = tuple(str(priority) for priority in (NORMAL, *range(NORMAL), *range(NORMAL + 1, HIGHEST + 1)))
 """Its values, the default first."""
 DROPPED_TABLE: Final = "dropped-table"
-"""The property of a drop's payload with the dotted name that the table had: its table identity is the tombstone's."""
+"""The property in a drop's payload with the table's former dotted name. Its table identity is the tombstone's."""
 
 
 _NOTHING: Final = Traits()
 
 
 def table_traits(payload: str, known: Traits = _NOTHING, *, is_small: bool = True) -> Traits:
-    """Return `known` with the catalog of a stored payload as the tenant, its table's bucket, its request's priority.
-
-    What a policy asks for is in the background: no task of a caller waits for it.
-    """
+    """Return `known` with the stored payload's catalog as the tenant, its table's bucket and its request's priority.
+    Work of a policy is in the background, so that no caller's task waits for it."""
     try:
         parameters = json.loads(payload)["operation_parameters"]
         catalog, location = parameters["table_identity"]["catalog_name"], parameters["metadata"]["location"]
@@ -177,7 +169,7 @@ def table_traits(payload: str, known: Traits = _NOTHING, *, is_small: bool = Tru
 
 
 def table_place(payload: Any) -> tuple[str, str] | None:
-    """Return the uuid and the location of the table of a stored payload, None for a payload without a table."""
+    """Return the uuid and the location of a stored payload's table, None without a table."""
     try:
         metadata = json.loads(payload)["operation_parameters"]["metadata"]
         return str(metadata["table-uuid"]).lower(), str(metadata["location"])
@@ -186,7 +178,7 @@ def table_place(payload: Any) -> tuple[str, str] | None:
 
 
 def is_without_table(payload: Any) -> bool:
-    """Return whether a stored payload is a document that names no table, as that of a maintenance."""
+    """Return whether a stored payload is a document without a table, such as that of a maintenance."""
     try:
         document = json.loads(payload)
     except (ValueError, TypeError):
@@ -195,7 +187,7 @@ def is_without_table(payload: Any) -> bool:
 
 
 def catalog_of(payload: Any) -> str:
-    """Return the catalog of the table of a stored payload, an empty text for any other value."""
+    """Return the catalog of a stored payload's table, "" if there is none."""
     try:
         catalog = json.loads(payload)["operation_parameters"]["table_identity"]["catalog_name"]
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -204,10 +196,8 @@ def catalog_of(payload: Any) -> str:
 
 
 def table_labels(payload: str) -> Labels:
-    """Return the labels of a stored payload: its table's dotted name, its request's correlation id, its realm.
-
-    The table of a drop is the one that lost its name, not the tombstone.
-    """
+    """Return the labels of a stored payload: its table's dotted name, its request's correlation id and its realm. The
+    table of a drop is the one that lost its name, not the tombstone."""
     try:
         document = json.loads(payload)
         identity = document["operation_parameters"]["table_identity"]
@@ -223,10 +213,10 @@ def table_labels(payload: str) -> Labels:
 
 @dataclass(frozen=True, slots=True)
 class PlanDetailRules:
-    """DetailRules of work with a plan: what began to change its table is resumed with the plan.
+    """DetailRules of work with a plan: work that has started to change its table is resumed with its plan.
 
-    After a FAILURE with a code in `ends_plan` it is not, since the plan must delete nothing. Another submission keeps
-    the details in `kept` and none of the model's others. An answer shows what is read with the `model`, too.
+    After a FAILURE with a code in `ends_plan` it is not, because that plan must delete nothing more. Another submission
+    keeps the details in `kept` and none of the model's others. Answers also show what is read with the `model`.
     """
 
     model: "DetailsModel"
@@ -241,7 +231,7 @@ class PlanDetailRules:
         return {name: value for name, value in details.items() if name not in gone}
 
     def measured(self, task: Task) -> Measured | None:
-        """Return the files deleted of those planned; None for details that this release cannot read."""
+        """Return the number of planned files that are deleted, None for details that this release cannot read."""
         try:
             details = self.model().of(task)
         except MalformedRecord:
@@ -249,10 +239,8 @@ class PlanDetailRules:
         return Measured(details.files_deleted, details.files_planned, FILES, details.files_per_second)
 
     def receipt_key(self, task: Task) -> str | None:
-        """Return the key of the receipt in the plan bucket, None without a plan; raises MalformedRecord.
-
-        It is beside the plan that was executed last.
-        """
+        """Return the key of the receipt in the plan bucket, beside the last executed plan; None without a plan. Raises
+        MalformedRecord."""
         segments = self.model().of(task).plan_segments
         return receipt_key(segments[-1].id) if segments else None
 
@@ -267,7 +255,7 @@ def task_types_of(
     known: Traits = _NOTHING,
     **shared: Any,
 ) -> tuple[TaskType, TaskType]:
-    """Return the task types of work on a table and of its dry run; `shared` are other fields of both."""
+    """Return the task types of work on a table and of its dry run. `shared` are other fields of both."""
     plan = TaskType(
         name=dry_run,
         labels=table_labels,
@@ -276,7 +264,7 @@ def task_types_of(
         receipt_key=rules.receipt_key,
         **shared,
     )
-    # Retried more patiently than the proposal's default: what it waits for is mostly another system.
+    # More patient than the proposal's default, because it mostly waits for another system.
     retry = {"max-attempts": "10", "initial-backoff-duration": "1m"}
     work = replace(plan, name=name, retry=retry, properties=properties, requests=requests, measured=rules.measured)
     return work, plan

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from delegation.references.blocking import Subject
 
 POLICY_WITHDRAWN: Final = "POLICY_WITHDRAWN"
-"""The code of a finding: the policy that asked for the work does not ask for it any more, so it stopped."""
+"""The code of a finding: the policy no longer requires the work, so it stopped."""
 
 
 class WorksetError(DelegationError):
@@ -22,7 +22,7 @@ class WorksetError(DelegationError):
 
 
 class PlanTampered(WorksetError):
-    """A stored object of the plan is missing, unreadable or differs from its published hash; make a new plan."""
+    """A stored object of the plan is missing, unreadable or differs from its published hash. Make a new plan."""
 
     code = "PLAN_TAMPERED"
 
@@ -32,14 +32,12 @@ class PlanTampered(WorksetError):
 
 
 class PlanLost(PlanTampered):
-    """A stored object of the plan is missing. What is left of a half deleted table can be planned again."""
+    """A stored object of the plan is missing. The rest of a half deleted table can be planned again."""
 
 
 def sorting_failed(place: str, reason: str) -> WorksetError:
-    """Return the error: the rows of a plan could not be written to or read from a temporary directory.
-
-    A retry starts the plan again.
-    """
+    """Return the error for rows of a plan that could not be written to or read from a temporary directory. A retry
+    starts the plan again."""
     return WorksetError(
         f"cannot sort the plan in {place}: {reason}. Free space there, or set TMPDIR to a directory with more space",
         code="SORTING_FAILED",
@@ -48,21 +46,21 @@ def sorting_failed(place: str, reason: str) -> WorksetError:
 
 
 class EngineFailed(WorksetError):
-    """The engine failed for a reason that is not in the table; a retry resumes the work."""
+    """The engine failed for a reason outside the table. A retry resumes the work."""
 
     code = "ENGINE_FAILED"
     retryable = True
 
 
 class ComparisonTooOld(WorksetError):
-    """The table was loaded too long before a lot could begin, so its files were left; the next attempt resumes."""
+    """The table's load was too old before a lot could start, so its files are left. The next attempt resumes."""
 
     code = "COMPARISON_TOO_OLD"
     retryable = True
 
 
 class FilesNotDeleted(WorksetError):
-    """The store refused to delete `count` files; `sample` has some as (path, code). Needs an operator."""
+    """The store refused to delete `count` files; `sample` has some as (path, code). An operator must act."""
 
     code = "FILES_NOT_DELETED"
 
@@ -76,30 +74,28 @@ class FilesNotDeleted(WorksetError):
 
 
 class FilesNotDeletedYet(FilesNotDeleted):
-    """Files were not deleted, all for transient reasons; a retry may delete them."""
+    """Files were not deleted, all for transient reasons. A retry may delete them."""
 
     code = "FILES_NOT_DELETED_YET"
     retryable = True
 
 
 class FilesThrottled(FilesNotDeletedYet):
-    """Files were not deleted because the store throttled; the attempt is excused."""
+    """Files were not deleted because the store throttled. The attempt is excused."""
 
     code = "STORAGE_THROTTLED"
 
 
 def gc_disabled(message: str) -> GuardRefused:
-    """Return the error: the table's property gc.enabled is false: other tables may own its files."""
+    """Return the error for a table with gc.enabled=false: other tables may own its files."""
     return GuardRefused(message, code="GC_DISABLED")
 
 
 def table_protected(
     protection: str, *, work: str = "purge", otherwise: str = ", or drop the table without purge"
 ) -> GuardRefused:
-    """Return the error: the table's property delegation.protected is set; no setting overrules it.
-
-    `protection` is the property with its value, `work` what is refused, `otherwise` what can be done instead.
-    """
+    """Return the error for a table with the property delegation.protected, which no setting overrules. `protection` is
+    the property with its value, `work` what is refused, `otherwise` what can be done instead."""
     return GuardRefused(
         f"the table's property {protection}, so no {work} deletes its files. Set the property to false or remove it, "
         f"then send the {work} again{otherwise}",
@@ -108,7 +104,7 @@ def table_protected(
 
 
 def table_uuid_mismatch(expected: str, actual: str, *, work: str = "purge") -> GuardRefused:
-    """Return the error: the catalog has another table under this name than the one that the `work` is for."""
+    """Return the error for a name that has another table in the catalog than the one for which the `work` is."""
     return GuardRefused(
         f"the table has the table-uuid {actual}, but the {work} is for {expected}. Send a new {work}",
         code="TABLE_UUID_MISMATCH",
@@ -116,7 +112,7 @@ def table_uuid_mismatch(expected: str, actual: str, *, work: str = "purge") -> G
 
 
 def foreign_location(what: str, otherwise: str = "") -> GuardRefused:
-    """Return the error: what has to go, or to be looked at, is at a location that belongs to others."""
+    """Return the error for a path to delete or to search at a location that belongs to others."""
     return GuardRefused(
         f"{printable(what)} is in a location of delegation.foreign-locations, where nothing is deleted{otherwise}. If "
         "the location belongs to the table, ask the operator to remove it from the setting",
@@ -125,13 +121,13 @@ def foreign_location(what: str, otherwise: str = "") -> GuardRefused:
 
 
 class NeighbourUnreadable(GuardRefused):
-    """A neighbour table or a list of tables cannot be read, so shared files are unknown; `why` is the error's code.
+    """A neighbour table or a list of tables cannot be read, so shared files are unknown. `why` is the error's code.
 
-    `areas` are the last known areas of a table of which nothing can be read. An `exempt` one holds back no purge,
-    because an operator exempted it by name. `subject` is what an exemption would name; a scan without index has none.
-    One that `is_found` was met while the table's files were read, and the index may not know it. `remedy` is the next
-    step for something that is no table, so that an exemption cannot name it.
-    A table of another format is at a location, and which of the files there are its own is not known.
+    `areas` are the last known areas of a table that is wholly unreadable. An `exempt` one holds no purge, because an
+    operator exempted it by name. `subject` is what an exemption would name; a scan without index has none. With
+    `is_found` it was met while the table's files were read, and the index may not know it. `remedy` is the next step if
+    it is not a table, so that no exemption can name it. Also raised for a table of another format at a location,
+    because its files there are unknown.
     """
 
     code = "NEIGHBOUR_UNREADABLE"
@@ -170,7 +166,7 @@ def _mend(who: str, why: str) -> str:
 
 
 def _repair(who: str, why: str) -> str:
-    """Return the next step: a privilege is to blame only if Polaris named one."""
+    """Return the next step. A missing privilege is named only if Polaris named one."""
     if "the principal needs " in why:
         return "Grant it to the service's principal, then send the request again"
     if "allowed locations" in why:
@@ -189,10 +185,8 @@ def _repair(who: str, why: str) -> str:
 
 
 class NeighbourChanged(DelegationError):
-    """A manifest of a neighbour table, or the table, disappeared during the read: a commit, an expiry or a purge.
-
-    With a `subject`, the table, it was a manifest or manifest list: it may be lost, which the index finds out.
-    """
+    """A manifest of a neighbour table, or the table, disappeared during the read, by a commit, an expiry or a purge.
+    With a `subject`, the table, it was a manifest or manifest list: it may be lost, which the index finds out."""
 
     code = "NEIGHBOUR_CHANGED"
     retryable = True
@@ -205,7 +199,7 @@ class NeighbourChanged(DelegationError):
 
 
 def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
-    """Return the message: at so many looks the table lost files that were to be read, so the operation stopped."""
+    """Return the message: the table lost files at each of this many comparisons, so the operation stopped."""
     return (
         f"{table} changed at each of {looks} loads of this attempt, and files disappeared while they were read. A "
         "later attempt deletes the remaining files"
@@ -213,12 +207,12 @@ def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
 
 
 def plan_of_another_table(message: str) -> GuardRefused:
-    """Return the error: the plan was made for another table or for another identifier of the table."""
+    """Return the error for a plan of another table or of another identifier of the table."""
     return GuardRefused(message, code="PLAN_OF_ANOTHER_TABLE")
 
 
 def plan_not_found(plan_id: str) -> GuardRefused:
-    """Return the error: the request names a plan that no task published; nothing was deleted."""
+    """Return the error for a requested plan that no task published. Nothing was deleted."""
     return GuardRefused(
         f"no task published the plan {plan_id}. Name a plan from `plan_segments` of a dry run, or make a new dry run",
         code="PLAN_NOT_FOUND",

@@ -1,6 +1,6 @@
 """The plan of a purge: chunks of sorted paths that `zcat` can read, and a small index of them.
 
-Rows are sorted in runs on the disk, in lists: a million of them take a few thousand steps of Python.
+Rows are sorted in runs on the disk, in lists: a million rows take a few thousand steps of Python.
 
 Layout in the plan bucket, below the plan's id, `{task_id}/{attempt}/{nonce}/`:
     index.json                        format, table, chunks with hashes, counts, findings
@@ -8,9 +8,9 @@ Layout in the plan bucket, below the plan's id, `{task_id}/{attempt}/{nonce}/`:
     ROOT-00000.jsonl.gz               the current metadata.json, deleted last
     KEPT-00000.jsonl.gz               reachable but not to be deleted, with the reason
     done/…, failed/…, receipt.json    progress and outcome (`marks`)
-A task that executes the plan of a dry run records that in `{task_id}/taken/{plan's id}`.
-The task's head has the index's SHA-256 and the index that of each chunk, so only the published plan is executed. A plan
-that was not published, because another was first, is never used.
+A task that executes the plan of a dry run records that in `{task_id}/taken/{plan's id}`. The task's head has the hash
+(SHA-256) of the index, and the index that of each chunk, so only the published plan is executed. A plan that was not
+published, because another was first, is never used.
 """
 
 import hashlib
@@ -48,20 +48,17 @@ from delegation.storage.base import PlanStore
 T = TypeVar("T", Row, str)
 
 RUN_RECORDS = 50_000
-# Rows per list of a spilled run, which are read together, and in memory per run when merging.
+# Rows in each list of a spilled run. A list is read at once; merging holds one list per run in memory.
 _LIST_RECORDS: Final = 500
 _SIZE_BYTES: Final = 4
-# Runs merged at a time; more take several passes.
+# Runs merged at a time. More need several passes.
 _FAN_IN = 64
 _PATH: Final = itemgetter(0)
 
 
 def sort_rows(rows: list[Row]) -> None:
-    """Sort rows in place.
-
-    Texts sort several times as fast as tuples do; after them only rows of one path are out of order, and to find that
-    the others are not takes one look at each.
-    """
+    """Sort rows in place. Texts sort several times as fast as tuples; after that only rows of one path are out of
+    order, and one comparison per row finds them."""
     rows.sort(key=_PATH)
     rows.sort()
 
@@ -73,16 +70,14 @@ def dump_rows(rows: Sequence[Row]) -> bytes:
 
 def load_rows(data: bytes) -> list[Row]:
     """Return the rows of `dump_rows`."""
-    # This process, or another one of the same job, wrote it a moment ago: it was never stored for anybody to change.
+    # This process or another one of the same job wrote it a moment ago; it was never stored for others to change.
     columns: Any = marshal.loads(data)  # noqa: S302
     return list(zip(*columns, strict=True))
 
 
 class Sorter:
-    """Sorts rows and returns one per path, with `run_records` rows in memory.
-
-    Use it as a context manager: leaving it deletes the temporary directory of the spilled runs.
-    """
+    """Sorts rows and returns one per path, with `run_records` rows in memory. Use it as a context manager: leaving it
+    deletes the temporary directory of the spilled runs."""
 
     def __init__(self, *, run_records: int = RUN_RECORDS) -> None:
         self._run_records = run_records
@@ -106,7 +101,6 @@ class Sorter:
 
     @property
     def added(self) -> int:
-        """How many rows were added."""
         return self._on_disk + len(self._run)
 
     def extend(self, rows: Iterable[Row]) -> None:
@@ -119,7 +113,7 @@ class Sorter:
             self._spill()
 
     def batches(self) -> Iterator[list[Row]]:
-        """Yield all rows in order, each path once, in lists; call it once, after the last `extend`."""
+        """Yield all rows in order, each path once, in lists. Call it once, after the last `extend`."""
         while len(self._spilled) >= _FAN_IN:
             fresh = self._write(merged([_read(path) for path in self._spilled[:_FAN_IN]]))
             for path in self._spilled[:_FAN_IN]:
@@ -158,11 +152,8 @@ def merged(sources: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
 
 
 def merged_lists(sources: Sequence[Iterator[list[T]]], sort: Callable[[list[T]], None]) -> Iterator[list[T]]:
-    """Merge sorted sources of lists, none of them empty, without comparing item by item.
-
-    Each step takes from every source the items up to the smallest last item of the current lists, and sorts them, which
-    for Python's sort is a merge.
-    """
+    """Merge sorted sources of non-empty lists, without comparing item by item. Each step takes from every source the
+    items up to the smallest last item of the current lists, and sorts them, which Python's sort does as a merge."""
     held = [(items, 0, source) for source in sources if (items := next(source, None))]
     while held:
         bound = min(items[-1] for items, _, _ in held)
@@ -245,7 +236,7 @@ def _read(path: Path) -> Iterator[list[Row]]:
 
 @contextmanager
 def _disk(place: str | None) -> Iterator[None]:
-    """Raise WorksetError (SORTING_FAILED) for an error of the disk on which runs are written and read."""
+    """Convert an error of the disk with the runs to WorksetError (SORTING_FAILED)."""
     try:
         yield
     except OSError as error:
@@ -256,7 +247,7 @@ _RANK: Final = itemgetter(1)
 
 
 class PlanWriter:
-    """Writes rows to chunks by phase; `part` separates the chunks of several writers of one plan."""
+    """Writes rows to chunks by phase. `part` separates the chunks of several writers of one plan."""
 
     def __init__(self, plans: PlanStore, plan_id: str, *, chunk_paths: int, part: str = "") -> None:
         def writer(kind: Phase, *, lists: bool = False) -> ChunkWriter:
@@ -271,7 +262,7 @@ class PlanWriter:
         self._kept = writer(Phase.KEPT)
 
     def write(self, rows: list[Row], verdict: str) -> None:
-        """Add rows with this verdict; rows come in sorted order over all calls."""
+        """Add rows with this verdict. Rows must be sorted over all calls."""
         if verdict:
             self._kept.extend(rows, verdict)
             return
@@ -282,7 +273,7 @@ class PlanWriter:
             self._of_step[step].extend(list(group))
 
     def close(self) -> tuple[list[Chunk], dict[str, Total]]:
-        """Store the last chunks; return all chunks, and the totals by file type of what is to be deleted."""
+        """Store the last chunks. Returns all chunks, and the totals by file type of the files to delete."""
         chunks: list[Chunk] = []
         totals: dict[str, Total] = {}
         for writer in self._of_step.values():
@@ -299,7 +290,7 @@ SAMPLE = 20
 
 
 class Finding(Stored):
-    """A finding of a guard: its code, the exact count, and at most SAMPLE paths."""
+    """A guard's finding: its code, the exact count, and at most SAMPLE paths."""
 
     code: str
     count: int
@@ -317,10 +308,8 @@ class CheckedNeighbour(Stored):
 
 class ReplacedPlan(Stored):
     """A published plan that another one replaced because some of its files are needed: its id and its index's hash.
-
-    `done` names the chunks that were done then, whose files the other plan has not; plans of former releases have none
-    of it.
-    """
+    `done` names the chunks that were done by then, whose files the other plan omits; plans of former releases have none
+    of these files."""
 
     id: str
     sha256: str
@@ -329,7 +318,7 @@ class ReplacedPlan(Stored):
 
 @dataclass(slots=True)
 class FileTally:
-    """How many files a finding is about, and the first of them; they come in order."""
+    """The number of files of a finding, and the first of them. They come in order."""
 
     count: int = 0
     sample: list[str] = field(default_factory=list)
@@ -344,10 +333,8 @@ class FileTally:
 
 
 class PlanIndex(Stored):
-    """The index of a plan; `roots` and `covered` are limits of the guards, checked again before each delete.
-
-    `taken` are the locations of tables that were purged before, of which the plan has files that they kept for it.
-    """
+    """The index of a plan. `roots` and `covered` are limits of the guards, checked again before each delete. `taken`
+    are the locations of formerly purged tables, which kept files for this one that are in the plan."""
 
     format: int = FORMAT
     plan_id: str
@@ -386,14 +373,14 @@ class PlanIndex(Stored):
 
 
 class ReducedIndex(PlanIndex):
-    """The index of a plan that is never extended. `reduces` are the plans that it replaced, the first one first."""
+    """The index of a plan that is never extended. `reduces` are the plans that it replaced, oldest first."""
 
-    if TYPE_CHECKING:  # at its own place in each, because the order of members is stored
+    if TYPE_CHECKING:  # repeated in each class, because the order of members is stored
         reduces: tuple[ReplacedPlan, ...] = ()
 
     @property
     def origin(self) -> str:
-        """The id of the plan as it was first."""
+        """The id of the original plan."""
         return self.reduces[0].id if self.reduces else self.plan_id
 
 
@@ -408,17 +395,17 @@ def store_index(store: PlanStore, index: PlanIndex) -> PlanSegment:
 
 
 def segment_of(store: PlanStore, plan_id: str) -> PlanSegment:
-    """Return the segment of an existing plan; raise PlanTampered if its index is missing."""
+    """Return the segment of an existing plan. Raises PlanTampered if its index is missing."""
     return PlanSegment(plan_id, hashlib.sha256(stored_part(store, f"{plan_id}/{INDEX}")).hexdigest())
 
 
 def load_index(store: PlanStore, segment: PlanSegment) -> PlanIndex:
-    """Return the published index; raise PlanLost, or PlanTampered if it is altered or of an unknown format."""
+    """Return the published index. Raises PlanLost, or PlanTampered if it is altered or of an unknown format."""
     return load_index_as(PlanIndex, store, segment)
 
 
 def load_index_as(kind: type[Kind], store: PlanStore, segment: PlanSegment) -> Kind:
-    """Return the published index of an operation whose plans state more; raise what `load_index` raises."""
+    """Return the published index of an operation with its own fields. Raises as `load_index`."""
     index = _read_as(kind, store, segment.id, segment.sha256)
     if index.plan_id != segment.id:
         raise PlanTampered(segment.id, "the index names another plan")
@@ -426,7 +413,7 @@ def load_index_as(kind: type[Kind], store: PlanStore, segment: PlanSegment) -> K
 
 
 def read_index(store: PlanStore, plan_id: str, *, sha256: str | None = None) -> PlanIndex:
-    """Return the index of a plan, verified only if a hash is given; raise PlanTampered."""
+    """Return the index of a plan, verified only if a hash is given. Raises PlanTampered."""
     return _read_as(PlanIndex, store, plan_id, sha256)
 
 
@@ -442,22 +429,20 @@ def _read_as(kind: type[Kind], store: PlanStore, plan_id: str, sha256: str | Non
 
 
 def planned_paths(store: PlanStore, indexes: Sequence[PlanIndex], kinds: Iterable[Phase]) -> Iterator[str]:
-    """Yield the paths of plans in order, as `planned_lists` does."""
+    """Yield the paths of plans in order, as `planned_lists`."""
     return chain.from_iterable(planned_lists(store, indexes, kinds))
 
 
 def planned_lists(store: PlanStore, indexes: Sequence[PlanIndex], kinds: Iterable[Phase]) -> Iterator[list[str]]:
-    """Yield the paths of plans in order, in lists; raise PlanTampered.
-
-    One compressed chunk and some hundred paths of each sorted run are in memory.
-    """
+    """Yield the paths of plans in order, in lists. Raises PlanTampered. Memory holds one compressed chunk and a few
+    hundred paths of each sorted run."""
     wanted = tuple(kinds)
     runs = [run for index in indexes for kind in wanted for run in sorted_runs(index, kind)]
     return merged_lists([paths_of(store, plan_id, chunks) for plan_id, chunks in runs], list.sort)
 
 
 def sorted_runs(index: PlanIndex, kind: Phase) -> list[tuple[str, list[Chunk]]]:
-    """Group chunks into sorted runs; the Spark engine sorts each partition separately."""
+    """Group chunks into sorted runs. The Spark engine sorts each partition separately."""
     runs: list[list[Chunk]] = []
     for chunk in index.chunks:
         if chunk.kind is not kind:

@@ -1,4 +1,4 @@
-"""Live tables that may reference a purged table's files, found in the reference index wherever they are registered."""
+"""Live tables that may reference a purged table's files, found in the reference index under any name."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,23 +22,21 @@ from delegation.timestamps import isoformat
 from polaris_common.errors import ErrorScope
 
 _MOST_LOOKS: Final = 5
-"""Tables without one of their manifests that an attempt looks at again."""
+"""Tables without one of their manifests that an attempt reads again."""
 _MOST_SEARCHES: Final = 3
-"""Passes that one look at the neighbours may need because tables with shared areas were renamed meanwhile."""
+"""Passes that one search may need because tables with shared areas were renamed meanwhile."""
 
 
 class PurgeMoment(Protocol):
-    """Which pass a purge needs, recorded where its further attempts find it."""
+    """Which pass a purge needs, recorded for its later attempts."""
 
     def after(self, state: CatalogPass) -> int:
-        """Return above which number a pass over a catalog has to be: what is recorded, else the last of `state`.
-
-        Raises LeaseLost.
-        """
+        """Return the number above which a pass over a catalog must be: the recorded one, else the last pass of `state`.
+        Raises LeaseLost."""
         ...
 
     def renew(self, state: CatalogPass) -> int:
-        """Record that a later pass than the last one which began by `state` is needed. Raises LeaseLost."""
+        """Record that a pass later than the last one started by `state` is needed. Raises LeaseLost."""
         ...
 
     def relax(self, catalog: str) -> None:
@@ -46,17 +44,17 @@ class PurgeMoment(Protocol):
         ...
 
     def recorded(self, catalog: str) -> tuple[int | None, bool]:
-        """Return the number that is recorded for a catalog, if any, and whether an earlier pass was enough."""
+        """Return the recorded number of a catalog, if any, and whether an earlier pass was enough."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedNeighbours:
-    """`PurgeContext.neighbours` by the index: only tables with an area that overlaps are loaded, and those are read.
+    """`PurgeContext.neighbours` by the index: only tables with an overlapping area are loaded and read.
 
-    `catalogs` are all that are checked, the purged table's first. A pass that began after the purge's `moment` is made
-    here if no other process does; one that began `max_age` ago at most is enough.
-    `used` are the exemptions that mattered, and `looked` the tables that were looked at again.
+    `catalogs` are all that are checked, the purged table's first. A pass that started after the purge's `moment` is
+    made here unless another process makes it; a pass that started at most `max_age` ago is enough. `used` are the
+    exemptions that mattered, `looked` the tables that were read again.
     """
 
     index: ReferenceStore
@@ -73,12 +71,10 @@ class IndexedNeighbours:
     looked: set[TableIdentifier] = field(default_factory=set)
 
     def ensure_known(self, *, until: float = inf) -> list[CatalogPass]:
-        """Return the state of each catalog's index after the pass that is needed; raise what Refresher.ensure does.
-
-        A catalog of the settings that is not there, or that may not be read, is recorded as what cannot be listed.
-        """
+        """Return the state of each catalog's index after the needed pass. Raises as Refresher.ensure. A catalog in the
+        settings that does not exist or may not be read is recorded as one that cannot be listed."""
         refresher = replace(self.refresher, until=until)
-        # Every moment first: it is the same for all catalogs.
+        # All moments first, so that they are the same for all catalogs.
         states = [self.index.pass_of(catalog) for catalog in self.catalogs]
         needed = [PassNeeded(self.moment.after(state), self.max_age) for state in states]
         passes = [self._ensured(refresher, self.catalogs[0], needed[0], states[0])]
@@ -105,12 +101,9 @@ class IndexedNeighbours:
         return pass_state
 
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read.
-
-        One that is not under its name any more was dropped or renamed, perhaps to the name of another table: a new pass
-        states whether it is left.
-        Raises what `ensure_known` does.
-        """
+        """Yield the tables with an area that overlaps `roots`, all for None, and why tables could not be read. A table
+        that has left its name was dropped or renamed, perhaps to another table's name, so a new pass decides whether it
+        still exists. Raises as `ensure_known`."""
         self.ensure_known()
         for catalog in self.catalogs:
             exempt = Exempt(self.index.exemptions(catalog), self.refresher.clock(), self.used)
@@ -144,12 +137,11 @@ class IndexedNeighbours:
         missing: set[str],
         exempt: "Exempt",
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield the tables of one catalog that are not yet `found`, and add them to these.
+        """Yield the tables of one catalog that are not yet in `seen`, and add them.
 
-        Of clones that had the same metadata file in the last pass one is loaded, for all of them reference the same
-        files, and the others are asked whether they still have it. `missing` gets the uuids of those that are not under
-        their name any more. A table that cannot be read holds back every purge, unless its areas are complete and do
-        not overlap: then it cannot concern this one.
+        Clones with the same metadata file in the last pass reference the same files, so one of them is loaded, and the
+        others are only asked whether they still have it. `missing` gets the uuids of tables that have left their name.
+        An unreadable table holds every purge, unless its areas are complete and do not overlap.
         """
         candidates = self._candidates(catalog, roots)
         unread = {blocking.identifier: blocking for blocking in self._unreadable(catalog, missing)}
@@ -185,11 +177,9 @@ class IndexedNeighbours:
             seen.uuids[identifier] = unread[identifier].table_uuid
 
     def _clones(self, entry: TableEntry, seen: "SeenTables", compared: set[str]) -> frozenset[TableIdentifier]:
-        """Return the clones of an entry's table, wherever their areas are, if one may have what its name had.
-
-        Tables with one uuid can change names after they were loaded, and no name shows another table then. `compared`
-        has the uuids that were looked for.
-        """
+        """Return the clones of an entry's table, in any area, if one may have what its name had. Tables with one uuid
+        can exchange names after they were loaded, without any name showing another table. `compared` has the uuids that
+        were searched for."""
         other = entry.identifier != self.identifier and not seen.has_state_of(entry)
         if not (entry.cloned or other) or entry.table_uuid in {"", *compared}:
             return frozenset()
@@ -199,7 +189,7 @@ class IndexedNeighbours:
     def _loaded(
         self, identifier: TableIdentifier, gone: Callable[[TableIdentifier], None], *, unreadable: bool
     ) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield a table as it is now; one that the index knows as `unreadable` may have no answer, too."""
+        """Yield a table as it is now. A table that the index knows as `unreadable` may give no answer too."""
         try:
             yield from loaded_neighbour(self.catalog, identifier, self.store_of, certain=True, gone=gone)
         except PolarisUnavailable as error:
@@ -209,11 +199,11 @@ class IndexedNeighbours:
         except NoSuchCatalog as error:
             if identifier.catalog == self.identifier.catalog:
                 raise
-            # A dropped catalog of the settings, which an operator exempted: what was known of its tables still counts.
+            # A dropped catalog in the settings that an operator exempted. The known areas of its tables still count.
             yield NeighbourUnreadable(str(identifier), error, areas=self._areas(identifier), exempt=True)
 
     def _is_unchanged(self, entry: TableEntry) -> bool:
-        """Return whether the catalog states that a table has the metadata file of its entry; it is loaded otherwise."""
+        """Return whether the catalog states that a table has the metadata file of its entry. Otherwise it is loaded."""
         try:
             now = self.catalog.load_if_changed(entry.identifier, entry.etag)
         except PolarisError:
@@ -227,11 +217,11 @@ class IndexedNeighbours:
         blocking: Blocking,
         exempt: "Exempt",
     ) -> Neighbour | NeighbourUnreadable:
-        """Return a table that could not be read lately with its last known areas, and whether it is exempt as it is."""
+        """Return an unreadable table with its last known areas, and whether it is exempt in its current state."""
         areas = self._areas(identifier)
         exemption = exempt.of(blocking)
         if isinstance(neighbour, NeighbourUnreadable):
-            # One of single files, or of one state, is none of a table that loads no more: the rest has to be read.
+            # An exemption of single files or of one state does not cover a table that no longer loads.
             accepted = exemption is not None and exemption.unread is None and exemption.metadata_location is None
             return _unreadable(
                 replace(blocking, problem=neighbour.problem), exempt=neighbour.exempt or accepted, areas=areas
@@ -239,7 +229,7 @@ class IndexedNeighbours:
         same = neighbour.table.table_uuid == blocking.table_uuid
         if exemption is None or not same:
             return replace(neighbour, areas=areas)
-        # Without the files that were accepted only the state as it was seen is exempt.
+        # An exemption without accepted files covers only the state that was seen.
         as_seen = exemption.unread is not None or neighbour.table.metadata_location == blocking.metadata_location
         return replace(neighbour, areas=areas, exempt=as_seen, unread=exemption.unread)
 
@@ -248,11 +238,9 @@ class IndexedNeighbours:
         return () if entry is None else entry.areas
 
     def _unreadable(self, catalog: str, missing: set[str]) -> Iterator[TableEntry]:
-        """Yield the entries of tables that cannot be read now and are under their names; `missing` gets the others.
-
-        A manifest may have been missing because it expired while the table was read. That is looked at again, for a few
-        tables in an attempt.
-        """
+        """Yield the entries of tables that are unreadable now and still have their names; `missing` gets the others. A
+        manifest may have been missing because it expired during the read, so a few tables in an attempt are read
+        again."""
         for entry in self.index.unreadable(catalog):
             again = entry.lacks_a_manifest and entry.identifier not in self.looked and len(self.looked) < _MOST_LOOKS
             now: TableEntry | None = entry
@@ -264,7 +252,7 @@ class IndexedNeighbours:
             elif now.displaced:
                 missing |= now.displaced
             elif now.problem is not None and not now.is_doubted:
-                # One that is doubted is known as the last complete pass saw it; the next one tells.
+                # A doubted table is known as of the last complete pass. The next pass decides.
                 yield now
 
     def summary(self) -> list[dict[str, Any]]:
@@ -285,7 +273,7 @@ class IndexedNeighbours:
         }
 
     def _exempted(self, catalog: str) -> dict[str, Any]:
-        """Return for the receipt the exemptions of a catalog without which the purge would have been held."""
+        """Return for the receipt a catalog's exemptions without which the purge would have been held."""
         used = [exemption for exemption in self.used.values() if exemption.subject.catalog == catalog]
         exempted = [
             {
@@ -308,14 +296,14 @@ class IndexedNeighbours:
 
 
 class SeenTables:
-    """The tables of one catalog that were yielded: their uuids by name, and which states of tables they have."""
+    """The tables of one catalog that were yielded: their uuids by name, and the states of tables that they have."""
 
     def __init__(self) -> None:
         self.uuids: dict[TableIdentifier, str] = {}
         self._states: set[tuple[str, str]] = set()
 
     def add(self, entry: TableEntry, neighbour: Neighbour | NeighbourUnreadable) -> None:
-        """Record what was found under an entry's name."""
+        """Record the result for an entry's name."""
         self.uuids[entry.identifier] = (
             neighbour.table.table_uuid if isinstance(neighbour, Neighbour) else entry.table_uuid
         )
@@ -323,26 +311,24 @@ class SeenTables:
             self._states.add((neighbour.table.table_uuid, neighbour.table.metadata_location))
 
     def has(self, entry: TableEntry) -> bool:
-        """Return whether an entry's table was found."""
+        """Return whether an entry's table was yielded."""
         return self.uuids.get(entry.identifier) == entry.table_uuid
 
     def has_state_of(self, entry: TableEntry) -> bool:
-        """Return whether a table was found that has the metadata file which an entry's table had in the last pass."""
+        """Return whether a table was yielded with the metadata file that an entry's table had in the last pass."""
         whole = entry.problem is None and not entry.displaced and not entry.absent
         return whole and (entry.table_uuid, entry.metadata_location) in self._states
 
 
 def _missing(entry: TableEntry, uuid: str | None) -> frozenset[str]:
-    """Return the uuids of an entry's tables that are not the one loaded under its name; `uuid` is None for none.
-
-    A name that had no table at the end of the last pass has none, unless its table was seen earlier in that pass.
-    """
+    """Return the uuids of an entry's tables other than the one loaded under its name; `uuid` is None for none. A name
+    without a table at the end of the last pass has none, unless its table was seen earlier in that pass."""
     own = frozenset() if entry.absent or not entry.table_uuid else frozenset({entry.table_uuid})
     return (own | entry.displaced) - ({uuid} if uuid else set())
 
 
 class Exempt:
-    """The exemptions of one catalog; `used` gets those that let a purge run."""
+    """The exemptions of one catalog. `used` gets those that let a purge run."""
 
     def __init__(self, exemptions: Iterable[Exemption], now: datetime, used: dict[Subject, Exemption]) -> None:
         self._exemptions = {exemption.subject: exemption for exemption in exemptions}
@@ -350,11 +336,11 @@ class Exempt:
         self._used = used
 
     def has(self, blocking: Blocking) -> bool:
-        """Return whether an operator exempted what cannot be read, in the state that it still has."""
+        """Return whether an operator exempted the unreadable subject in its current state."""
         return self.of(blocking) is not None
 
     def of(self, blocking: Blocking) -> Exemption | None:
-        """Return the exemption that holds for what cannot be read, None if there is none."""
+        """Return the valid exemption of an unreadable subject, None without one."""
         exemption = self._exemptions.get(blocking.subject)
         if exemption is None or not exemption.covers(blocking, self._now):
             return None
@@ -363,10 +349,8 @@ class Exempt:
 
 
 def _at_other_format(table: LocatedTable) -> NeighbourUnreadable:
-    """Return a table of another format: it holds back no purge but one whose metadata file is at its location.
-
-    One whose place is not known has no areas.
-    """
+    """Return a table of another format. It holds only a purge whose metadata file is at its location. With an unknown
+    location it has no areas."""
     problem = recorded_problem(
         "UNSUPPORTED: it is a table of another format, so all files at its location may be its own"
     )

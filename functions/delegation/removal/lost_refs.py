@@ -1,8 +1,6 @@
-"""The former states of tables whose refs were lost: they stay until an operator has restored or dismissed them.
-
-A lost ref is in no live table, so the reference index does not know its files. What reads other tables' files reads
-those of the former state as well, as if it were registered under a name.
-"""
+"""The former states of tables with lost refs, kept until an operator restores or dismisses them. A lost ref is in no
+live table, so the reference index does not know its files. Readers of other tables' files also read those of the former
+state, as if it were registered under a name."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,12 +44,10 @@ Neighbours = Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]]
 
 @dataclass(frozen=True, slots=True)
 class WithLostRefs:
-    """`neighbours` of an operation, followed by the former states of tables whose refs were lost.
-
-    They count as long as their table is in one of the `catalogs` under any name, if that is a neighbour or the lost
-    refs have files in the areas that are asked for. Where the table itself is to be deleted (`ends_table`), that takes
-    a clone of it. Their files are read with the credentials of that table.
-    """
+    """`neighbours` of an operation, followed by the former states of tables with lost refs. A state counts as long as
+    its table is in one of the `catalogs` under any name, and is a neighbour or has lost refs' files in the requested
+    areas. If the table itself is to be deleted (`ends_table`), only a clone of it counts. Files are read with that
+    table's credentials."""
 
     neighbours: Neighbours
     lost: ReferenceStore
@@ -64,7 +60,7 @@ class WithLostRefs:
     ends_table: bool = False
 
     def __call__(self, roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield the neighbours, then the former states; raises ReferencesUnavailable and the stores' errors."""
+        """Yield the neighbours, then the former states. Raises ReferencesUnavailable and the stores' errors."""
         names = {} if self.ends_table else {self.table_uuid: self.identifier}
         for neighbour in self.neighbours(roots):
             if isinstance(neighbour, Neighbour):
@@ -86,10 +82,8 @@ class WithLostRefs:
                     yield from self._former(lost, name, is_here=is_here)
 
     def _named(self, lost: LostRefs) -> dict[str, TableIdentifier]:
-        """Return the name that a table of lost refs has now, by its uuid; nothing if none has it any more.
-
-        Raises ReferencesUnavailable.
-        """
+        """Return the current name of a table with lost refs by its uuid; empty if no table has the uuid. Raises
+        ReferencesUnavailable."""
         clones = chain([lost.identifier], self._clones(lost))
         entries = (self.lost.get(clone) for clone in clones if not (self.ends_table and clone == self.identifier))
         for entry in entries:
@@ -98,14 +92,12 @@ class WithLostRefs:
         return {}
 
     def _clones(self, lost: LostRefs) -> Iterator[TableIdentifier]:
-        # Reads every entry of the catalog, so only where the table does not have its name any more.
+        # Reads every entry of the catalog, so only if the table has left its name.
         yield from sorted(self.lost.clones(lost.identifier.catalog, lost.table_uuid), key=str)
 
     def _whole(self, lost: LostRefs) -> LostRefs:
-        """Return lost refs with the uuid of their table, which the copy has too where their record is damaged.
-
-        Raises ObjectNotFound without a copy, CorruptMetadata where record and copy do not show the metadata file.
-        """
+        """Return lost refs with the uuid of their table. If the record is damaged, the uuid is read from the copy.
+        Raises ObjectNotFound without a copy, CorruptMetadata if record and copy do not contain the metadata file."""
         if lost.record is None or lost_key(lost.table_uuid, lost.metadata_file) == lost.record:
             return lost
         uuid = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
@@ -114,7 +106,7 @@ class WithLostRefs:
         return replace(lost, table_uuid=uuid)
 
     def _former(self, lost: LostRefs, name: TableIdentifier, *, is_here: bool) -> Iterator[Neighbour]:
-        """Yield the state of a metadata file, nothing if neither the file nor its copy is left."""
+        """Yield the state of a metadata file; nothing if the file and its copy are both gone."""
         store = self.store_of(name)
         try:
             data = self.plans.get(lost.copy)
@@ -128,11 +120,11 @@ class WithLostRefs:
 
 
 class _AnotherFile(CorruptMetadata):
-    """A damaged record has lost the address of its metadata file, so its copy alone does not help."""
+    """A damaged record has lost the path of its metadata file, so its copy alone does not help."""
 
 
 def _unreadable(lost: LostRefs, catalog: str, error: DelegationError) -> NeighbourUnreadable:
-    """Return the error: neither a damaged record nor its copy shows what the lost refs need."""
+    """Return the error for a damaged record and copy, neither of which shows what the lost refs need."""
     if isinstance(error, _AnotherFile):
         restore = "Restore this record in the table of the reference index"
     else:
@@ -152,10 +144,8 @@ def _is_overlapping(lost: LostRefs, roots: Roots) -> bool:
 def _with_areas(
     lost: LostRefs, snapshots: Collection[int], data: bytes, store: ObjectStore, checkpoint: Callable[[], None]
 ) -> LostRefs:
-    """Return lost refs with the areas of their snapshots' files, without areas if something of these cannot be read.
-
-    What else the metadata file reaches is in the table, or was to go. Raises what `read_references` does.
-    """
+    """Return lost refs with the areas of their snapshots' files; without areas if any of these cannot be read.
+    Everything else that the metadata file reaches is in the table or was to be removed. Raises as `read_references`."""
     try:
         document = decode_metadata(lost.metadata_file, data)
         named = [snapshot for snapshot in document.get("snapshots") or () if snapshot.get("snapshot-id") in snapshots]
@@ -169,7 +159,7 @@ def _with_areas(
 
 @dataclass(frozen=True, slots=True)
 class LostRefsKeeper:
-    """Has the former state of one table kept whose refs an expiry's commit removed."""
+    """Keeps the former state of one table whose refs an expiry's commit removed."""
 
     lost: ReferenceStore
     plans: PlanStore
@@ -179,7 +169,7 @@ class LostRefsKeeper:
     clock: Callable[[], datetime]
 
     def check(self) -> None:
-        """Raise GuardRefused (TOO_MANY_LOST_REFS) if no more could be kept; those whose time is over are forgotten."""
+        """Raise GuardRefused (TOO_MANY_LOST_REFS) if no more can be kept. Removes expired ones."""
         now, own, all_of_them, over = self.clock(), 0, 0, list[LostRefs]()
         for lost_refs in self.lost.lost_refs(self.identifier.catalog):
             if lost_refs.until <= now:
@@ -208,11 +198,9 @@ class LostRefsKeeper:
         store: ObjectStore,
         checkpoint: Callable[[], None] = lambda: None,
     ) -> datetime:
-        """Keep what a metadata file with lost refs reaches, with a copy of the file; return until when.
-
-        A repeat keeps them for longer. `store` has the table's files. Raises ReferencesUnavailable, the errors of the
-        plan store, and the retryable ones of the store.
-        """
+        """Keep what a metadata file with lost refs reaches, and a copy of the file; return until when. A repeat extends
+        the time. `store` has the table's files. Raises ReferencesUnavailable, the errors of the plan store, and the
+        store's retryable ones."""
         now = self.clock()
         copy = copy_of(lost_key(self.table_uuid, metadata_file))
         self.plans.put(copy, data)
@@ -228,7 +216,7 @@ class LostRefsKeeper:
             at=now,
             until=until,
         )
-        # First without areas: whatever happens while these are read, every operation asks for the refs.
+        # First without areas, so that every operation respects the refs whatever happens while areas are read.
         self.lost.put_lost_refs(lost)
         self.lost.put_lost_refs(_with_areas(lost, set(refs.values()), data, store, checkpoint))
         return until

@@ -1,11 +1,10 @@
-"""Progress of a plan, stored as marks beside it, and its receipt; each is an object with one writer.
+"""Progress of a plan, stored as marks beside it, and its receipt. Each is an object with one writer.
 
-Marks are never deleted. If the store turns out to have confirmed deletes that it did not make, `done/VOID-1` makes all
-marks of chunks so far void; later ones are below `done/1/`, until `done/VOID-2` makes these void, too.
-`done/ABSENT-{chunk}-{files}-{bytes}` states how many of a chunk's files the store said it did not have; without one it
-stated it of none.
+Marks are never deleted. If the store confirmed deletes that it did not make, `done/VOID-1` voids all marks of chunks so
+far. Later ones are below `done/1/`, until `done/VOID-2` voids these too. `done/ABSENT-{chunk}-{files}-{bytes}` states
+how many of a chunk's files the store reported as absent; without it, none.
 
-The SHA-256 of the sorted list of all paths that a purge deletes an auditor can compute from the chunks:
+An auditor can compute the SHA-256 of the sorted list of all paths that a purge deletes from the chunks:
 zcat DATA-* META-* ROOT-* | jq -r .path | LC_ALL=C sort | sha256sum
 """
 
@@ -42,7 +41,7 @@ class Absent(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Files deleted, of which some were `absent` already, and their bytes without those of the absent ones."""
+    """Files deleted, including `absent` ones, and their bytes without those of absent files."""
 
     files: int = 0
     bytes: int = 0
@@ -50,10 +49,8 @@ class Deleted(NamedTuple):
 
 
 class Marks:
-    """The marks of a plan; a chunk has one when the store confirmed every delete.
-
-    They became void `voided` times, as of the last read; marks are written as of then.
-    """
+    """The marks of a plan. A chunk has one when the store has confirmed every delete. They became void `voided` times,
+    as of the last read, and new marks are written accordingly."""
 
     def __init__(self, store: PlanStore, plan_id: str, voided: int | None = None) -> None:
         self._store = store
@@ -67,16 +64,15 @@ class Marks:
         return self._voided or 0
 
     def done(self) -> frozenset[str]:
-        """Return the names of the chunks that are done."""
         return _chunks_of(self._read())
 
     def done_and_absent(self) -> tuple[frozenset[str], Mapping[str, Absent]]:
-        """Return the names of the chunks that are done, and for chunks with absent files how many."""
+        """Return the names of the chunks that are done, and the absent files by chunk."""
         names = self._read()
         return _chunks_of(names), _absents_of(names)
 
     def deleted(self, chunks: Iterable[Chunk]) -> Deleted:
-        """Return the figures of those chunks that are done."""
+        """Return the figures of these chunks, as far as they are done."""
         done, absent = self.done_and_absent()
         deleted = [(chunk, absent.get(chunk.name, Absent())) for chunk in chunks if chunk.name in done]
         return Deleted(
@@ -94,13 +90,13 @@ class Marks:
         self._mark(chunk.name)
 
     def absent_of(self, chunk: Chunk) -> Absent | None:
-        """Return what `mark_absent` recorded for a chunk, None if it did not."""
+        """Return what `mark_absent` recorded for a chunk, None without a record."""
         prefix = f"{self._plan_id}/done/{self._folder()}"
         names = self._store.keys(f"{prefix}{_ABSENT}{chunk.name}-")
         return _absents_of(name.removeprefix(prefix) for name in names).get(chunk.name)
 
     def mark_absent(self, chunk: Chunk, absent: Absent) -> None:
-        """Record how many of a chunk's files the store did not have; the figures are in the name, to be listed."""
+        """Record how many of a chunk's files the store did not have. The name has the figures, to be listed."""
         self._mark(f"{_ABSENT}{chunk.name}-{absent.files}-{absent.bytes}")
 
     def has_result(self, chunk: Chunk) -> bool:
@@ -108,7 +104,7 @@ class Marks:
         return self._has(f"done/{self._folder()}{chunk.name}") or self._has(f"failed/{chunk.name}")
 
     def void(self) -> None:
-        """Make all marks void: the store confirmed deletes that it did not make."""
+        """Void all marks: the store confirmed deletes that it did not make."""
         self._read()
         self._store.put(f"{self._plan_id}/done/{_VOID}{self.voided + 1}", b"{}\n")
         self._voided = self.voided + 1
@@ -119,7 +115,7 @@ class Marks:
         return any(True for prefix in prefixes for _ in self._store.keys(prefix))
 
     def root_is_next(self) -> bool:
-        """Return whether some attempt began the ROOT phase, after everything else was deleted."""
+        """Return whether some attempt started the ROOT phase, after everything else was deleted."""
         return _ROOT_NEXT in self._read()
 
     def mark_root_next(self) -> None:
@@ -136,7 +132,7 @@ class Marks:
         return [key.removeprefix(prefix) for key in self._store.keys(prefix)]
 
     def _read(self) -> frozenset[str]:
-        """Return the names of the marks that are not void."""
+        """Return the names of the valid marks."""
         names = self._names()
         self._voided = sum(name.startswith(_VOID) for name in names)
         folder = self._folder()
@@ -144,7 +140,7 @@ class Marks:
         return frozenset(name for name in valid if "/" not in name and not name.startswith(_VOID))
 
     def versioned(self) -> bool:
-        """Return whether deletes of some attempt wrote delete markers."""
+        """Return whether deletes of any attempt wrote delete markers."""
         return self._has(_VERSIONED)
 
     def mark_versioned(self) -> None:
@@ -161,10 +157,8 @@ class Marks:
 
 
 class MarksListedOnce:
-    """A PlanStore that lists the marks and figures of chunks once, and remembers what is put through it.
-
-    For one attempt: what processes beside it mark is known to it after `learn`.
-    """
+    """A PlanStore that lists the marks and figures of chunks once, and remembers what is put through it. Used by one
+    attempt. It knows the marks of parallel processes after `learn`."""
 
     def __init__(self, store: PlanStore) -> None:
         self.store = store
@@ -207,24 +201,22 @@ class MarksListedOnce:
 
 
 def failure_lists(store: PlanStore, plan_id: str) -> Iterator[str]:
-    """Return the keys of what `keep_failures` stored, without that of chunks which a later attempt finished."""
+    """Return the keys stored by `keep_failures`, without those of chunks that a later attempt finished."""
     done = Marks(store, plan_id).done()
     prefix = f"{plan_id}/failed/"
     return (key for key in store.keys(prefix) if key.removeprefix(prefix) not in done)
 
 
 def deleted_by_marks(store: PlanStore, indexes: Iterable[PlanIndex], replaced: Iterable[ReplacedPlan] = ()) -> Deleted:
-    """Return the figures of all marked chunks of a plan's segments, which count as `counting` has it."""
+    """Return the figures of all marked chunks of a plan's segments that count (`counting`)."""
     replaced = tuple(replaced)
     totals = [Marks(store, index.plan_id).deleted(counting(index, replaced)) for index in indexes]
     return Deleted(*(sum(total[position] for total in totals) for position in range(3)))
 
 
 def counting(index: PlanIndex, replaced: Iterable[ReplacedPlan]) -> Sequence[Chunk]:
-    """Return the chunks of a plan whose marks count: of a replaced one those that were done when it was replaced.
-
-    A process that outlived its attempt may mark others later, whose files the plan that replaced it counts.
-    """
+    """Return the chunks of a plan whose marks count; of a replaced plan, those that were done when it was replaced. A
+    process that outlived its attempt may mark others later, but their files count in the replacing plan."""
     known = next((former.done for former in replaced if former.id == index.plan_id), None)
     done = None if known is None else frozenset(known)
     return [chunk for chunk in index.chunks if done is None or chunk.name in done]
@@ -235,7 +227,7 @@ def _chunks_of(names: Iterable[str]) -> frozenset[str]:
 
 
 def _absents_of(names: Iterable[str]) -> dict[str, Absent]:
-    """Return the figures in the names of marks, by chunk; of two for one chunk the first run's, which has fewer."""
+    """Return the figures in the names of marks, by chunk. Of two for one chunk the first run's, which is lower."""
     absents: dict[str, Absent] = {}
     for name in names:
         if name.startswith(_ABSENT):
@@ -246,7 +238,7 @@ def _absents_of(names: Iterable[str]) -> dict[str, Absent]:
 
 
 def record_adopted_plan(store: PlanStore, task_id: str, plan_id: str) -> None:
-    """Record that a task executes the plan of a dry run, which is stored below that run's id."""
+    """Record that a task executes the plan of a dry run, which is stored below the dry run's id."""
     store.put(f"{task_id}/{_ADOPTED}/{plan_id}", b"{}\n")
 
 
@@ -259,7 +251,7 @@ def plan_ids(store: PlanStore, task_id: str) -> list[str]:
 
 
 def _failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDeleted | None) -> dict[str, Any]:
-    """Return the members about files that could not be deleted: their exact number, a sample, the keys of the lists."""
+    """Return the receipt's members about files not deleted: the exact number, a sample, the keys of the lists."""
     if failed is None:
         return {"files_failed": 0, "failures": None}
     sample = {
@@ -271,7 +263,7 @@ def _failures(plans: PlanStore, indexes: Iterable[PlanIndex], failed: FilesNotDe
 
 
 def add_findings(plans: PlanStore, receipt: str, added: Iterable[Finding]) -> None:
-    """Add findings to a stored receipt, whose key is given."""
+    """Add findings to the stored receipt with this key."""
     document = json.loads(plans.get(receipt))
     document["findings"] += [finding.model_dump() for finding in added]
     plans.put(receipt, _written(document))
@@ -286,11 +278,9 @@ def store_receipt(
     *,
     approved: str | None = None,
 ) -> None:
-    """Write the receipt, with the members of all operations and those of its `own`; a repeat overwrites it.
-
-    It is beside the plan that was executed last, and beside the `approved` one that was reduced to it: the task of the
-    dry run that made that one is asked whether it was executed.
-    """
+    """Write the receipt, with the members of all operations and the operation's `own`; a repeat overwrites it. It is
+    stored beside the last executed plan, and beside the `approved` plan that was reduced to it, because the dry run's
+    task must show whether its plan was executed."""
     last, identifier = indexes[-1], ctx.identifier
     receipt = {
         "format": 1,
@@ -332,10 +322,8 @@ def _written(receipt: Mapping[str, Any]) -> bytes:
 
 
 def paths_digest(store: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
-    """Return the SHA-256 (hex) of the sorted planned paths in UTF-8, each with a newline; raise PlanTampered.
-
-    None if a chunk was lost after its files were deleted.
-    """
+    """Return the SHA-256 (hex) of the sorted planned paths in UTF-8, each with a newline; None if a chunk was lost
+    after its files were deleted. Raises PlanTampered."""
     digest = hashlib.sha256()
     try:
         for paths in planned_lists(store, indexes, (Phase.DATA, Phase.META, Phase.ROOT)):

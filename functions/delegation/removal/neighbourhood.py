@@ -1,7 +1,6 @@
-"""What an operation that deletes asks about the tables around its own, and options that decide what is kept.
+"""Loads the table to delete from and the tables that may share its files, and has the options that decide what is kept.
 
-Loading the table to be purged, and the tables that may share its files.
-No catalog API lists locations, so a table has to be loaded to find an overlap. The tables of the same namespace are
+No catalog API lists locations, so a table must be loaded to find an overlap. The tables of the same namespace are
 loaded, or with `overlap-scan=catalog` all tables, at a bounded rate and without vended credentials, to spare the
 catalog. Credentials are vended and manifests are read only for overlapping tables (`neighbours`), and not again for a
 table that the plan has already checked at the same metadata.
@@ -37,7 +36,7 @@ class PathRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PathOptions:
-    """PathRules as a value; the defaults delete the least."""
+    """PathRules as a value. The defaults delete the least."""
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
     unsupported: Literal["refuse", "keep"] = "refuse"
@@ -52,19 +51,18 @@ class TableSource(Protocol):
     """Loads a table from its catalog."""
 
     def load(self) -> LoadedTable:
-        """Load the table with all snapshots and vended credentials; raise the errors of delegation.polaris."""
+        """Load the table with all snapshots and vended credentials. Raises the errors of delegation.polaris."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another live table that may share files with the purged one, and the store that its manifests are read from.
+    """Another live table that may share files with the purged one, and the store from which its manifests are read.
 
     A `certain` one is read whatever its location, because the operator or the index names it. `areas` are the last
-    known ones of a table that could not be read lately; what cannot be read of an `exempt` one refuses no purge, of
-    one with `unread` files, by their digests, only these.
-    A `former` one is a state that its table had, whose files are kept, an `unlisted` one a version of a table that no
-    catalog lists (`removal.lost_refs`).
+    known ones of a table that was recently unreadable. Unreadable files of an `exempt` one refuse no purge; with
+    `unread`, only files with these digests. A `former` one is a state that its table had, whose files are kept. An
+    `unlisted` one is a version of a table that no catalog lists (`removal.lost_refs`).
     """
 
     table: LoadedTable
@@ -81,15 +79,15 @@ class ReferenceCheck(Protocol):
     """The reference index as `neighbours` uses it."""
 
     def summary(self) -> list[dict[str, Any]]:
-        """Return for the receipt what was checked: each catalog, its number of tables, and as of when."""
+        """Return for the receipt each checked catalog, its number of tables, and the time of the check."""
         ...
 
     def renew(self) -> None:
-        """Require a pass over each catalog that begins later than now, as for a purge that is submitted now."""
+        """Require a pass over each catalog that starts later than now, as for a purge submitted now."""
         ...
 
     def ensure_known(self) -> object:
-        """Return once the pass that is required was made; raise ReferencesNotKnown if another process makes it."""
+        """Return once the required pass is made. Raises ReferencesNotKnown if another process makes it."""
         ...
 
 
@@ -98,10 +96,8 @@ def no_neighbours(_roots: Roots | None) -> Iterable[Neighbour]:
 
 
 class SearchOptions(Protocol):
-    """What an operation does about files outside its table, and about other tables that cannot be read.
-
-    `execute_plan` is the id of an earlier plan that it executes.
-    """
+    """What an operation does about files outside its table, and about unreadable other tables. `execute_plan` is the id
+    of an earlier plan to execute."""
 
     @property
     def execute_plan(self) -> str | None: ...
@@ -117,7 +113,7 @@ T = TypeVar("T")
 
 
 class Catalog(Protocol):
-    """The catalog calls that a purge needs; PolarisClient documents the errors."""
+    """The catalog methods that a purge needs. PolarisClient documents the errors."""
 
     def load_table(self, identifier: TableIdentifier, *, vend: bool = True, snapshots: str = "all") -> LoadedTable: ...
 
@@ -140,7 +136,7 @@ class OneTable:
 
 
 class Pace:
-    """Limits the rate of calls, of several threads too; an unused share does not accumulate."""
+    """Limits the rate of calls, also from several threads. An unused share does not accumulate."""
 
     def __init__(self, per_second: float, *, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._gap = 1.0 / per_second
@@ -160,12 +156,10 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """`PurgeContext.neighbours`: the live tables except `identifier`, each loaded when it is needed.
-
-    A table that was dropped after it was listed, or without its metadata file, is skipped. A table or list with access
-    denied is yielded as NeighbourUnreadable, because unknown shared files would be lost. PolarisUnavailable and the
-    errors of `checkpoint`, which is called before each load, are raised unchanged.
-    """
+    """`PurgeContext.neighbours`: the live tables except `identifier`, each loaded when it is needed. A table that was
+    dropped after the listing, or without its metadata file, is skipped. A table or list with access denied is yielded
+    as NeighbourUnreadable, because shared files could be lost. PolarisUnavailable and the errors of `checkpoint`, which
+    is called before each load, are raised unchanged."""
 
     catalog: Catalog
     identifier: TableIdentifier
@@ -175,7 +169,7 @@ class Neighbourhood:
     pace: Pace
 
     def __call__(self, _roots: Roots | None) -> Iterator[Neighbour | NeighbourUnreadable]:
-        """Yield every table of the scan: no catalog lists locations, so which overlap is known once they are loaded."""
+        """Yield every table of the scan. No catalog lists locations, so overlaps are known only after the load."""
         for namespace in self._namespaces():
             if isinstance(namespace, NeighbourUnreadable):
                 yield namespace
@@ -220,10 +214,8 @@ def loaded_neighbour(
     certain: bool = False,
     gone: Callable[[TableIdentifier], None] = lambda _identifier: None,
 ) -> Iterator[Neighbour | NeighbourUnreadable]:
-    """Load a table without credentials and yield it, or why it cannot be read.
-
-    Yields nothing for a table without its metadata file, nor for one that was dropped or renamed, which calls `gone`.
-    """
+    """Load a table without credentials and yield it, or why it cannot be read. Yields nothing for a table without its
+    metadata file, and for one that was dropped or renamed, for which it calls `gone`."""
     try:
         table = catalog.load_table(identifier, vend=False)
     except (polaris.NoSuchTable, polaris.NoSuchNamespace):

@@ -1,7 +1,7 @@
 """Neighbour tables: which live tables overlap the purged one, and which files they reach.
 
-A pass over the catalog is asked for before files are deleted. Before a hand-over to a job the other tables are looked
-at: one that cannot be read would end the paid job, at each retry.
+Before files are deleted, a pass over the catalog is required. Before a hand-over to a job the other tables are checked,
+because an unreadable one would end the paid job at each retry.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,7 +34,7 @@ SAME_TABLE: Final = "SAME_TABLE"
 
 
 class Unread(Protocol):
-    """What becomes of other tables' files that cannot be read; UnreadNeighbours documents it."""
+    """Decides on unreadable files of other tables; documented in UnreadNeighbours."""
 
     def accepts(self, *, exempt: bool = False) -> bool: ...
 
@@ -53,12 +53,9 @@ def neighbours_of(
     *,
     outside: bool | None = None,
 ) -> tuple[list[Neighbour], list[CheckedNeighbour]]:
-    """Return the live tables that overlap `roots`, and all that were checked, for plan and receipt.
-
-    With `outside` (by default the choice in the options) every table counts as overlapping, because files outside may
-    belong to any. A table that was checked for an `earlier` segment at the same metadata, and did not overlap, is not
-    checked again.
-    """
+    """Return the live tables that overlap `roots`, and all that were checked, for plan and receipt. With `outside` (by
+    default the option's choice) every table counts as overlapping, because files outside may belong to any. A table
+    that was checked for an `earlier` segment at the same metadata, without overlap, is not checked again."""
     elsewhere = {
         (neighbour.identifier, neighbour.metadata_location)
         for index in earlier
@@ -92,20 +89,18 @@ def neighbours_of(
 
 
 def locations_of(neighbours: Sequence[Neighbour]) -> Roots:
-    """Return the present locations of neighbours, without those that can contain no file of this kind of storage."""
+    """Return the current locations of neighbours, without those that can contain no file of this kind of storage."""
     return usable_roots(metadata_of(neighbour).location for neighbour in neighbours)
 
 
 def is_itself(ctx: RemovalContext, neighbour: Neighbour) -> bool:
-    """Return whether this is the purged table; a `certain` neighbour never is, even with the same metadata file.
-
-    Nor is a `former` state, even one of the same table.
-    """
+    """Return whether this is the purged table. A `certain` neighbour or a `former` state never is, even with the same
+    metadata file."""
     return not (neighbour.certain or neighbour.former) and neighbour.table.identifier == ctx.identifier
 
 
 def same_table(ctx: RemovalContext, neighbours: Iterable[Neighbour], own: ParsedMetadata) -> tuple[Finding, ...]:
-    """Return that other catalogs name the table `own`, by its metadata file, or its uuid and location."""
+    """Return the finding that other catalogs name the table `own`, by its metadata file, or its uuid and location."""
     tally = FileTally()
     for neighbour in sorted(neighbours, key=lambda neighbour: str(neighbour.table.identifier)):
         if not neighbour.former and neighbour.table.identifier.catalog != ctx.identifier.catalog:
@@ -142,10 +137,8 @@ def _contains(roots: Roots, path: str) -> bool:
 
 @dataclass(slots=True)
 class ReadOnce:
-    """What was read of a purged table and its neighbours, so that what clones share is read once for all of them.
-
-    `manifests` are those of neighbours whose entries are among the shared files already.
-    """
+    """What was read of a purged table and its neighbours, so that files shared by clones are read once. `manifests` are
+    those of neighbours whose entries are already among the shared files."""
 
     lists: reach.ListsRead = field(default_factory=reach.ListsRead)
     former: dict[str, FormerMetadata] = field(default_factory=dict)
@@ -155,11 +148,9 @@ class ReadOnce:
 def survey_neighbour(
     ctx: RemovalContext, neighbour: Neighbour, unread: Unread, once: ReadOnce
 ) -> tuple[list[TableFile], dict[str, ManifestFile]]:
-    """Return the files that a neighbour reaches except its manifests' entries, and the manifests to read still.
-
-    Raises NeighbourUnreadable unless it is reported, and NeighbourChanged for a missing manifest, whose entries are
-    unknown.
-    """
+    """Return the files that a neighbour reaches except its manifests' entries, and the manifests still to read. Raises
+    NeighbourUnreadable unless it is reported, and NeighbourChanged for a missing manifest, whose entries are
+    unknown."""
     metadata = metadata_of(neighbour)
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     tolerance = tolerance_of(unread.of(neighbour), reported=unread.accepts(exempt=neighbour.exempt))
@@ -186,16 +177,14 @@ def survey_neighbour(
 
 
 def tolerance_of(unreadable: reach.Unreadable, *, reported: bool) -> reach.Tolerance:
-    """Return how a neighbour is read; without a report, an ambiguous or unsupported path is an error as well."""
+    """Return how a neighbour is read. Without a report, an ambiguous or unsupported path is an error too."""
     spelling = Spelling(ALL_KINDS, unreadable) if reported else CANONICAL
     return reach.Tolerance(unreadable, spelling)
 
 
 def _of_former_metadata(unread: Unread, neighbour: Neighbour, unreadable: reach.Unreadable) -> reach.Unreadable:
-    """Return the function for errors in former metadata: it only notes what is damaged, or whose bucket is gone.
-
-    And what may not be read of an exempt table: no pass reads former metadata, so no exemption names it.
-    """
+    """Return the function for errors in former metadata. It only records damaged files, files in a missing bucket, and
+    denied files of an exempt table: no pass reads former metadata, so no exemption names it."""
     noted = (CorruptMetadata, FileTooLarge, BucketNotFound, *((ObjectStoreDenied,) if neighbour.exempt else ()))
 
     def accepted(path: str, error: DelegationError) -> None:
@@ -217,9 +206,7 @@ def small_files(
 
 def reach_of_neighbour(ctx: RemovalContext, neighbour: Neighbour, unread: Unread, once: ReadOnce) -> Iterator[Row]:
     """Yield all files that a neighbour reaches except those of manifests in `once`, to which the others are added.
-
-    Raises what `survey_neighbour` raises.
-    """
+    Raises as `survey_neighbour`."""
     small, manifests = survey_neighbour(ctx, neighbour, unread, once)
     yield from small
     fetcher = reach.Fetcher(neighbour.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
@@ -243,14 +230,12 @@ def metadata_of(neighbour: Neighbour) -> ParsedMetadata:
 
 
 _LOOK_EVERY: Final = 5.0
-"""Seconds between two looks whether another process has made the pass that a job waits for."""
+"""Seconds between two checks whether another process has made the pass that a job waits for."""
 
 
 class PassRequest(Stored):
-    """Whether a new pass over the references is asked for, which the operation waits for.
-
-    A former release left the rest to another engine with `known_at`, and that engine asks again.
-    """
+    """Whether a new pass over the references is required, for which the operation waits. A former release stored
+    `known_at` when it left the rest to another engine, which requires a pass again."""
 
     format: int = 1
     asked: bool
@@ -258,17 +243,17 @@ class PassRequest(Stored):
 
     @property
     def waits(self) -> bool:
-        """Whether an attempt waits for the pass that was asked for."""
+        """Whether an attempt waits for the required pass."""
         return self.asked and self.known_at is None
 
 
 class AskedReferences:
-    """What an attempt asks of the reference index, as the note that `read` returns and `write` stores has it.
+    """The passes that an attempt requires of the reference index, recorded in the note of `read` and `write`.
 
-    Each attempt that deletes asks again, for a later pass. One that waits for the pass does not
-    ask again, one that deleted with its answer does, and so does each job: it may have been queued for hours. `look` is
-    called before anything is handed over, once the references are known: it raises what another engine would come to
-    only after it was started.
+    Each attempt that deletes requires a later pass, but one that waits for the pass does not require another. An
+    attempt that deleted with the answer does, and so does each job, because it may have been queued for hours. `look`
+    is called before a hand-over, once the references are known. It raises errors that another engine would meet only
+    after its start.
     """
 
     def __init__(
@@ -285,22 +270,17 @@ class AskedReferences:
         self._look = look
 
     def ask(self, left: int, *, is_large: bool = False) -> None:
-        """Require a pass; raise HandedToSpark if too many files are left to delete, or any of a large plan.
-
-        Before it is handed over the references are known, so that no job has to wait for long: raises
-        ReferencesNotKnown.
-        """
+        """Require a pass. Raises HandedToSpark if too many files are left to delete, or any of a large plan; before
+        that ReferencesNotKnown, so that no job has to wait for long."""
         above = self._ctx.spark_above
         self.require()
         if above is not None and (left > above or is_large):
             self.hand_over(left)
 
     def require(self) -> None:
-        """Require a pass, unless one is asked for already; a job requires one that begins now, and waits for it.
-
-        A job that ended instead would be queued again, and what is registered meanwhile be in no pass. Raises the
-        errors of a pass and of a checkpoint.
-        """
+        """Require a pass, unless one is already required. A job requires one that starts now, and waits for it: if it
+        ended instead, it would be queued again, and tables registered meanwhile would be in no pass. Raises the errors
+        of a pass and of a checkpoint."""
         references, before = self._ctx.references, self._read()
         if references is None:
             return
@@ -311,10 +291,8 @@ class AskedReferences:
             await_references(references, self._ctx.attempt, self._ctx.sleep)
 
     def hand_over(self, left: int, *, does: str = "deletes the rest") -> None:
-        """Raise HandedToSpark for so many files once the references are known, before that ReferencesNotKnown.
-
-        What the look finds is raised before it as well. The next attempt asks again, whatever engine it has.
-        """
+        """Raise HandedToSpark for this many files once the references are known, before that ReferencesNotKnown or the
+        error that `look` raises. The next attempt requires a pass again, with any engine."""
         if self._ctx.references is not None:
             self._ctx.references.ensure_known()
         self.answered()
@@ -322,15 +300,13 @@ class AskedReferences:
         raise HandedToSpark(self._ctx.attempt.task_id, left, does=does)
 
     def answered(self) -> None:
-        """Note that the attempt deletes with the answer, or leaves it to another one that does."""
+        """Record that the attempt deletes with the answer, or leaves it to another attempt that does."""
         self._write(PassRequest(asked=False))
 
 
 def await_references(references: ReferenceCheck, attempt: Attempt, sleep: Callable[[float], None]) -> None:
-    """Return once the pass that is required is made: by another process while it gets ahead, otherwise by this one.
-
-    Raises the errors of a pass and of a checkpoint.
-    """
+    """Return once the required pass is made: by another process while it makes progress, otherwise by this one. Raises
+    the errors of a pass and of a checkpoint."""
     before: tuple[str, int] | None = None
     while True:
         try:
@@ -345,18 +321,16 @@ def await_references(references: ReferenceCheck, attempt: Attempt, sleep: Callab
 
 
 LONGEST: Final = timedelta(minutes=1)
-"""How long a look takes; what is not seen until then the job sees, and so it does what an attempt has no time for."""
+"""The time limit of the check. A job does the rest, which an attempt has no time for."""
 MOST_MANIFESTS: Final = 100_000
-"""How many manifests of one table are held meanwhile."""
+"""The number of manifests of one table held meanwhile."""
 
 
 def look_at_neighbours(ctx: RemovalContext, roots: Roots, unreadable: Callable[[NeighbourUnreadable], object]) -> None:
-    """Read metadata and manifest lists of live tables that overlap `roots`, as far as a minute suffices.
-
-    `unreadable` decides on a table of which nothing can be read. Raises NeighbourUnreadable and NeighbourChanged for
-    one whose files cannot be read, ReferencesNotKnown, and the errors of a checkpoint, but returns where the attempt
-    has no time left: the next one would have no more.
-    """
+    """Read metadata and manifest lists of live tables that overlap `roots`, for at most a minute. `unreadable` decides
+    on a wholly unreadable table. Raises NeighbourUnreadable and NeighbourChanged for a table with unreadable files,
+    ReferencesNotKnown, and the errors of a checkpoint. Returns if the attempt has no time left, because the next would
+    have no more."""
     try:
         _look(ctx, roots, unreadable)
     except RunPaused:

@@ -1,4 +1,4 @@
-"""The guard of paths: it decides which paths an operation may delete, also by table properties, and why others stay."""
+"""Decides which paths an operation may delete, also by table properties, and why others stay."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import groupby
@@ -33,23 +33,23 @@ from polaris_common.errors import printable
 
 PREFIX: Final = "delegation."
 ORPHAN_AGE: Final = "delegation.orphan-files.older-than"
-"""The age of orphan files, for jobs that write longer before they commit."""
+"""The age of orphan files, for jobs that take longer to commit."""
 POLICY: Final = "delegation.policy."
 POLICY_TYPES: Final = ("snapshot-expiry", "orphan-file-removal", "metadata-compaction", "data-compaction")
-"""What follows POLICY; the names of each type are known to `upkeep.rules`."""
+"""What follows POLICY. `upkeep.rules` knows the names of each type."""
 UNKNOWN: Final = "TABLE_PROPERTY_UNKNOWN"
-"""The code of a finding: properties of the service's prefix that no release knows."""
+"""The code of a finding: properties with the service's prefix that no release knows."""
 TYPED: Final = tuple(f"{POLICY}{policy_type}." for policy_type in POLICY_TYPES)
 
 
 def unknown_properties(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names with the service's prefix that have no effect."""
+    """Return the property names with the service's prefix that have no effect."""
     ours = (name for name in properties if name.startswith(PREFIX))
     return tuple(sorted(name for name in ours if name not in {PROTECTED, ORPHAN_AGE} and not name.startswith(TYPED)))
 
 
 def unknown_findings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Return the finding about properties that have no effect, none without one."""
+    """Return the finding about properties without effect, if any."""
     names = unknown_properties(properties)
     sample = tuple(
         f"{printable(name)} ({did_you_mean(name, (PROTECTED, ORPHAN_AGE, *TYPED))})" for name in names[:SAMPLE]
@@ -58,10 +58,8 @@ def unknown_findings(properties: Mapping[str, str]) -> tuple[Finding, ...]:
 
 
 def protection_of(properties: Mapping[str, str]) -> str | None:
-    """Return the property that forbids to delete the table's files, with its value; None without one.
-
-    Every text but "false" in any case protects, and so does a misspelled name.
-    """
+    """Return the property, with its value, that forbids deleting the table's files, None without one. Every text but
+    "false" in any case protects, and so does a misspelled name."""
     for name, value in properties.items():
         if value.lower() != "false" and misspelled(name, (PROTECTED,)):
             meant = "" if name == PROTECTED else f" (taken for {PROTECTED})"
@@ -70,7 +68,7 @@ def protection_of(properties: Mapping[str, str]) -> str | None:
 
 
 def age_text_of(properties: Mapping[str, str], who: str) -> str | None:
-    """Return the age of orphan files that a table states; raise GuardRefused (AGE_INVALID) for a misspelled name."""
+    """Return a table's age of orphan files. Raises GuardRefused (AGE_INVALID) for a misspelled name."""
     for name in properties:
         if name != ORPHAN_AGE and misspelled(name, (ORPHAN_AGE,)):
             raise GuardRefused(
@@ -81,7 +79,7 @@ def age_text_of(properties: Mapping[str, str], who: str) -> str | None:
     return properties.get(ORPHAN_AGE)
 
 
-# Polaris' session policy also covers these paths, without a vended prefix for them (observed with 1.4.1 and 1.7.0).
+# Polaris' session policy covers these paths too, without vended prefixes for them (observed with 1.4.1 and 1.7.0).
 COVERED_WRITE_PATHS = ("write.data.path", "write.metadata.path")
 OUTSIDE = "PATHS_OUTSIDE_TABLE"
 UNCOVERED = "CREDENTIALS_DO_NOT_COVER"
@@ -92,7 +90,7 @@ FOREIGN_METADATA = "FOREIGN_METADATA"
 FORMER_UNREADABLE = "FORMER_METADATA_UNREADABLE"
 VERSIONED_BUCKET = "VERSIONED_BUCKET"
 OF_DAMAGED = "FILES_OF_DAMAGED_MANIFESTS"
-"""The code of a finding: files stay that only damaged manifests name, as far as these can be read."""
+"""The code of a finding: files that only damaged manifests name stay, as far as these can be read."""
 _RANK: Final = itemgetter(1)
 GuardVerdict = Literal[
     "", "outside", "uncovered", "shared", "foreign", "at-another-table", "unsupported", "ambiguous",
@@ -122,7 +120,7 @@ NOBODYS: Final = ForeignLocations()
 
 
 def kept_spellings(options: PathRules) -> frozenset[type[GuardRefused]]:
-    """Return the kinds of paths that name no object of the storage and are kept by a setting."""
+    """Return the kinds of paths that name no object of the storage and that a setting keeps."""
     return frozenset(kind for kind, mark in MARKS.items() if getattr(options, mark.rstrip(":")) == "keep")
 
 
@@ -136,12 +134,9 @@ def covered_roots(table: LoadedTable, options: PathRules = STRICT_PATHS) -> Root
 
 
 def table_roots(metadata: ParsedMetadata, former: Iterable[str], options: PathRules) -> Roots:
-    """Return every current or former location of the table.
-
-    A current location that is ambiguous, unsupported or in another storage than the metadata raises GuardRefused, or
-    is left out by a setting, unless it is the only one. Such a former location is left out, so that no path counts as
-    inside it.
-    """
+    """Return every current and former location of the table. A current location that is ambiguous, unsupported or in
+    another storage than the metadata raises GuardRefused, or a setting leaves it out unless it is the only one. Such a
+    former location is left out, so that no path counts as inside it."""
     before = []
     for location in former:
         try:
@@ -156,12 +151,12 @@ def table_roots(metadata: ParsedMetadata, former: Iterable[str], options: PathRu
 
 
 def own_root(metadata: ParsedMetadata, options: PathRules) -> Roots:
-    """Return the table's present location, nothing if it is left out."""
+    """Return the table's current location, empty if it is left out."""
     return Roots(_usable([metadata.location], options, of=metadata.path))
 
 
 def _usable(locations: Iterable[str], options: PathRules, *, of: str | None = None) -> list[str]:
-    """Return the locations without those that a setting leaves out; raise the error of any other unusable one."""
+    """Return the locations without those that a setting leaves out. Raises the error of any other unusable one."""
     kept, usable = kept_spellings(options), []
     for location in locations:
         try:
@@ -181,27 +176,26 @@ def _check_location(location: str, of: str | None) -> None:
 
 
 def storage_of(path: str) -> str:
-    """Return how all canonical paths of a file's kind of storage begin."""
+    """Return the prefix of all canonical paths in a file's kind of storage."""
     return "file:///" if canonical(path).startswith("file:") else "s3://"
 
 
 def reads(metadata: ParsedMetadata, covered: Roots | None) -> Callable[[str], bool]:
-    """Return a function that decides whether a path can be read: in the metadata's storage, and covered."""
+    """Return a function that returns whether a path can be read: in the metadata's storage, and covered."""
     storage = storage_of(metadata.path)
     return lambda path: path.startswith(storage) and (covered is None or covered.contains(path))
 
 
 class PathGuard:
-    """Decides which canonical paths are deleted and counts the others; `covered` None means every path is covered.
+    """Decides which canonical paths are deleted and counts the others. `covered` None means that every path is covered.
 
-    `own` is the table's present location, `neighbour_roots` are those of neighbours. A file at a neighbour's location
-    that is not at `own` is kept: a write path or a former location, which anyone who writes metadata can choose, claims
-    nothing there. Iceberg's removal of orphan files too takes all that is below a location for that table's. Below the
-    `last_known` areas of neighbours of which nothing can be read every file is kept, and so it is at `foreign`
-    locations, which belong to others by the operator's setting.
-    `damaged` has the verdict on each manifest list and manifest that cannot be read, and on former metadata in a bucket
-    that does not exist: there is nothing to delete, and to try would fail for ever. `storage` is how every canonical
-    path of the table's kind of storage begins.
+    `own` is the table's current location, `neighbour_roots` are those of neighbours. A file at a neighbour's location
+    but not at `own` is kept: write paths and former locations claim nothing there, because anyone who writes metadata
+    can choose them. (Iceberg's removal of orphan files also treats everything below a location as that table's.) Every
+    file below the `last_known` areas of wholly unreadable neighbours is kept, and at `foreign` locations, which belong
+    to others by the operator's setting. `damaged` has the verdicts on unreadable manifest lists and manifests, and on
+    former metadata in a missing bucket, where a delete would fail forever. `storage` is the prefix of every canonical
+    path in the table's kind of storage.
     """
 
     def __init__(
@@ -227,7 +221,7 @@ class PathGuard:
         self._tallies: dict[str, FileTally] = {}
 
     def fresh(self) -> "PathGuard":
-        """Return a guard that decides the same and has counted nothing, for one part of a plan."""
+        """Return a guard with the same decisions and no counts, for one part of a plan."""
         guard = PathGuard(
             self.roots,
             self.covered,
@@ -244,10 +238,8 @@ class PathGuard:
         return self.covered is None or self.covered.contains(path)
 
     def verdict(self, path: str, *, shared: bool = False, foreign: bool = False, taken: bool = False) -> GuardVerdict:
-        """Return "" to delete the path, else why it is kept, and count it; raise UnsupportedLocation.
-
-        One that was `taken` over is of a table that was purged before: the purge of this one need not cover it.
-        """
+        """Return "" to delete the path, else why it is kept, and count it. Raises UnsupportedLocation. A path that was
+        `taken` over is of a formerly purged table, so this one's credentials need not cover it."""
         if path in self.damaged:
             verdict = self.damaged[path]
         elif not path.startswith(self.storage):
@@ -311,7 +303,7 @@ class PathGuard:
         shared: Iterable[str] = (),
         taken: Iterable[str] = (),
     ) -> None:
-        """Write the sorted rows that are not `needed` by what is decided on them; all paths come in order."""
+        """Write the sorted rows that are not `needed`, by their verdicts. All paths must be in order."""
         for rows, theirs, ours in common_of_two(without(batches, needed), shared, taken):
             for verdict, group in self.verdicts(rows, shared=theirs, foreign=foreign, taken=ours):
                 writer.write(group, verdict)
@@ -350,10 +342,8 @@ class PathGuard:
 
 
 def check_can_delete(store: ObjectStore, prefixes: Iterable[str]) -> None:
-    """Delete a key that never existed below each prefix; raise GuardRefused (CREDENTIALS_CANNOT_DELETE).
-
-    Credentials that Polaris vends without TABLE_WRITE_DATA look like any others, so a delete has to be tried.
-    """
+    """Delete a key that never existed below each prefix. Raises GuardRefused (CREDENTIALS_CANNOT_DELETE). Only a delete
+    shows it: credentials that Polaris vends without TABLE_WRITE_DATA look like any others."""
     for prefix in prefixes:
         code = store.probe_delete(prefix)
         if code is not None:

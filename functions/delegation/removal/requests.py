@@ -1,4 +1,4 @@
-"""Requests for work on one table: what all operations share of their parameters and of the form that reads them."""
+"""Requests for work on one table: parameters common to all operations, and the form that reads them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -45,8 +45,8 @@ class TableWork(TableRequest):
     """Work on a known table, with the table's state when the request was accepted, without credentials.
 
     `work_task_type` and `plan_task_type` are the stored task types of the work and of its dry run. `does` states what
-    the work does with its table, `began` when it first has an effect, and `half_done` why it must then be finished
-    with its plan, and what to do. After a FAILURE with a code in `ends_plan` it must not be.
+    the work does with its table, `began` when it first has an effect, and `half_done` why it must then be finished with
+    its plan, and what to do. After a FAILURE with a code in `ends_plan` it must not be.
     """
 
     work_task_type: ClassVar[str]
@@ -60,7 +60,7 @@ class TableWork(TableRequest):
 
     @classmethod
     def of_body(cls, body: Any, *, realm: str, table: TableState) -> Self:
-        """Return the work that a validated `wire.requests.ReceivedBody` about one table asks for."""
+        """Return the work that a validated `wire.requests.ReceivedBody` about one table requests."""
         common, parameters = body.common_payload, body.operation_parameters
         return cls(
             realm=realm,
@@ -79,20 +79,16 @@ class TableWork(TableRequest):
 
     @property
     def task_type(self) -> str:
-        """The stored task type."""
         return self.plan_task_type if self.is_dry_run else self.work_task_type
 
     @property
     def payload_version(self) -> int:
-        """The version of the payload."""
         return 1
 
     @property
     def task_id(self) -> str:
-        """The id: one per table uuid, so that no two tasks do the work for one table at once.
-
-        A dry run has another one for another name, state or option of the table.
-        """
+        """The id, one per table uuid, so that no two tasks do this work for one table at the same time. A dry run has
+        another one for each name, state or option of the table."""
         if not self.is_dry_run:
             return self.id_of(self.realm, self.identifier.catalog, self.table.table_uuid)
         name = [*self.identifier.namespace, self.identifier.name]
@@ -101,7 +97,6 @@ class TableWork(TableRequest):
 
     @classmethod
     def id_of(cls, realm: str, catalog: str, table_uuid: str) -> str:
-        """Return the id of the task that does the work for a table."""
         return id_of_parts([realm, cls.work_task_type, catalog, table_uuid.lower()])
 
     def of_the_work(self) -> dict[str, str]:
@@ -114,7 +109,7 @@ class TableWork(TableRequest):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Read a stored task's parameters; raise MalformedPayload if its payload is not that of such work."""
+        """Read a stored task's parameters. Raises MalformedPayload if its payload is not of such work."""
         try:
             return cls.of_stored(task.task_payload)
         except (ValueError, KeyError, TypeError) as error:
@@ -129,18 +124,16 @@ class TableWork(TableRequest):
             return None
 
     def is_same(self, _task: Task, current: Self) -> bool:
-        """Return whether a task with the parameters `current` does what this request asks for."""
+        """Return whether a task with the parameters `current` does what this request requires."""
         return current.of_the_work() == self.of_the_work()
 
     def replays(self, _task: Task) -> bool:
-        """Return whether a SUCCESS did what is asked for. Most work finds more to do later, or has nothing to do."""
+        """Return whether a SUCCESS did what is requested. Most work finds more to do later, or nothing."""
         return False
 
     def resumes(self, task: Task) -> bool:
-        """Return whether work that ended is resumed with its plan: a FAILURE after its first effect.
-
-        If its payload cannot be read, its plan has the identifier too, and is refused for another one.
-        """
+        """Return whether ended work is resumed with its plan: a FAILURE after its first effect. If its payload is
+        unreadable, its plan has the identifier too, and is refused for another one."""
         if task.status is not Status.FAILURE or task.effects_began_ts is None or task.error_code in self.ends_plan:
             return False
         current = self.readable(task)
@@ -148,10 +141,8 @@ class TableWork(TableRequest):
 
     def obstacle(self, task: Task) -> str | None:
         """Return why the request conflicts with the task and what to do next, None if it can attach to it or start it.
-
-        Work that failed after its first effect must be finished with its plan, which alone knows the rest. Work that
-        ended and cannot be read is replaced. A dry run has no conflicts, because its id names all that matters.
-        """
+        Work that failed after its first effect must be finished with its plan, which alone knows the rest. Ended work
+        that cannot be read is replaced. A dry run has no conflicts, because its id names all that matters."""
         if task.status is Status.SUCCESS or self.is_dry_run:
             return None
         current = self.readable(task)
@@ -189,11 +180,11 @@ TableCheck = Callable[[Any], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableForm(Generic[Work]):
-    """RequestForm of work on one table, which the service loads; no caller waits for it, since it waits for others.
+    """RequestForm of work on one table, which the service loads. No caller waits for it, because it waits for others.
 
     `work_type` is the work with the table's state, `known` what admission knows of all such work. `limits` reads the
-    service's properties and raises InvalidProperty. `checks` raises the errors of a request's options by these limits
-    and returns what raises those of its table, so that what a guard would refuse is refused here.
+    service's properties and raises InvalidProperty. `checks` raises the errors of a request's options by these limits.
+    It returns a function that raises those of its table, so that what a guard would refuse is refused here.
     """
 
     operations: tuple[str, ...]
@@ -209,21 +200,19 @@ class TableForm(Generic[Work]):
     waits_with_table: ClassVar[bool] = False
 
     def request(self, wanted: TableRequest, *, synchronous: bool) -> Mapping[str, Any]:  # noqa: ARG002
-        """See RequestForm.request: the identity alone."""
+        """See RequestForm.request. Only the identity."""
         return wanted.model_copy(update={"table": None}).document(self.operations[0])
 
     def check(self, properties: Mapping[str, str]) -> None:
         self.limits(properties)
 
     def refuse_waiting(self, body: Any) -> None:  # noqa: ARG002
-        """See RequestForm.refuse_waiting; raises DelegationError (INVALID_REQUEST) for every such request."""
+        """See RequestForm.refuse_waiting. Raises DelegationError (INVALID_REQUEST) for every such request."""
         raise not_waited_for(self.operations[0])
 
     def asked(self, body: Any, document: Mapping[str, Any], sources: RequestSources) -> AskedTask:
-        """See RequestForm.asked; without its state the table is loaded, and refused here if a guard would refuse it.
-
-        Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog.
-        """
+        """See RequestForm.asked. Without its state the table is loaded, and refused here if a guard would refuse it.
+        Raises DelegationError (PROPERTY_NOT_ALLOWED), and the errors of `checks` and of the catalog."""
         parameters = body.operation_parameters
         identifier, table = parameters.table_identity.identifier, parameters.table
         limits = _limits_of(self.limits, sources)
@@ -265,7 +254,7 @@ def _limits_of(read: Callable[[Mapping[str, str]], Any], sources: RequestSources
 
 
 def check_storage(location: str) -> None:
-    """Raise UnsupportedLocation for a table in another storage than S3; what else is odd the task finds."""
+    """Raise UnsupportedLocation for a table in another storage than S3. The task finds everything else."""
     from delegation.storage.locations import AmbiguousPath, parse  # noqa: PLC0415 - not to start the API
 
     with suppress(AmbiguousPath):
@@ -278,7 +267,7 @@ _MOST: Final = 100
 
 
 def foreign_locations(properties: Mapping[str, str]) -> ForeignLocations:
-    """Return the locations where nothing is deleted; raise InvalidProperty."""
+    """Return the locations where nothing is deleted. Raises InvalidProperty."""
     text = properties.get(FOREIGN_LOCATIONS, _NONE).strip()
     places = [] if text == _NONE else [place.strip() for place in text.split(",")]
     for place in places:

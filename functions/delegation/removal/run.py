@@ -1,8 +1,8 @@
 """The one way in which anything is deleted, so that it can be resumed at any point.
 
     open, adopt or make a plan → what comes before the deletes → subtract → each step in lots → receipt
-Before each lot is a look at the table. An operation is a subclass: how it makes a plan, what it does before the
-deletes, its steps, what it looks at, its result and its receipt.
+Before each lot the table is compared with it. An operation is a subclass: how it makes a plan, what it does before the
+deletes, its steps, its comparisons, its result and its receipt.
 """
 
 from abc import ABC, abstractmethod
@@ -29,10 +29,8 @@ Reported = Callable[[Tally], None]
 
 
 class ExecutedPlan(Generic[Index]):
-    """The plan of one attempt. `use` has to be called before anything else; `check` refuses another table's plan.
-
-    Of a plan that is only reduced the segment published last counts, of one that is extended all do.
-    """
+    """The plan of one attempt. Call `use` before anything else. `check` refuses another table's plan. Of a plan that is
+    only reduced the last published segment counts, of one that is extended all do."""
 
     def __init__(self, ctx: RemovalContext, kind: type[Index], check: Callable[[Index], None]) -> None:
         self._ctx = ctx
@@ -43,7 +41,7 @@ class ExecutedPlan(Generic[Index]):
         self.began = False
 
     def load(self, segment: PlanSegment) -> Index:
-        """Return a stored plan; raise PlanLost, or PlanTampered if it is altered or of another operation."""
+        """Return a stored plan. Raises PlanLost, or PlanTampered if it is altered or of another operation."""
         return load_index_as(self._kind, self._ctx.plans, segment)
 
     def use(self, segments: Sequence[PlanSegment]) -> Index:
@@ -56,7 +54,7 @@ class ExecutedPlan(Generic[Index]):
         return self.index
 
     def forget(self) -> None:
-        """Use no plan any longer: a part of it is lost."""
+        """Stop using the plan: a part of it is lost."""
         self._used = []
 
     @property
@@ -76,7 +74,7 @@ class ExecutedPlan(Generic[Index]):
         return self.index.reduces if isinstance(self.index, ReducedIndex) else ()
 
     def indexes(self) -> list[Index]:
-        """Return the plan and those that it reduced or extended, the first one first."""
+        """Return the plan and those that it reduced or extended, oldest first."""
         return [*(self.load(PlanSegment(reduced.id, reduced.sha256)) for reduced in self._reduces), *self._used]
 
     def deleted(self) -> Deleted:
@@ -84,7 +82,7 @@ class ExecutedPlan(Generic[Index]):
         return deleted_by_marks(self._ctx.plans, self.indexes(), self._reduces)
 
     def left(self, *steps: DeleteStep, done: bool = False) -> list[Work]:
-        """Return the chunks of these steps, or of all, without a mark, or with `done` those that have one."""
+        """Return the chunks of these steps, or of all, without a mark; with `done` those with a mark."""
         work: list[Work] = []
         for index in self._used:
             marks = Marks(self._ctx.plans, index.plan_id)
@@ -101,11 +99,8 @@ class ExecutedPlan(Generic[Index]):
 
 
 class RemovalRun(ABC, Generic[Ctx, Index, Result]):
-    """One attempt at an operation that deletes; used once.
-
-    A plan that is lost while it is executed is made again by one that `replans_always`, and otherwise by an attempt
-    that opens it.
-    """
+    """One attempt at an operation that deletes; used once. A plan that is lost during execution is made again by one
+    that `replans_always`, and otherwise by an attempt that opens it."""
 
     replans_always: ClassVar[bool] = False
 
@@ -117,7 +112,7 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
 
     @collected_seldom()
     def run(self) -> Result:
-        """Make a plan if there is none and execute it; a call after an error resumes."""
+        """Make a plan if there is none and execute it. A call after an error resumes."""
         is_open = False
         try:
             self._open(self._ctx.attempt.plan())
@@ -130,7 +125,7 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
         return self._execute()
 
     def _open(self, segments: Sequence[PlanSegment]) -> None:
-        """Use the published plan, the one that the request names, or a new one."""
+        """Use the published plan, the one named in the request, or a new one."""
         named = self._ctx.options.execute_plan
         if segments:
             self._use(segments)
@@ -140,7 +135,7 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
             self._make()
 
     def _adopt(self, segment: PlanSegment) -> None:
-        """Publish an earlier plan as that of this task; raise the errors of guards that refuse it."""
+        """Publish an earlier plan as this task's. Raises the errors of guards that refuse it."""
         ctx, index = self._ctx, self._plan.load(segment)
         self._check_named(index)
         record_adopted_plan(ctx.plans, ctx.attempt.task_id, index.plan_id)
@@ -176,19 +171,19 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
 
     @abstractmethod
     def _before_deletes(self) -> Result | None:
-        """Do what precedes the deletes; return the result of an attempt that has nothing to delete."""
+        """Do what precedes the deletes. Returns the result of an attempt that has nothing to delete."""
 
     @abstractmethod
     def _delete_all(self) -> str:
-        """Subtract what is needed and delete the rest with `_delete`; return the status."""
+        """Subtract what is needed and delete the rest with `_delete`. Returns the status."""
 
     def _ended_by(self, error: BaseException) -> None:
-        """Store what an error leaves that ends the deletes."""
+        """Store what an error that ends the deletes leaves."""
         if isinstance(error, RunCancelled):
             self._end("INCOMPLETE")
 
     def _end(self, status: Any, failed: FilesNotDeleted | None = None) -> Result:
-        """Return the result with a status, after its receipt is stored."""
+        """Store the receipt and return the result with a status."""
         result = self._result(status)
         self._store_receipt(result, failed)
         return result
@@ -197,7 +192,7 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
     def _result(self, status: Any) -> Result: ...
 
     def _figures(self, indexes: Sequence[Index], deleted: Deleted, *, is_versioned: bool = False) -> dict[str, Any]:
-        """Return the fields that all results have; nothing is freed in a bucket that keeps versions."""
+        """Return the fields of all results. Nothing is freed in a bucket that keeps versions."""
         ctx = self._ctx
         versioned = is_versioned or any(Marks(ctx.plans, index.plan_id).versioned() for index in indexes)
         return {
@@ -212,7 +207,7 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
         }
 
     def _store_receipt(self, result: Result, failed: FilesNotDeleted | None) -> None:
-        """Store the receipt beside the plan, and beside the one that was approved."""
+        """Store the receipt beside the plan, and beside the approved one."""
         indexes = self._plan.indexes()
         own = self._own_of_receipt(result, indexes)
         store_receipt(self._ctx, result, indexes, failed, own, approved=self._approved_plan)
@@ -223,20 +218,18 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
 
     @abstractmethod
     def _own_of_receipt(self, result: Result, indexes: Sequence[Index]) -> Mapping[str, Any]:
-        """Return the members of the receipt that operations do not have in common."""
+        """Return the members of the receipt that only this operation has."""
 
     def _store_forecast(self, findings: Sequence[Finding], engine: EngineChoice) -> Forecast:
-        """Store beside the plan of a dry run what deleting its files takes, and return that."""
+        """Store the forecast of the deletes beside the plan of a dry run, and return it."""
         indexes, ctx = self._plan.indexes(), self._ctx
         estimate = forecast(indexes, findings, ctx.settings, engine=engine)
         ctx.plans.put(f"{indexes[-1].plan_id}/estimate.json", document(estimate))
         return estimate
 
     def _delete(self, *steps: DeleteStep) -> None:
-        """Delete what is left of these steps, or of all; raise FilesNotDeleted if a file remains: no later one begins.
-
-        Raises FilesNotDeletedYet if only transient failures are left, and ComparisonTooOld and EngineFailed.
-        """
+        """Delete the rest of these steps, or of all. Raises FilesNotDeleted if a file remains, so that no later step
+        starts; FilesNotDeletedYet if only transient failures are left; ComparisonTooOld and EngineFailed."""
         left = partial(self._left, *steps)
         if work := left():
             delete_or_raise(left, self._deleted_before(), self._deletes(left, work), self._report)
@@ -249,7 +242,7 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
 
     @abstractmethod
     def _deletes(self, left: Callable[[], Sequence[Work]], work: Sequence[Work]) -> Callable[[Reported], None]:
-        """Return what deletes the `work` that is left and reports each outcome."""
+        """Return a function that deletes the `work` that is left and reports each outcome."""
 
     def _report(self, now: Deleted, failed: int) -> None:
         self._reported = now
@@ -258,7 +251,7 @@ class RemovalRun(ABC, Generic[Ctx, Index, Result]):
 
 
 class RemovalInLots(RemovalRun[Ctx, Index, Result]):
-    """A run that looks at the table before each lot of files; its plan is only ever reduced."""
+    """A run that compares the table with each lot of files. Its plan is only ever reduced."""
 
     def _deletes(
         self,
@@ -275,11 +268,9 @@ class RemovalInLots(RemovalRun[Ctx, Index, Result]):
 
     @abstractmethod
     def _may_delete(self, lot: Sequence[Work]) -> bool:
-        """Load the table and compare what is new of it with a lot; False if the plan is another one now, or ends.
-
-        Whatever a state named that was seen in this attempt stays, also if the table does not name it any longer.
-        """
+        """Load the table and compare what is new with a lot. Returns False if the plan is another one now, or ends.
+        Everything named by a state seen in this attempt stays, even if the table no longer names it."""
 
     @abstractmethod
     def _delete_lot(self, work: Sequence[Work], add: Reported) -> None:
-        """Delete a lot with an engine at the `_rate` of the attempt."""
+        """Delete a lot with an engine at the attempt's `_rate`."""

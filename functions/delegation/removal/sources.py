@@ -1,8 +1,6 @@
-"""What Spark executors read of tables and plans, spread over parts, and the plan that they write of it.
-
-All operations read and write so. A subclass of `ReadSources` states what an operation has in its chunks and in the
-manifests of its table, and which marks of rows follow from that.
-"""
+"""What Spark executors read of tables and plans, spread over parts, and the plan that they write from it. This is
+common to all operations. A subclass of `ReadSources` defines what an operation has in its chunks and in its table's
+manifests, and the resulting marks of rows."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,30 +45,27 @@ from delegation.removal.unread_neighbours import reading, reading_of
 from polaris_common.errors import DelegationError
 
 CANDIDATE, NEEDED, SHARED, TAKEN, DAMAGED, FOREIGN = range(6)
-"""Marks of rows: what may be deleted; what the table itself needs, or an earlier segment of the plan has; what other
-tables need; what a table that was purged before kept for this one, with a row of CANDIDATE too; manifests that are kept
-unread, with the number of the verdict in VERDICTS as rank; what foreign tables need, with their numbers as rank."""
+"""Marks of rows: candidates to delete; what the table itself needs or an earlier segment has; what other tables need;
+what a formerly purged table kept for this one, which has a row of CANDIDATE too; manifests that are kept unread, with
+the number of the verdict in VERDICTS as rank; what foreign tables need, with their numbers as rank."""
 MISSING: Final = 7
-"""The mark of the path of a missing manifest, on which the driver decides."""
+"""The mark of a missing manifest's path. The driver decides on it."""
 UNREAD: Final = 8
-"""The mark of an encoded error in a table's files, on which the driver decides; no path of a file."""
+"""The mark of an encoded error in a table's files, which is not a path. The driver decides on it."""
 VERDICTS: Final = get_args(GuardVerdict)
 OWN: Final = 0
-"""The number of the table itself among those whose manifests are read; other tables have the numbers from 1."""
+"""The number of the table itself among tables whose manifests are read. Other tables have numbers from 1."""
 _ROWS: Final = 50_000
-"""Rows that the driver has read, for one task."""
+"""Rows already read by the driver, for one task."""
 
 Noted = dict[tuple[str, int], int]
-"""Texts and ranks of rows that an executor notes while it reads, with their marks."""
+"""Texts and ranks of rows that an executor records while it reads, with their marks."""
 MarkedRows = tuple[Sequence[Row], int]
 
 
 class Source(NamedTuple):
-    """What one Spark task reads.
-
-    `manifests` are (number of the table, then as in `ManifestToRead`), `chunks` (mark, id of the plan, chunk as JSON),
-    `rows` that the driver has read (mark, path, rank, size).
-    """
+    """What one Spark task reads: `manifests` (number of the table, then as in `ManifestToRead`), `chunks` (mark, id of
+    the plan, chunk as JSON), and `rows` that the driver has read (mark, path, rank, size)."""
 
     manifests: Sequence[tuple[int, str, int, Sequence[Any]]] = ()
     chunks: Sequence[tuple[int, str, str]] = ()
@@ -78,11 +73,9 @@ class Source(NamedTuple):
 
 
 class NeighbourToRead(NamedTuple):
-    """Another table whose manifests executors read; `foreign` is its number as a foreign one.
-
-    What cannot be read of it is accepted if it is `reported`. It is the driver's to decide for files with the digests
-    in `noted`, for all if that is None; of others it is raised, as NeighbourUnreadable or NeighbourChanged.
-    """
+    """Another table whose manifests executors read. `foreign` is its number as a foreign table. If it is `reported`,
+    unreadable files are accepted. The driver decides on unreadable files with the digests in `noted`, or on all if that
+    is None. Others raise NeighbourUnreadable or NeighbourChanged."""
 
     identifier: TableIdentifier
     reported: bool
@@ -91,7 +84,7 @@ class NeighbourToRead(NamedTuple):
 
 
 def noting(noted: Noted) -> Tolerance:
-    """Return how an executor reads what the table itself needs: it notes manifests that differ, as rows of UNREAD."""
+    """Return how an executor reads what the table itself needs. It records manifests that differ as rows of UNREAD."""
 
     def unreadable(path: str, error: DelegationError) -> None:
         refuse_cut_off(path, error)
@@ -102,7 +95,7 @@ def noting(noted: Noted) -> Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """Yields the rows of a source in lists with their mark; `neighbours` are the other tables, by number."""
+    """Yields the rows of a source in lists with their mark. `neighbours` are the other tables, by number."""
 
     resources: ExecutorResources
     identifier: TableIdentifier
@@ -110,7 +103,7 @@ class ReadSources:
     threads: int
 
     def own(self, number: int, noted: Noted) -> tuple[int, Tolerance, bool]:
-        """Return the mark of what manifests of the table name, how they are read, and if live entries alone count."""
+        """Return the mark of what the table's manifests name, how they are read, and if only live entries count."""
         del number
         return NEEDED, noting(noted), False
 
@@ -119,7 +112,7 @@ class ReadSources:
         yield read_chunk(plans_of(self.resources), plan_id, chunk), mark
 
     def marked(self, rows: Sequence[Row], mark: int) -> Iterator[MarkedRows]:
-        """Yield the rows of files that tables name, as they are compared."""
+        """Yield the rows of files that tables name, in the compared form."""
         yield rows, mark
 
     def __call__(self, stored: Sequence[Any]) -> Iterator[MarkedRows]:
@@ -164,7 +157,7 @@ class ReadSources:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """Writes the chunks of a plan's part, of the candidates as the guard decides on them; returns its result."""
+    """Writes the candidates of a part as chunks of a plan, by the guard's verdicts. Returns its result."""
 
     resources: ExecutorResources
     plan_id: str
@@ -187,11 +180,9 @@ class WritePlan:
 
 
 class NeighbourSources:
-    """Other tables whose manifests executors read; `add` reads all else of them in this process.
-
-    `rows` are the files found so, `listed` the manifests that are left, each with its table's number, and `tables` what
-    executors know of tables.
-    """
+    """Other tables whose manifests executors read. `add` reads everything else of them in this process. `rows` are the
+    files found this way, `listed` the remaining manifests, each with its table's number, and `tables` what executors
+    know of tables."""
 
     def __init__(self, ctx: RemovalContext, unread: Unread, once: ReadOnce | None = None) -> None:
         self._ctx = ctx
@@ -205,13 +196,13 @@ class NeighbourSources:
         self.expected = 0
 
     def add(self, neighbour: Neighbour, *, slim: bool = False) -> None:
-        """Read a table but for its manifests; raise what `survey_neighbour` raises. A `slim` one's metadata is left."""
+        """Read a table except its manifests. Raises as `survey_neighbour`. A `slim` table's metadata is not kept."""
         small, manifests = self._survey(neighbour, self._unread, self._once, slim=slim)
         self.rows.extend((SHARED, *row) for row in small)
         self._list(manifests)
 
     def add_foreign(self, head: Neighbour, number: int, unread: Unread, once: ReadOnce) -> None:
-        """Read a version of a foreign table in the same way; its versions share most manifests, which are read once."""
+        """Read a version of a foreign table in the same way. Its versions share most manifests, which are read once."""
         small, manifests = self._survey(head, unread, once, slim=True, foreign=number)
         self.rows.extend((FOREIGN, path, number, 0) for path, _, _ in small)
         fresh = {path: manifest for path, manifest in manifests.items() if (number, path) not in self._foreign_listed}
@@ -229,8 +220,8 @@ class NeighbourSources:
         self._neighbours.append((bare, unread))
         small, manifests = survey_neighbour(self._ctx, neighbour, unread, once)
         if not is_noted:
-            # Whatever cannot be read ends the plan, so what is asked for once is read for all tables. Where damage may
-            # be accepted, each table with the same manifest has to read it.
+            # An unreadable manifest ends the plan, so one read serves all tables. Where damage may be accepted, each
+            # table with the manifest must read it.
             once.manifests.update(manifests)
         return small, manifests
 
@@ -240,7 +231,7 @@ class NeighbourSources:
         self.expected += expected_rows(manifests.values())
 
     def take(self, unread: Iterable[str]) -> None:
-        """Decide on what executors could not read, by the texts of their rows of UNREAD; raise what is not accepted."""
+        """Decide on what executors could not read, by the texts of rows of UNREAD. Raises unaccepted errors."""
         for number, path, encoded in map(json.loads, unread):
             error = decode_error(encoded)
             if isinstance(error, RunStopped):
@@ -254,10 +245,8 @@ class NeighbourSources:
 
 
 class Sources:
-    """What the executors of one job read and spread over parts: what is added, and of `neighbours` what is left.
-
-    `expected` is how many rows these are, by the manifest lists and the chunks, which may be wrong.
-    """
+    """What the executors of one job read and spread over parts: what is added, and the rest of `neighbours`. `expected`
+    is the number of rows by the manifest lists and the chunks, which may be wrong."""
 
     def __init__(self, ctx: RemovalContext, jobs: SparkJobs, neighbours: NeighbourSources) -> None:
         self._ctx = ctx
@@ -286,7 +275,7 @@ class Sources:
             self.expected += chunk.count
 
     def spread(self, read: Callable[..., ReadSources], *, end: str = "") -> RDD[Run]:
-        """Return the sorted runs of all rows, with duplicates; `read` makes what reads from the fields of all."""
+        """Return the sorted runs of all rows, with duplicates. `read` creates the reader from the fields of all."""
         jobs, ctx, rows = self._jobs, self._ctx, self.expected
         sources = [
             *(Source(manifests=share) for share in jobs.shares_of_rows(self._manifests, rows)),
@@ -299,7 +288,7 @@ class Sources:
     def write_plan(
         self, runs: RDD[Run], plan_id: str, guard: PathGuard, foreign: frozenset[str], missing: Callable[[str], object]
     ) -> WrittenParts:
-        """Have the chunks of a plan written; the guard gets what it kept, `missing` the paths of missing manifests."""
+        """Write a plan's chunks on executors. The guard gets what it kept, `missing` the paths of missing manifests."""
         jobs, ctx = self._jobs, self._ctx
         writing = WriteParts(WritePlan(jobs.resources, plan_id, ctx.settings.chunk_paths, guard, foreign))
         results = jobs.run(ctx.attempt, runs.mapPartitions(writing))

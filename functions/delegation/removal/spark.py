@@ -1,11 +1,11 @@
-"""Running functions on Spark executors, deleting chunks with them, and monitoring the job from the driver.
+"""Runs functions on Spark executors, deletes chunks with them, and monitors the job from the driver.
 
 A task may run twice: it writes the same bytes under the same names, and an absent object counts as deleted. The driver
 checks the attempt and reports progress from the marks. Executors check the lease before each batch too, because they
 may outlive their driver. Only this module and its callers import pyspark.
 
 The jobs are of RDDs, not of DataFrames: Python does all the work on rows, and the SQL engine's start, planning and code
-generation were half of the JVM's CPU time of a purge. Nor do the Python workers need Arrow.
+generation were half of the JVM's CPU time of a purge. The Python workers do not need Arrow either.
 """
 
 import math
@@ -39,12 +39,12 @@ from delegation.removal.spark_executors import (
 T = TypeVar("T")
 
 POLL_SECONDS = 1.0
-# For each task Spark and its Python worker take twenty milliseconds of CPU time, and wait twice as long for each other.
+# Each task costs Spark and its Python worker 20 ms of CPU time, and twice as long waiting for each other.
 _TASKS_PER_CORE = 4
-# One executor process merges a part. With fewer rows than the second number, starting a task costs more than it saves.
+# One executor process merges a part. Below the second number of rows, starting a task costs more than it saves.
 _ROWS_PER_PART = 250_000
 _ROWS_PER_TASK = 5_000
-# For up to 10^9 rows. Counts come from manifest lists and may be wrong; with more rows, parts are larger and slower.
+# For up to 10^9 rows. Counts come from manifest lists and may be wrong. With more rows, parts are larger and slower.
 _MOST_PARTS = 4_096
 _READ = set(PlanIndex.model_fields)
 
@@ -52,7 +52,7 @@ _READ = set(PlanIndex.model_fields)
 def in_session(
     work: Callable[[SparkContext, Ctx, ExecutorResources], T],
 ) -> Callable[[Ctx, ExecutorResources], T]:
-    """Return what does the work with a Spark context that ends with it."""
+    """Return a function that does the work with a Spark context and ends the context."""
 
     def done(ctx: Ctx, resources: ExecutorResources) -> T:
         # Speculation is safe, but deleting a chunk twice at once doubles the load on the store.
@@ -74,7 +74,7 @@ class SparkJobs:
         self._spark = spark
 
     def numbered(self, count: int) -> RDD[int]:
-        """Return the numbers from 0, one per task; the function has the data for each number."""
+        """Return the numbers from 0, one per task. The function has the data for each number."""
         return self._spark.parallelize(range(count), count)
 
     def shares(self, items: Sequence[T], most: int | None = None) -> list[Sequence[T]]:
@@ -83,26 +83,26 @@ class SparkJobs:
         return [items[first::count] for first in range(count)]
 
     def shares_of_rows(self, items: Sequence[T], rows: int) -> list[Sequence[T]]:
-        """Split items that have so many rows into shares, each of which is worth a task."""
+        """Split items with this many rows into shares that are each worth a task."""
         return self.shares(items, max(1, rows // _ROWS_PER_TASK))
 
     def parts_for(self, rows: int) -> int:
-        """Return over how many parts so many rows are spread, each of which one task merges."""
+        """Return the number of parts for this many rows. One task merges each part."""
         useful = min(self.parallelism, math.ceil(rows / _ROWS_PER_TASK))
         return max(1, useful, min(_MOST_PARTS, math.ceil(rows / _ROWS_PER_PART)))
 
     def spread(self, reading: SpreadSources) -> RDD[Run]:
-        """Return the sorted runs of all sources, each at its part's task; Spark keeps them, to read sources once."""
+        """Return the sorted runs of all sources, each at its part's task. Spark keeps them, to read sources once."""
         return self.numbered(len(reading.sources)).mapPartitions(reading).partitionBy(reading.parts, int)
 
     def run(self, attempt: Attempt, work: RDD[Result], poll: Callable[[], int] = lambda: 0) -> list[Result]:
-        """Collect the results of a job; cancel it when a checkpoint of the attempt raises.
+        """Collect the results of a job. Cancels it when a checkpoint of the attempt raises.
 
-        The checkpoint reports progress only when a task completed or `poll`, a count of completed work, changed:
-        executors that hang must lose the lease although the driver runs.
-        Raises the checkpoint's error, the first DelegationError of an executor, or EngineFailed, also if not the
-        results of all tasks arrived: pyspark takes a connection that the JVM closed too early for their end, and a plan
-        of some results would leave the files of the others.
+        The checkpoint reports progress only if a task completed or `poll`, a count of completed work, changed:
+        executors that hang must lose the lease although the driver runs. Raises the checkpoint's error, the first
+        DelegationError of an executor, or EngineFailed, also if results of some tasks are missing. pyspark takes a
+        connection that the JVM closed too early for the end of the results, and a plan of some results would leave the
+        files of the others.
         """
         context = self._spark
         group = f"files-{attempt.task_id}-{attempt.attempt}"
@@ -127,7 +127,7 @@ class SparkJobs:
                 attempt.checkpoint(moved=now != seen)
                 seen = now
         finally:
-            # Reached with a live job only after an error; a job that is being submitted takes several calls to cancel.
+            # The job is live here only after an error. A job that is being submitted takes several calls to cancel.
             while thread.is_alive():
                 context.cancelJobGroup(group)
                 thread.join(POLL_SECONDS)
@@ -145,7 +145,7 @@ class SparkJobs:
 
 
 class SparkDeletes:
-    """DeleteEngine with the executors of one context; `task` is what deletes chunks there."""
+    """DeleteEngine with the executors of one context. `task` deletes chunks there."""
 
     name: EngineChoice = "spark"
     task: type[DeleteChunks] = DeleteChunks
@@ -154,7 +154,7 @@ class SparkDeletes:
         self._jobs = jobs
 
     def delete(self, ctx: RemovalContext, work: Sequence[Work], report: Callable[[Tally], None]) -> None:
-        """Delete the chunks of `work` on the executors; report progress with each look at the marks."""
+        """Delete the chunks of `work` on the executors. Reports progress each time the marks are read."""
         if not work:  # all that was left may be needed by now, and Spark has no job without tasks
             return
         deleting = self._deleting(ctx, work)
@@ -192,7 +192,7 @@ class SparkDeletes:
             resources=self._jobs.resources,
             identifier=ctx.identifier,
             policy=replace(policy, rate=replace(policy.rate, start=start)),
-            # What an operation adds to an index may be large, and no executor reads it.
+            # An operation's own fields in an index may be large, and no executor reads them.
             plans={plan_id: index.model_dump_json(include=_READ) for plan_id, index in indexes.items()},
             voided={item.index.plan_id: item.voided for item in work},
             not_after=min(item.not_after for item in work),
@@ -203,7 +203,7 @@ class SparkDeletes:
 
 
 def _tasks_ended(context: SparkContext, group: str) -> int:
-    """Return how many tasks of a job group have completed."""
+    """Return the number of completed tasks of a job group."""
     tracker = context.statusTracker()
     jobs = (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group))
     stages = {stage for job in jobs if job is not None for stage in job.stageIds}

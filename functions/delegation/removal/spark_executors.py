@@ -51,7 +51,7 @@ from polaris_common.spark_workers import forget_archives
 
 
 class ExecutorResources(Protocol):
-    """Creates the stores of an executor process. Picklable and hashable; methods are called once per process."""
+    """Creates the stores of an executor process. Picklable and hashable. Methods are called once per process."""
 
     def __hash__(self) -> int: ...
 
@@ -64,7 +64,7 @@ class ExecutorResources(Protocol):
         ...
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
-        """Return a cheap function to call before each batch; both raise RunStopped or another error to stop it."""
+        """Return a cheap function to call before each batch. Both raise RunStopped or another error to stop it."""
         ...
 
 
@@ -73,22 +73,22 @@ def no_checkpoint() -> None:
 
 
 def prepare_worker() -> None:
-    """Have this process, which is an executor's of one job, spend little on garbage and on archives."""
+    """Reduce what this process, an executor's of one job, spends on garbage and on archives."""
     collect_seldom()
     forget_archives()
 
 
 Run = tuple[int, tuple[int, list[bytes]]]
-"""The number of a part, and a mark with packed lists of rows; sorted over all lists."""
+"""The number of a part, and a mark with packed lists of rows, sorted over all lists."""
 
-# Rows per list, which is in memory as a whole when runs are merged.
+# Rows per list. A list is in memory as a whole while runs are merged.
 _LIST_ROWS = 500
 _WORD = 0xFFFFFFFF
 _ODD = 0x9E3779B1  # 2³² by the golden ratio (Knuth's multiplicative hashing)
 
 
 def pack(value: Any) -> bytes:
-    """Compress a JSON value; `unpack` returns it with lists for tuples."""
+    """Compress a JSON value. `unpack` returns tuples as lists."""
     return compress(json.dumps(value, separators=(",", ":")).encode())
 
 
@@ -105,11 +105,8 @@ def decompress(data: bytes) -> bytes:
 
 
 class Spread:
-    """Collects up to about `most` rows and yields them as runs of `count` parts.
-
-    The part of a row is that of the hash of its path, which goes up to `end` where rows state more than what they are
-    joined by; or `part_of` states which.
-    """
+    """Collects up to about `most` rows and yields them as runs of `count` parts. A row's part is that of the hash of
+    its path up to `end`, if rows have more than the text by which they are joined; or `part_of` returns it."""
 
     def __init__(
         self, count: int, *, most: int = RUN_RECORDS, end: str = "", part_of: Callable[[str], int] | None = None
@@ -138,7 +135,7 @@ class Spread:
             yield from self.flush()
 
     def flush(self) -> Iterator[Run]:
-        """Yield the rows collected as runs; call it once more at the end."""
+        """Yield the collected rows as runs. Call it once more at the end."""
         for mark, parts in self._parts.items():
             for part, rows in enumerate(parts):
                 if rows:
@@ -150,7 +147,7 @@ class Spread:
 
 
 class ReceivedRuns:
-    """The runs that a task received, by part and mark; one list of each run is unpacked at a time."""
+    """The runs that a task received, by part and mark. One list of each run is unpacked at a time."""
 
     def __init__(self, runs: Iterable[Run]) -> None:
         self._runs: defaultdict[int, defaultdict[int, list[list[bytes]]]] = defaultdict(lambda: defaultdict(list))
@@ -178,11 +175,11 @@ def _lists(run: Sequence[bytes]) -> Iterator[list[Row]]:
 Result = dict[str, Any]
 """What a task sends to the driver: plain values, or an encoded `error`."""
 ENDED: Final = "ended"
-"""The last result of each task has its number by this name."""
+"""The key of a task's number in its last result."""
 
 
 def ended_with_number(number: int, results: Iterable[Result]) -> Iterator[Result]:
-    """Yield the results of a task and one that states that they are all."""
+    """Yield the results of a task and a final one that states that they are complete."""
     yield from results
     yield {ENDED: number}
 
@@ -215,7 +212,7 @@ class DeleteChunks:
     def deleted(
         self, plans: Any, works: Iterable[Work], checkpoint: Callable[[], None]
     ) -> Iterator[tuple[Work, Tally]]:
-        """Delete chunks; yield the result of each after it is marked, if all was deleted."""
+        """Delete chunks. Yields the result of each, after its mark if all was deleted."""
         return delete_chunks(plans, works, _deleter(self.resources, self.identifier, self.policy), checkpoint)
 
     def _works(self, numbers: Iterable[int]) -> Iterator[Work]:
@@ -247,7 +244,7 @@ def _deleter(resources: ExecutorResources, identifier: TableIdentifier, policy: 
 
 
 def try_of_task() -> str:
-    """Return what distinguishes the tries of one task of a job, for work that a repeat does not do in the same way."""
+    """Return a text that distinguishes the tries of a task, for work that a repeat does not do identically."""
     from pyspark import TaskContext  # noqa: PLC0415 - only executors have one
 
     here = TaskContext.get()
@@ -255,7 +252,7 @@ def try_of_task() -> str:
 
 
 def encode_error(error: DelegationError | RunStopped) -> str:
-    """Return an error as text, for `decode_error`."""
+    """Return an error as text for `decode_error`."""
     return base64.b64encode(pickle.dumps(error)).decode()
 
 
@@ -271,11 +268,11 @@ def decode_error(text: str) -> DelegationError | RunStopped:
 
 
 ERROR: Final = 9
-"""The mark of an encoded error, which ends the job. Those of an operation's rows are smaller."""
+"""The mark of an encoded error, which ends the job. The marks of an operation's rows are lower."""
 
 
 class ManifestToRead(NamedTuple):
-    """A manifest to read, the most bytes of it, and the values of the ManifestFile that its list has."""
+    """A manifest to read, its size limit in bytes, and its list's values of the ManifestFile."""
 
     path: str
     most: int
@@ -290,7 +287,7 @@ class ManifestToRead(NamedTuple):
 def entries_of(
     store: ObjectStore, listed: Iterable[ManifestToRead], tolerance: Tolerance, *, threads: int, live: bool = False
 ) -> Iterator[list[Row]]:
-    """Yield the files of all entries of the manifests, or of the `live` ones, in lists; see `iceberg.reach.entries`."""
+    """Yield the files of all or of the `live` entries of the manifests, in lists; see `iceberg.reach.entries`."""
     wanted = {source.path: source for source in listed}
     fetcher = Fetcher(store, threads=threads, checkpoint=no_checkpoint)
     for path, content in fetcher.fetch((source.path, source.most) for source in wanted.values()):
@@ -298,17 +295,14 @@ def entries_of(
 
 
 def expected_rows(manifests: Iterable[ManifestFile]) -> int:
-    """Return how many entries manifests have, by the lists that name them."""
+    """Return the number of entries of manifests by their lists."""
     return sum(manifest.entries or UNCOUNTED_ENTRIES for manifest in manifests)
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadSources:
-    """Maps numbers of packed `sources` to sorted runs of so many `parts`.
-
-    `read` yields the rows of one source, unpacked, in lists with their mark. It is pickled with the job. Rows whose
-    texts are the same up to `end` come to one part.
-    """
+    """Maps numbers of packed `sources` to sorted runs of `parts` parts. `read` yields the rows of one unpacked source,
+    in lists with their mark, and is pickled with the job. Rows with the same text up to `end` come to one part."""
 
     read: Callable[[Any], Iterator[tuple[Sequence[Row], int]]]
     parts: int
@@ -324,7 +318,7 @@ class SpreadSources:
         *,
         end: str = "",
     ) -> Self:
-        """Return what reads these sources, which are values of JSON."""
+        """Return a function that reads these sources, which are JSON values."""
         return cls(read, parts, tuple(pack(source) for source in sources), end)
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[Run]:
@@ -341,7 +335,7 @@ class SpreadSources:
 
 @dataclass(frozen=True, slots=True)
 class WriteParts:
-    """Maps the runs of one or more parts to one result for each; `write` returns it, and is pickled with the job."""
+    """Maps the runs of one or more parts to one result each. `write` returns it, and is pickled with the job."""
 
     write: Callable[[ReceivedRuns, int], Result]
 
@@ -361,17 +355,17 @@ class WriteParts:
 
 
 def name_of(part: int) -> str:
-    """Return what the names of a part's chunks begin with after their phase."""
+    """Return the prefix of a part's chunk names after their phase."""
     return f"p{part:05d}-"
 
 
 def part_writer(resources: ExecutorResources, plan_id: str, part: int, *, chunk_paths: int) -> PlanWriter:
-    """Return what writes the chunks of a part, under names of its own."""
+    """Return a writer of a part's chunks, under names of its own."""
     return PlanWriter(plans_of(resources), plan_id, chunk_paths=chunk_paths, part=name_of(part))
 
 
 def written(writer: PlanWriter, kept: Iterable[tuple[str, Finding]]) -> Result:
-    """Store the last chunks of a part; return its result, with what is `kept` by the reason."""
+    """Store the last chunks of a part. Returns its result, with what is `kept` by reason."""
     chunks, totals = writer.close()
     return {
         "chunks": [chunk.model_dump(mode="json") for chunk in chunks],
@@ -383,9 +377,7 @@ def written(writer: PlanWriter, kept: Iterable[tuple[str, Finding]]) -> Result:
 @dataclass(slots=True)
 class WrittenParts:
     """What the tasks of all parts wrote: chunks in the order of a plan, totals by file type, and what is kept and why.
-
-    Samples are the first paths of all, as in a plan that one process makes.
-    """
+    Samples are the first paths of all, as in a plan made by one process."""
 
     chunks: list[Chunk] = field(default_factory=list)
     totals: dict[str, Total] = field(default_factory=dict)
@@ -393,7 +385,6 @@ class WrittenParts:
 
     @classmethod
     def of(cls, results: Iterable[Result]) -> Self:
-        """Return the sum of results of `written`."""
         parts = cls()
         for result in results:
             parts.chunks.extend(Chunk.model_validate(chunk) for chunk in result["chunks"])

@@ -72,10 +72,8 @@ class TaskAttempt(AttemptContext):
         self.note_progress(details, eta=eta)
 
     def measured(self, size: str, fits: bool = True) -> None:
-        """Note how large the work is, for the error of a task whose attempts are killed. Raises LeaseLost.
-
-        What does not fit a function is noted at once, and once.
-        """
+        """Record the size of the work, for the error of a task whose attempts are killed. Raises LeaseLost. Work that
+        does not fit a function is recorded at once, and once."""
         if fits or ABOVE_A_FUNCTION in self.task.details:
             self.note(**{MEASURED: size})
         else:
@@ -87,11 +85,11 @@ class TaskAttempt(AttemptContext):
             )
 
     def note(self, **details: Any) -> None:
-        """Write details from time to time, so that it shows that the attempt makes progress. Raises LeaseLost."""
+        """Write details from time to time, as a sign of progress. Raises LeaseLost."""
         self.note_progress(details, eta=None)
 
     def asked_by(self) -> dict[str, Any]:
-        """Return who asked for the purge and who cancelled it, as the last read of the task has it."""
+        """Return who requested the purge and who cancelled it, as of the last read of the task."""
         task = self.task
         return {"requested_by": jsonable(task.requested_by), "cancelled_by": jsonable(task.cancelled_by)}
 
@@ -102,10 +100,8 @@ class TaskAttempt(AttemptContext):
 
 
 def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callable[[], float]) -> Callable[[], None]:
-    """Return an attempt's checkpoint for an executor: it reads the task and never writes it.
-
-    This function and the checkpoint raise what Attempt.checkpoint raises.
-    """
+    """Return an attempt's checkpoint for an executor. It reads the task and never writes it. This function and the
+    checkpoint raise as Attempt.checkpoint."""
     task = tasks.reads.get(task_id)
     if task.attempt_count != attempt:
         raise LeaseLost(task_id, attempt=attempt, current=task.attempt_count, status=task.status)
@@ -115,10 +111,8 @@ def watched(tasks: TaskService, task_id: str, attempt: int, *, monotonic: Callab
 def pace_of(
     began: tuple[datetime, int] | None, planned: int | None, deleted: int, now: datetime
 ) -> tuple[int | None, datetime | None]:
-    """Return the files deleted per second since this attempt `began` (time, files before), and the expected end.
-
-    The time between attempts is left out, because it does not depend on the store. A value that is unknown is None.
-    """
+    """Return the files deleted per second since this attempt `began` (time, files before), and the expected end, each
+    None if unknown. The time between attempts is excluded, because it does not depend on the store."""
     if began is None or now <= began[0] or deleted <= began[1]:
         return None, None
     pace = (deleted - began[1]) / (now - began[0]).total_seconds()
@@ -129,13 +123,12 @@ def pace_of(
 
 @dataclass
 class TaskMoment:
-    """What is referenced at the moment of a purge is never deleted by it; see removal.indexed_neighbours.PurgeMoment.
+    """Ensures that a purge never deletes what is referenced at its moment; see removal.indexed_neighbours.PurgeMoment.
 
-    The moment is when the purge is acquired to run, after its grace, its queue and its holds. The number of the
-    pass that began last in each catalog is recorded with the task, so that further attempts need no later pass than
-    the first one; otherwise a purge that waits for a pass would need another one whenever it looks. A purge that is
-    submitted again, by a caller or for a retry, or that was held, has a new moment. The record is read when it is
-    needed.
+    The moment is when the purge is acquired to run, after its grace, its queue and its holds. The number of the last
+    pass in each catalog at that moment is recorded with the task, so that its later attempts need no later pass.
+    Otherwise a waiting purge would need another pass at each attempt. A purge that is submitted again, by a caller or
+    for a retry, or that was held, has a new moment. The record is read when it is needed.
     """
 
     tasks: TaskService
@@ -144,7 +137,7 @@ class TaskMoment:
 
     def after(self, state: CatalogPass) -> int:
         known = self._recorded().passes.get(state.catalog)
-        # A greater number than the catalog has is of an index that was emptied since.
+        # A number greater than the catalog's comes from an index that was emptied since.
         return self.renew(state) if known is None or known > state.number else known
 
     def renew(self, state: CatalogPass) -> int:
@@ -158,7 +151,7 @@ class TaskMoment:
             self._write(before.model_copy(update={"relaxed": (*before.relaxed, catalog)}))
 
     def forget(self) -> None:
-        """Let the next attempt have a new moment, because the purge is held from now on. Raises LeaseLost."""
+        """Give the next attempt a new moment, because the purge is held from now on. Raises LeaseLost."""
         before = self._recorded()
         if before.passes:
             self._write(before.model_copy(update={"passes": {}}))
@@ -184,16 +177,14 @@ class TaskMoment:
 
 
 def _of(task: Task) -> ReferencesMoment | None:
-    """Return what is recorded for a task's present submission."""
+    """Return the record of a task's current submission."""
     moment = PlanDetails.of(task).references_moment
     return None if moment is None or moment.submitted != task.received_timestamp else moment
 
 
 def error_class(error: Exception) -> ErrorClass:
-    """Classify an error: permanent if an operator has to act first, otherwise transient, throttled or handed over.
-
-    Any other error than a DelegationError is raised again: the process that drives the attempt reports and records it.
-    """
+    """Classify an error: permanent if an operator must act first, otherwise transient, throttled or handed over. An
+    error that is no DelegationError is raised again: the process that drives the attempt reports and records it."""
     match error:
         case ReferencesNotKnown() | PassLost() | ComparisonTooOld():
             return ErrorClass.HANDED_OVER
@@ -206,12 +197,10 @@ def error_class(error: Exception) -> ErrorClass:
 
 
 def forecast_of(task: Task, plans: PlanStore, settings: RemovalSettings, *, is_dry_run: bool) -> Forecast | None:
-    """Return the forecast of a task's plan or of a dry run; None without a plan, and once it was deleted.
-
-    That of a dry run that ended is in its record, without sample paths, and outlives the plan. Any other is made from
-    the plan's index, for the engine of the present attempt or the one that the plan's size calls for. Raises
-    PlanTampered and the store's errors.
-    """
+    """Return the forecast of a task's plan or of a dry run; None without a plan, and once it was deleted. That of a dry
+    run that ended is in its record, without sample paths, and outlives the plan. Any other is made from the plan's
+    index, for the engine of the current attempt or the engine for the plan's size. Raises PlanTampered and the store's
+    errors."""
     if is_dry_run and task.status is Status.SUCCESS and task.result_extended is not None:
         return Forecast.model_validate_json(task.result_extended)
     segments = PlanDetails.of(task).plan_segments

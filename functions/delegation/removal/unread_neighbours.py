@@ -1,8 +1,8 @@
-"""What cannot be read of neighbour tables: it holds the purge unless the operator accepts it; what is known protects.
+"""Decides on unreadable files of neighbour tables: they hold the purge unless the operator accepts them.
 
-A table of which a part can be read protects what that names. One of which nothing can be read protects the storage
-below its last known areas, as far as these are at or below the purged table's locations; an area around those states
-too little, because areas are folded into their parents.
+A table of which a part is readable protects what that part names. A wholly unreadable table protects the storage below
+its last known areas, as far as these are at or below the purged table's locations. An area around those states too
+little, because areas are folded into their parents.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,16 +32,16 @@ from delegation.storage.locations import Roots
 from polaris_common.errors import DelegationError, printable
 
 EXEMPT: Final = "NEIGHBOUR_EXEMPT"
-"""The code of a finding: an operator exempted tables that cannot be read. A plan with it is executed while they are."""
+"""The code of a finding: an operator exempted unreadable tables. A plan with it is executed while they are exempt."""
 LOST_REFS_DAMAGED: Final = "LOST_REFS_DAMAGED"
-"""The code of a finding: files of a former state with lost refs are gone or damaged, so it cannot be restored whole."""
+"""The code of a finding: a former state with lost refs has missing or damaged files, so it is incomplete."""
 MANIFEST_DIFFERS: Final = "MANIFEST_DIFFERS"
-"""The code of a finding: manifest lists describe manifests otherwise than they are, and all that these name stays."""
+"""The code of a finding: manifests differ from their lists' descriptions, and all that they name stays."""
 _MOST_DAMAGED: Final = 1_000
 _DAMAGED: Final = (ManifestMissing, FileTooLarge, CorruptMetadata, CorruptManifestError, ManifestMismatchError)
 _NO_ACCESS: Final = (PolarisForbidden, CredentialVendingFailed, ObjectStoreDenied, BucketNotFound)
 """After one of these no other file of the table can be read either."""
-# Errors that a repeat does not change. A missing manifest is not one: the table may have newer commits.
+# Errors that a retry would repeat. A missing manifest is not one: the table may have newer commits.
 _UNREADABLE: Final = (
     *_NO_ACCESS,
     FileTooLarge,
@@ -53,12 +53,12 @@ _UNREADABLE: Final = (
 
 
 class UnreadNeighbours:
-    """What cannot be read of neighbour tables: it refuses the purge, or it is accepted and a finding.
+    """Unreadable files of neighbour tables: they refuse the purge, or are accepted and a finding.
 
-    It is accepted with `neighbour=report`, and for a table that an operator exempted. `former` are former metadata
-    files that cannot be read: no reader of the table reads them, so they are only a finding. `located` are the
-    locations of tables of other formats, which are no finding: what is kept for them is one. `unlisted` is what `of`
-    is for tables that no catalog lists.
+    They are accepted with `neighbour=report`, and for a table that an operator exempted. `former` are unreadable former
+    metadata files: no reader of the table reads them, so they are only a finding. `located` are the locations of tables
+    of other formats, which are no finding; what is kept for them is one. `unlisted` replaces `of` for tables that no
+    catalog lists.
     """
 
     def __init__(self, ctx: RemovalContext) -> None:
@@ -71,7 +71,7 @@ class UnreadNeighbours:
         self.unlisted: Callable[[Neighbour], reach.Unreadable] | None = None
 
     def accepts(self, *, exempt: bool = False) -> bool:
-        """Whether the operator accepts what cannot be read of a table."""
+        """Whether the operator accepts unreadable files of a table."""
         return exempt or self._ctx.options.neighbour == "report"
 
     def note(self, error: NeighbourUnreadable) -> None:
@@ -86,11 +86,8 @@ class UnreadNeighbours:
         self._found.setdefault(code, {})[f"{error.who}: {error.why}"] = None
 
     def last_known(self, roots: Roots, root_file: str = "") -> Roots:
-        """Return the last known areas, at or below `roots`, of tables of which nothing can be read.
-
-        Raises NeighbourUnreadable if `root_file`, the purged table's metadata, is there: then all its files may be the
-        other table's as well.
-        """
+        """Return the last known areas, at or below `roots`, of wholly unreadable tables. Raises NeighbourUnreadable if
+        `root_file`, the purged table's metadata, is there: then all its files may be the other table's too."""
         areas = [area for area in self._areas if area.startswith(roots.uris)]
         for area in areas:
             if root_file.startswith(area):
@@ -98,11 +95,11 @@ class UnreadNeighbours:
         return Roots(areas)
 
     def note_differing(self, who: str, path: str) -> None:
-        """Record a manifest that its list describes otherwise: all files stay that it names."""
+        """Record a manifest that differs from its list's description. All files that it names stay."""
         self._found.setdefault(MANIFEST_DIFFERS, {})[f"{who}: {printable(path)}"] = None
 
     def of_itself(self) -> reach.Unreadable:
-        """Return a function for errors in what the table itself needs: it raises all but what it can record."""
+        """Return a function for errors in what the table itself needs. It raises all but those that it can record."""
 
         def unreadable(path: str, error: DelegationError) -> None:
             reach.refuse_cut_off(path, error)
@@ -111,16 +108,16 @@ class UnreadNeighbours:
         return unreadable
 
     def note_missing(self, path: str) -> None:
-        """Record a file that is gone, and that only expiring snapshots had: what it named is not known, and stays."""
+        """Record a missing file that only expiring snapshots had. The files that it named are unknown, and stay."""
         self._found.setdefault(ManifestMissing.code, {})[printable(path)] = None
 
     def note_former(self, path: str) -> None:
-        """Record a neighbour's former metadata file that cannot be read."""
+        """Record a neighbour's unreadable former metadata file."""
         if path not in self.former:
             self.former = (*self.former, path)
 
     def of(self, neighbour: Neighbour) -> reach.Unreadable:
-        """Return a function for errors in a neighbour's files; it raises those that a repeat may change."""
+        """Return a function for errors in a neighbour's files. It raises errors that a retry may resolve."""
         if neighbour.unlisted and self.unlisted is not None:
             return self.unlisted(neighbour)
         who = str(neighbour.table.identifier)
@@ -130,12 +127,12 @@ class UnreadNeighbours:
                 self.note_differing(who, path)
                 return
             if neighbour.former and isinstance(error, _DAMAGED):
-                # Another program deleted it, for no table names it: what is left stays, and nothing waits for the rest.
+                # Another program deleted it, because no table names it. The rest stays, and nothing waits for it.
                 damaged = self._found.setdefault(LOST_REFS_DAMAGED, {})
                 if len(damaged) < _MOST_DAMAGED:
                     damaged[f"{who}: {printable(path)}"] = None
                 return
-            # A file that was accepted by its name may be missing from any state of a table that others commit to.
+            # A file that was accepted by name may be missing in any state of a table that others commit to.
             by_name = neighbour.exempt and neighbour.unread is not None and digest(path) in neighbour.unread
             if isinstance(error, ManifestMissing) and not by_name and not self._is_current(neighbour):
                 raise NeighbourChanged(who, path, Subject.of(neighbour.table.identifier)) from error
@@ -147,7 +144,7 @@ class UnreadNeighbours:
         return unreadable
 
     def findings(self) -> list[Finding]:
-        """Return a finding for reported and one for exempt tables, which name them and why they could not be read."""
+        """Return one finding for reported and one for exempt tables, with their names and the reasons."""
         return [
             Finding(code=code, count=len(tables), sample=tuple(tables)[:SAMPLE]) for code, tables in self._found.items()
         ]
@@ -174,11 +171,9 @@ def usable_roots(locations: Iterable[str]) -> Roots:
 
 
 def reading(neighbour: Neighbour) -> AbstractContextManager[None]:
-    """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files.
-
-    Their credentials are vended at the first read, by when the table may have been purged or dropped: the next attempt
-    does not find it any more.
-    """
+    """Raise NeighbourUnreadable or NeighbourChanged for errors in reading a neighbour's files. Their credentials are
+    vended at the first read, by when the table may have been purged or dropped: then the next attempt does not find
+    it."""
     unreadable = partial(_error, neighbour, exempt=neighbour.exempt and neighbour.unread is None)
     return reading_of(neighbour.table.identifier, unreadable)
 
@@ -187,7 +182,7 @@ def reading(neighbour: Neighbour) -> AbstractContextManager[None]:
 def reading_of(
     identifier: TableIdentifier, unreadable: Callable[[DelegationError], NeighbourUnreadable] | None = None
 ) -> Iterator[None]:
-    """Do the same; an executor has no more of the neighbour than its identifier."""
+    """As `reading`. An executor has only the neighbour's identifier."""
     subject = Subject.of(identifier)
     with changed(str(identifier), subject):
         try:
@@ -202,7 +197,7 @@ def reading_of(
 
 @contextmanager
 def changed(who: str, subject: Subject) -> Iterator[None]:
-    """Raise NeighbourChanged for a file or a table that is not there any more."""
+    """Raise NeighbourChanged for a file or a table that no longer exists."""
     try:
         yield
     except ManifestMissing as error:

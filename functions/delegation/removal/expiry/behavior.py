@@ -1,4 +1,4 @@
-"""Expiring snapshots as a task behavior: what an attempt needs, and what its end writes to the task."""
+"""Expiry of snapshots as a task behavior: what an attempt needs, and what its end writes to the task."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from polaris_common.errors import counted
 
 
 def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the summary, the details and the other fields of a task that ends with SUCCESS."""
+    """Return the summary, the details and the other fields of a successful task."""
     findings = counts_of(result.findings)
     common = {
         "findings": findings,
@@ -82,7 +82,7 @@ PermissionsOf = Callable[[TableExpiry, Retention, datetime], Callable[[LoadedTab
 
 
 def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) -> Callable[[LoadedTable], Permission]:
-    """Permit nothing that a policy asked for, where no policy can be read."""
+    """Permit nothing that a policy required, because no policy can be read."""
     return lambda _table: Withdrawn("this process cannot read the catalog's policies")
 
 
@@ -90,9 +90,9 @@ def no_policies(_expiry: TableExpiry, _asked: Retention, _asked_at: datetime) ->
 class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
     """TaskBehavior for TABLE_EXPIRE_SNAPSHOTS and its dry run.
 
-    `commits` commits as the service's principal. `floor` is what the operator keeps. `permissions` returns what finds
-    for a loaded table what the policy that asked for an expiry permits now, at most what was asked for at a time.
-    `lost_refs` is where `search` finds what lost refs need, None without an index.
+    `commits` commits as the service's principal. `floor` is what the operator keeps. `permissions` returns for an
+    expiry a function of its loaded table, which returns what the policy permits now, at most what was requested at a
+    time. `lost_refs` is where `search` finds the files of lost refs, None without an index.
     """
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
@@ -109,7 +109,7 @@ class ExpiryBehavior(UpkeepBehavior[ExpiryContext, ExpiryResult]):
     def context(
         self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None
     ) -> ExpiryContext:
-        """Return what an attempt needs; raise MalformedPayload, InvalidOption, GuardRefused (TABLE_IS_PURGED)."""
+        """Return what an attempt needs. Raises MalformedPayload, InvalidOption, GuardRefused (TABLE_IS_PURGED)."""
         expiry = TableExpiry.of(task)
         refuse_purged(self.tasks.reads, expiry, task)
         choices = choices_of(expiry.properties, asked_at=task.received_timestamp, floor=self.floor)

@@ -1,8 +1,8 @@
-"""The commit of an expiry, and after it whether a ref was lost with the snapshots that are gone.
+"""The commit of an expiry, and the check whether a ref was lost with the removed snapshots.
 
-A commit can assert the refs that are known, and no name that somebody creates meanwhile. A catalog removes such a ref
-silently with its snapshot (Iceberg's TableMetadata.Builder.removeSnapshots). The metadata file from before the
-commit shows it: the log of the table's metadata names that file.
+A commit can assert the known refs, but not a name that is created meanwhile. A catalog silently removes such a ref with
+its snapshot (Iceberg's TableMetadata.Builder.removeSnapshots). The metadata file from before the commit shows the ref,
+and the log of the table's metadata names that file.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -52,24 +52,21 @@ T = TypeVar("T")
 
 
 class TableLoads:
-    """Loads the table for one attempt. `ctx` has the retention permitted last, `withdrawn` why no more is permitted."""
+    """Loads the table for one attempt. `ctx` has the last permitted retention, `withdrawn` why none is permitted."""
 
     def __init__(self, ctx: ExpiryContext) -> None:
         self.ctx = ctx
         self.withdrawn: str | None = None
 
     def load(self) -> LoadedTable:
-        """Load the table as it is now; raise errors of catalog and guards, and GuardRefused (TABLE_UUID_MISMATCH)."""
+        """Load the current table. Raises errors of the catalog and guards, and GuardRefused (TABLE_UUID_MISMATCH)."""
         table = self.ctx.load_table(WORK)
         self.ctx.check(table)
         return table
 
     def followed(self, table: LoadedTable, read: Callable[[LoadedTable], T]) -> tuple[LoadedTable, T]:
-        """Return a table that could be read, with what `read` returns; raise ExpiryError (TABLE_CHANGES_TOO_OFTEN),
-        ManifestMissing.
-
-        Another expiry may delete manifests while they are read: then the table is loaded again.
-        """
+        """Return a table that could be read, and the result of `read`. Another expiry may delete manifests during the
+        read; then the table is loaded again. Raises ExpiryError (TABLE_CHANGES_TOO_OFTEN), ManifestMissing."""
         for _ in range(self.ctx.settings.most_looks):
             try:
                 return table, read(table)
@@ -81,7 +78,7 @@ class TableLoads:
         raise table_changes_too_often(self.ctx.identifier, self.ctx.settings.most_looks)
 
     def permit(self, table: LoadedTable) -> bool:
-        """Decide from here on by what may be expired now; return whether anything may."""
+        """Use what may be expired now from here on. Returns whether anything may."""
         if self.ctx.permitted is None:
             return True
         permitted = self.ctx.permitted(table)
@@ -92,8 +89,8 @@ class TableLoads:
         return True
 
     def permit_deleting(self, table: LoadedTable, noted: OwnCommit | None) -> bool:
-        """Return whether the files of what was removed may be deleted: not if less of it might be removed now."""
-        # After a commit whose answer is not known, what this attempt found permitted before.
+        """Return whether the files of the removed snapshots may be deleted: not if less might be removed now."""
+        # After a commit whose outcome is unknown: the retention that this attempt found permitted before.
         used = (noted and noted.retention) or asdict(self.ctx.retention)
         if not self.permit(table):
             return False
@@ -107,22 +104,20 @@ class ExpiryPlan(ExecutedPlan[ExpiryIndex]):
 
     @property
     def notes(self) -> Notes:
-        """The notes beside the plan as it was before it was reduced."""
+        """The notes beside the plan as it was before reductions."""
         return Notes(self._ctx.plans, self.index.origin)
 
 
 UNANSWERED_FOR: Final = timedelta(hours=24)
-"""No proxy or catalog holds a request for so long."""
+"""No proxy or catalog holds a request this long."""
 _MOST_SENT: Final = 50
 _MOST_REFS: Final = 100
 
 
 def still_expired(ctx: ExpiryContext, index: ExpiryIndex, table: LoadedTable) -> Expired:
-    """Return what of the plan the table still has, and what is expired now, too: less may be, never more.
-
-    A ref that was made or moved since the plan is kept, although it may be too old already: a catalog would remove it
-    silently with its snapshot.
-    """
+    """Return the part of the plan that the table still has and that is still expired: never more than the plan. A ref
+    that was created or moved since the plan is kept, even if it is already too old, because a catalog would silently
+    remove it with its snapshot."""
     planned = index.removal
     refs = {name: ref.snapshot_id for name, ref in history(table.metadata).refs.items()}
     others = {name for name, snapshot_id in refs.items() if planned.refs.get(name) != snapshot_id}
@@ -136,7 +131,7 @@ def still_expired(ctx: ExpiryContext, index: ExpiryIndex, table: LoadedTable) ->
 
 
 def lacks_any(index: ExpiryIndex, table: LoadedTable) -> bool:
-    """Return whether the table has anything no more that the plan removes."""
+    """Return whether the table lacks anything that the plan removes."""
     present = history(table.metadata)
     refs = {name: ref.snapshot_id for name, ref in present.refs.items()}
     planned = index.removal
@@ -149,18 +144,16 @@ def lacks_any(index: ExpiryIndex, table: LoadedTable) -> bool:
 
 
 class Unanswered:
-    """The commits of a plan that were sent and of which no answer is known, noted beside the plan.
-
-    One of them may be applied hours later, with a new ref that it does not know. While that is possible the plan must
-    not be given up: nobody else would compare the refs.
-    """
+    """The sent commits of a plan whose outcome is unknown, noted beside the plan. One of them may be applied hours
+    later, with a new ref that it does not know. Until then the plan must be kept, because nothing else would compare
+    the refs."""
 
     def __init__(self, ctx: ExpiryContext, notes: Notes) -> None:
         self._ctx = ctx
         self._notes = notes
 
     def sending(self, table: LoadedTable) -> None:
-        """Note a commit before it is sent for the table as it was loaded."""
+        """Record a commit before it is sent, for the loaded table."""
         refs = history(table.metadata).refs
         names = [*(name for name in (MAIN,) if name in refs), *(name for name in refs if name != MAIN)]
         asserted = {name: refs[name].snapshot_id for name in islice(names, _MOST_REFS)}
@@ -168,11 +161,11 @@ class Unanswered:
         self._notes.put(SentCommits(commits=sent[-_MOST_SENT:]))
 
     def refused(self) -> None:
-        """Note that the last commit was not applied."""
+        """Record that the last commit was not applied."""
         self._notes.put(SentCommits(commits=self._sent()[:-1]))
 
     def may_be_applied(self, table: LoadedTable) -> bool:
-        """Return whether one of them can still be applied to the table: every ref is where the commit asserts it."""
+        """Return whether one of them can still be applied: every ref of the table is where the commit asserts it."""
         now, refs = self._ctx.clock(), history(table.metadata).refs
         return any(
             now - commit.at < UNANSWERED_FOR
@@ -181,7 +174,7 @@ class Unanswered:
         )
 
     def error(self) -> PolarisOutcomeUnknown:
-        """Return the error of an attempt that ends while one of them may still be applied."""
+        """Return the error for an attempt that ends while one of them may still be applied."""
         return PolarisOutcomeUnknown(
             f"an earlier commit to {self._ctx.identifier} had no answer and may still be applied, so its plan "
             "is kept; the next attempt loads the table again"
@@ -193,19 +186,16 @@ class Unanswered:
 
 
 class CommitStep:
-    """Removes from the table what its plan states."""
+    """Removes the contents of its plan from the table."""
 
     def __init__(self, looks: TableLoads, plan: ExpiryPlan) -> None:
         self._looks = looks
         self._plan = plan
 
     def commit(self) -> Removal | None:
-        """Remove from the table what is still expired of the plan; return what of it is gone, None if nothing is.
-
-        A commit of another is followed by a new decision: of the plan, only what is still expired goes. An answer that
-        states nothing is followed by a load. Raises ExpiryError (COMMIT_REFUSED, COMMITS_FORESTALLED) and the errors of
-        the catalog.
-        """
+        """Remove what is still expired of the plan from the table. Returns the part of the plan that is gone, None if
+        none is. After another writer's commit only what is still expired is removed. After an unclear answer the table
+        is loaded. Raises ExpiryError (COMMIT_REFUSED, COMMITS_FORESTALLED) and the errors of the catalog."""
         ctx, index, notes = self._looks.ctx, self._plan.index, self._plan.notes
         own = notes.get(OwnCommit)
         if own is not None:
@@ -233,7 +223,7 @@ class CommitStep:
     def _sent(
         self, index: ExpiryIndex, table: LoadedTable, gone: Expired, unanswered: Unanswered
     ) -> tuple[bool, Removal | None]:
-        """Send one commit; return whether another commit was first, and if not what `commit` returns."""
+        """Send one commit. Returns whether another commit was first, and otherwise the result of `commit`."""
         ctx, commit = self._looks.ctx, removal(table.metadata, gone)
         unanswered.sending(table)
         try:
@@ -251,7 +241,7 @@ class CommitStep:
         except PolarisError as error:
             unanswered.refused()
             if isinstance(error, PolarisUnexpectedAnswer):
-                # Iceberg refuses to remove more snapshots than there are: another expiry may have been first.
+                # Iceberg refuses to remove more snapshots than exist: another expiry may have been first.
                 table = self._looks.load()
                 if still_expired(ctx, index, table) != gone:
                     return True, None
@@ -261,10 +251,8 @@ class CommitStep:
         return False, self._record(gone, table, after)
 
     def _ended_without(self, index: ExpiryIndex, table: LoadedTable, unanswered: Unanswered) -> Removal | None:
-        """Return what of the plan is gone, None if the table has all of it as planned.
-
-        Raises PolarisOutcomeUnknown if an earlier commit may still be applied.
-        """
+        """Return the part of the plan that is gone, None if the table still has everything. Raises
+        PolarisOutcomeUnknown if an earlier commit may still be applied."""
         if lacks_any(index, table):
             return index.removal.gone_from(table.metadata)
         if unanswered.may_be_applied(table):
@@ -272,7 +260,7 @@ class CommitStep:
         return None
 
     def _record(self, gone: Expired, before: LoadedTable, after: LoadedTable) -> Removal:
-        """Note that the commit was made, and which metadata file is from before it: the last one in its log."""
+        """Record the commit, and the metadata file from before it, which is the last in its log."""
         log = after.metadata.get("metadata-log") or ()
         previous = str(log[-1]["metadata-file"]) if log else before.metadata_location
         removed = Removal.of(before.metadata, gone)
@@ -288,7 +276,7 @@ class CommitStep:
 
 
 def gone_of(removal: Removal, table: LoadedTable) -> frozenset[int]:
-    """Return which snapshots of the removal the table has no more; raise CorruptMetadata."""
+    """Return the removal's snapshots that the table no longer has. Raises CorruptMetadata."""
     return frozenset(removal.snapshot_ids) - history(table.metadata).snapshots.keys()
 
 
@@ -299,12 +287,12 @@ def check_no_ref_lost(
     own: OwnCommit | None = None,
     looked: frozenset[int] = frozenset(),
 ) -> None:
-    """Raise RefLost or RefsUnknown for the snapshots of the removal that the table has no more, or errors of the store.
+    """Raise RefLost or RefsUnknown for the removal's snapshots that the table no longer has, or errors of the store.
 
-    For what the `own` commit removed the file before it is read, also if the table has it again, as a clone that took
-    the table's name does. For others, which a commit removed whose answer was lost, or another expiry, it is the newest
-    file in the log that still has the snapshot. Those `looked` at before are not looked at again: the file may be gone
-    since. Before RefLost is raised, what the lost refs need is kept.
+    For snapshots removed by the `own` commit, the file from before it is read, even if the table has the snapshot
+    again, as a clone with the table's name may. For snapshots removed by a commit with an unknown outcome or another
+    expiry, it is the newest file in the log that still has the snapshot. Snapshots in `looked` are not checked again,
+    because their file may be gone. Before RefLost is raised, what the lost refs need is kept.
     """
     left = set(gone_of(removal, table) - looked)
     unread: str | None = None
@@ -326,7 +314,7 @@ def check_no_ref_lost(
         here = left & history(document).snapshots.keys()
         if here and unread is not None:
             unknown = unknown or RefsUnknown(ctx.identifier, unread)
-        # A file from long before does not show that a ref was at the snapshot until the end: main has moved since.
+        # An old file does not show that a ref stayed at the snapshot: main has moved since.
         moved = frozenset[str]() if unread is None else history(table.metadata).refs.keys()
         left -= refs_lost.had(path, document, here, moved)
     if refs_lost.first is not None:
@@ -336,7 +324,7 @@ def check_no_ref_lost(
 
 
 class _Lost:
-    """The refs that were lost with snapshots of a removal; `first` is the first error that names some."""
+    """The refs that were lost with the removal's snapshots. `first` is the first error that names some."""
 
     def __init__(self, ctx: ExpiryContext, removal: Removal, present: Mapping[str, Ref]) -> None:
         self._ctx = ctx
@@ -345,11 +333,9 @@ class _Lost:
         self.first: RefLost | None = None
 
     def had(self, path: str, document: Mapping[str, Any], gone: Set[int], moved: Set[str] = frozenset()) -> Set[int]:
-        """Return those of the snapshots that a former metadata file has; if it has a ref to one of them, that is lost.
-
-        A ref that was planned to go, at the snapshot that it was at then, is no loss, nor is one that has `moved` or is
-        there. What a lost one needs is kept; the errors of the stores are raised.
-        """
+        """Return which of the `gone` snapshots a former metadata file has, and record its refs to them as lost. A ref
+        is not lost if the plan removes it at that snapshot, if it has `moved`, or if it still exists. What a lost ref
+        needs is kept; raises the errors of the stores."""
         former, planned = history(document), self._removal.refs
         refs = {
             ref.name: ref.snapshot_id
@@ -375,7 +361,7 @@ def _read(ctx: ExpiryContext, path: str) -> bytes:
 
 
 def _document(ctx: ExpiryContext, path: str) -> Mapping[str, Any] | None:
-    """Return a metadata file's document, None if it is gone or damaged; raise the store's retryable errors."""
+    """Return a metadata file's document, None if it is missing or damaged. Raises the store's retryable errors."""
     ctx.attempt.checkpoint()
     try:
         return decode_metadata(path, _read(ctx, path))

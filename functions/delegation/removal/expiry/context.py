@@ -24,7 +24,7 @@ from delegation.storage.base import ObjectNotFound, PlanStore
 
 
 class Removal(Stored):
-    """What the commit removes: snapshots, refs with the snapshot that each was at, schemas, partition specs."""
+    """The contents of a commit: removed snapshots, refs with the snapshot of each, schemas, partition specs."""
 
     snapshot_ids: tuple[int, ...] = ()
     refs: dict[str, int] = Field(default_factory=dict)
@@ -33,7 +33,7 @@ class Removal(Stored):
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], gone: Expired) -> "Removal":
-        """Return what is removed from metadata, in order."""
+        """Return what is removed from metadata, sorted."""
         refs = history(metadata).refs
         return cls(
             snapshot_ids=tuple(sorted(gone.snapshot_ids)),
@@ -43,7 +43,7 @@ class Removal(Stored):
         )
 
     def gone_from(self, metadata: Mapping[str, Any]) -> "Removal":
-        """Return what of it metadata has no more; raise CorruptMetadata."""
+        """Return the part that metadata no longer has. Raises CorruptMetadata."""
         present = history(metadata)
         return Removal(
             snapshot_ids=tuple(
@@ -56,22 +56,17 @@ class Removal(Stored):
 
 
 class ExpiryIndex(ReducedIndex):
-    """The index of an expiry's plan.
-
-    A plan is reduced after the commit, when a file in it turns out to be needed; never extended. What was deleted by a
-    reduced plan has its marks beside that one.
-    """
+    """The index of an expiry's plan. After the commit a plan is reduced when one of its files turns out to be needed.
+    It is never extended. Files deleted by a reduced plan have their marks beside that plan."""
 
     removal: Removal
     reduces: tuple[ReplacedPlan, ...] = ()
 
 
 class OwnCommit(Stored):
-    """A commit of this expiry whose answer is known: the snapshots that it removed, and the metadata file from before.
-
-    `metadata_location` is the metadata file of the commit, `retention` what was to be kept then, `removed` all that it
-    removed.
-    """
+    """A commit of this expiry with a known outcome. `metadata_location` is the commit's metadata file, `before` the
+    file from before it. `snapshot_ids` were removed, `removed` is everything removed, `retention` what was to be
+    kept."""
 
     format: int = 1
     metadata_location: str
@@ -82,21 +77,21 @@ class OwnCommit(Stored):
 
 
 class SentCommit(Stored):
-    """A commit that was sent at a time, with refs that it asserts at their snapshots."""
+    """A commit sent at a time, with the refs that it asserts at their snapshots."""
 
     at: datetime
     refs: dict[str, int]
 
 
 class SentCommits(Stored):
-    """The commits that were sent and of which it is not known that they were refused."""
+    """The sent commits that are not known to be refused."""
 
     format: int = 1
     commits: tuple[SentCommit, ...]
 
 
 class ComparedRefs(Stored):
-    """The snapshots that were gone when it was found that no ref was lost with them."""
+    """The snapshots that were gone when no lost ref was found."""
 
     format: int = 1
     snapshot_ids: tuple[int, ...]
@@ -112,19 +107,19 @@ _Note = TypeVar("_Note", bound=Stored)
 
 
 class Notes:
-    """The notes of one plan, by the id that it had before it was reduced."""
+    """The notes of one plan, by the id that it had before reductions."""
 
     def __init__(self, store: PlanStore, plan_id: str) -> None:
         self._store = store
         self._plan_id = plan_id
 
     def put(self, note: OwnCommit | SentCommits | ComparedRefs | PassRequest) -> None:
-        """Store a note in place of the former one of its kind."""
+        """Store a note; replaces the former note of its kind."""
         document = note.model_dump_json(indent=1)
         self._store.put(self._key(type(note)), f"{document}\n".encode())
 
     def get(self, kind: type[_Note]) -> _Note | None:
-        """Return the note of a kind, None if there is none; raise PlanTampered if it cannot be read."""
+        """Return the note of a kind, None without one. Raises PlanTampered if it cannot be read."""
         key = self._key(kind)
         try:
             return kind.model_validate_json(self._store.get(key), strict=True)
@@ -138,7 +133,7 @@ class Notes:
 
 
 _MOST_IDS: Final = 1_000
-"""Snapshot ids in one update: an update is one JSON array, and readers of logs see it whole."""
+"""Snapshot ids in one update: an update is one JSON array, which readers of logs see as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +145,7 @@ class TableCommit:
 
 
 class Commits(Protocol):
-    """Commits to tables of a catalog. A contract suite holds every implementation to it."""
+    """Commits to tables of a catalog. One contract suite tests every implementation."""
 
     def commit_table(
         self,
@@ -158,21 +153,17 @@ class Commits(Protocol):
         requirements: Sequence[Mapping[str, Any]],
         updates: Sequence[Mapping[str, Any]],
     ) -> LoadedTable:
-        """Apply all updates or none, if the requirements hold, and return the table as of the commit.
-
-        Raises CommitConflict if a requirement does not hold or another commit was first, and PolarisOutcomeUnknown if
-        the commit may have been applied, or may be later; the errors of loading a table mean that it was not.
-        """
+        """Apply all updates or none, if the requirements hold, and return the table as of the commit. Raises
+        CommitConflict if a requirement does not hold or another commit was first, and PolarisOutcomeUnknown if the
+        commit may have been applied or may be later. The errors of loading a table mean that it was not applied."""
         ...
 
 
 def removal(metadata: Mapping[str, Any], gone: Expired) -> TableCommit:
-    """Return the commit that removes these from the metadata as it was loaded.
-
-    Every ref of the metadata is asserted, those that go included: a writer's commit, a rollback or a moved tag refuses
-    it. A ref that is created meanwhile is not refused, because a requirement has to name it; the expiry looks for it in
-    the metadata file from before its commit.
-    """
+    """Return the commit that removes these from the loaded metadata. Every ref of the metadata is asserted, including
+    removed ones, so a writer's commit, a rollback or a moved tag refuses the commit. A ref that is created meanwhile
+    does not, because a requirement must name the ref. The expiry looks for it in the metadata file from before its
+    commit."""
     table = history(metadata)
     requirements: list[dict[str, Any]] = [{"type": "assert-table-uuid", "uuid": str(metadata["table-uuid"]).lower()}]
     requirements += [
@@ -180,7 +171,7 @@ def removal(metadata: Mapping[str, Any], gone: Expired) -> TableCommit:
         for ref in table.refs.values()
     ]
     if MAIN not in table.refs:
-        # A first commit to the branch may be of a writer that used a snapshot which goes.
+        # A first commit to the branch may use a snapshot that is to be removed.
         requirements.append({"type": "assert-ref-snapshot-id", "ref": MAIN, "snapshot-id": None})
     if gone.schema_ids:
         requirements.append({"type": "assert-current-schema-id", "current-schema-id": table.current_schema_id})
@@ -200,11 +191,9 @@ def removal(metadata: Mapping[str, Any], gone: Expired) -> TableCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirySettings(RemovalSettings):
-    """The operator's numbers.
-
-    A commit that others forestall is decided and sent anew `most_commits` times in an attempt. A chunk has `lot_paths`
-    files, or `chunk_paths` if executors wrote it. What Spark plans its executors delete, however few files that are.
-    """
+    """The operator's numbers. If other commits are first, the commit is decided and sent again up to `most_commits`
+    times in an attempt. A chunk has `lot_paths` files, or `chunk_paths` if executors wrote it. Executors delete what
+    Spark planned, however few files that are."""
 
     probe: bool = True
     most_commits: int = 5
@@ -212,10 +201,8 @@ class ExpirySettings(RemovalSettings):
 
 @dataclass(frozen=True, slots=True)
 class ExpiryOptions:
-    """The choices of a request and its operator; files outside the table's locations are always kept.
-
-    `execute_plan` is the id of a dry run's plan, of which only what is still expired is removed.
-    """
+    """The choices of a request and its operator. Files outside the table's locations are always kept. `execute_plan` is
+    the id of a dry run's plan, of which only what is still expired is removed."""
 
     dry_run: bool = False
     execute_plan: str | None = None
@@ -232,10 +219,10 @@ class ExpiryOptions:
 class ExpiryContext(RemovalContext):
     """One attempt at expiring snapshots of one table.
 
-    `check` raises the error of a guard that refuses the table as it is now; it is called before the plan and before the
-    commit. `permitted` returns what may be expired of the table as it is now; it is called before the plan, before each
-    commit and before the first delete of the attempt. None: nobody takes back what the request states. `neighbours`
-    are as of a time after it is called. `lost_refs` has what a lost ref needs kept, None where nothing stores that.
+    `check` raises the error of a guard that refuses the current table. It is called before the plan and before the
+    commit. `permitted` returns what may be expired of the current table. It is called before the plan, before each
+    commit and before the attempt's first delete. None: nothing withdraws the request. `neighbours` are as of a time
+    after its call. `lost_refs` keeps what a lost ref needs, None without a store for it.
     """
 
     commits: Commits
@@ -247,7 +234,6 @@ class ExpiryContext(RemovalContext):
     lost_refs: LostRefsKeeper | None = None
 
     def now_ms(self) -> int:
-        """Return the time in milliseconds since 1970."""
         return int(self.clock().timestamp() * 1000)
 
 
@@ -256,14 +242,13 @@ ExpiryStatus = Literal["EXPIRED", "PLANNED", "NOTHING", "INCOMPLETE", "STOPPED"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiryResult(RemovalResult):
-    """What an expiry removed and deleted, or with `status` PLANNED what it would.
+    """What an expiry removed and deleted, or would with `status` PLANNED.
 
-    NOTHING: no snapshot or ref is expired, or none of the plan is any more. INCOMPLETE: the snapshots are removed, and
-    some keys could not be deleted, which the receipt lists. STOPPED: it may not continue, `withdrawn` states why; what
-    it removed before is in `snapshot_ids` and `refs`, and their files are left. `metadata_location` is what the plan
-    was made from; `snapshot_ids`, `refs`, `schema_ids` and `spec_ids` are what of the plan the table has no more.
-    `deletes_with` is the engine for so many files as are planned. A dry run has a `forecast` of what deleting them
-    takes.
+    NOTHING: no snapshot or ref is expired, or none of the plan still is. INCOMPLETE: the snapshots are removed, but
+    some keys could not be deleted; the receipt lists them. STOPPED: it may not continue, and `withdrawn` states why.
+    What it removed before is in `snapshot_ids` and `refs`, and their files are left. The plan was made from
+    `metadata_location`. `snapshot_ids`, `refs`, `schema_ids` and `spec_ids` are the plan's that the table no longer
+    has. `deletes_with` is the engine for the number of planned files. A dry run has a `forecast` of their deletes.
     """
 
     status: ExpiryStatus
@@ -279,7 +264,7 @@ class ExpiryResult(RemovalResult):
 
 
 def own_of_receipt(ctx: ExpiryContext, result: ExpiryResult, indexes: Sequence[ExpiryIndex]) -> dict[str, Any]:
-    """Return the members of the receipt that operations do not have in common."""
+    """Return the members of the receipt that only expiries have."""
     last = indexes[-1]
     return {
         "format_version": last.format_version,

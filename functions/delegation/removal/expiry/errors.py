@@ -1,4 +1,4 @@
-"""Errors of an expiry of snapshots, split by what the caller can do next, and the guards that refuse a table."""
+"""Errors of an expiry, by what the caller can do next, and the guards that refuse a table."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -14,12 +14,12 @@ from delegation.removal.path_guard import protection_of
 from polaris_common.errors import DelegationError, printable, shown
 
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
-"""A plan was lost, so files of snapshots that it removed may stay until orphan files are removed."""
+"""A plan was lost, so files of the snapshots that it removed may stay until orphan files are removed."""
 
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
     ManifestMissing: "; a kept snapshot needs it: restore it, or drop or move the refs that keep the snapshot"
 }
-"""What the outcome of the work adds to an error."""
+"""The outcome's addition to an error."""
 
 
 class ExpiryError(DelegationError):
@@ -29,11 +29,9 @@ class ExpiryError(DelegationError):
 
 
 class RefLost(ExpiryError):
-    """The commit of an expiry removed refs that somebody created just before it; no file was deleted.
-
-    `refs` are their names with the snapshot of each, `metadata_file` is the one that still has them. What that reaches
-    stays until `kept_until`; None: nothing keeps it from the next expiry.
-    """
+    """The commit of an expiry removed refs that were created just before it. No file was deleted. `refs` are their
+    names with their snapshots, `metadata_file` is the file that still has them. What it reaches is kept until
+    `kept_until`; None: the next expiry may delete it."""
 
     code = "REF_LOST"
 
@@ -67,10 +65,8 @@ class RefLost(ExpiryError):
 
 
 class RefsUnknown(ExpiryError):
-    """Whether the commit removed refs that nobody planned to remove cannot be read any more; no file was deleted.
-
-    `metadata_file` is the one that would state it, or why there is none.
-    """
+    """It can no longer be read whether the commit removed unplanned refs. No file was deleted. `metadata_file` is the
+    file that would state it, or why there is none."""
 
     code = "REFS_UNKNOWN"
 
@@ -84,10 +80,8 @@ class RefsUnknown(ExpiryError):
 
 
 def rest_of_plan_lost(table: TableIdentifier, missing: str, *, is_made: bool) -> ExpiryError:
-    """Return the error: a part of the approved plan is missing after its commit was sent; the rest stays undeleted.
-
-    `is_made` tells whether it is known that the commit was made.
-    """
+    """Return the error for an approved plan of which a part is missing after its commit was sent; the rest stays
+    undeleted. `is_made` states whether the commit is known to be applied."""
     are_removed = "are removed" if is_made else "may be removed"
     return ExpiryError(
         f"snapshots of {table} {are_removed}, but {printable(missing)} of the approved plan is missing, so no "
@@ -98,7 +92,7 @@ def rest_of_plan_lost(table: TableIdentifier, missing: str, *, is_made: bool) ->
 
 
 def commit_refused(table: TableIdentifier, why: DelegationError) -> ExpiryError:
-    """Return the error: the catalog refused the removal of snapshots for a reason that a repeat does not change."""
+    """Return the error for a catalog that refused the commit for a reason that a retry does not change."""
     return ExpiryError(
         f"the catalog refused to remove snapshots of {table}, and nothing was changed ({why.code}): "
         f"{printable(str(why), 1_000)}",
@@ -107,7 +101,7 @@ def commit_refused(table: TableIdentifier, why: DelegationError) -> ExpiryError:
 
 
 def commits_forestalled(table: TableIdentifier, times: int) -> ExpiryError:
-    """Return the error: other commits to the table were first, each time that the removal of snapshots was sent."""
+    """Return the error for other commits that were first each time the removal of snapshots was sent."""
     return ExpiryError(
         f"other commits to {table} came first, {times} times. Nothing changed, and the task tries again later",
         code="COMMITS_FORESTALLED",
@@ -116,18 +110,18 @@ def commits_forestalled(table: TableIdentifier, times: int) -> ExpiryError:
 
 
 def table_changes_too_often(table: TableIdentifier, looks: int) -> ExpiryError:
-    """Return the error: the table received a commit at so many looks that the expiry stopped following them."""
+    """Return the error for a table with a commit at each of this many comparisons."""
     return ExpiryError(changed_at_each_look(table, looks), code="TABLE_CHANGES_TOO_OFTEN", retryable=True)
 
 
 class InvalidRetention(GuardRefused):
-    """An option or a property of the table sets how much history to keep, and is not a number that Iceberg accepts."""
+    """An option or table property that sets how much history to keep is not a number that Iceberg accepts."""
 
     code = "INVALID_RETENTION"
 
 
 class SnapshotReferenced(GuardRefused):
-    """A snapshot that the request names is at the head of branches or tags that are kept."""
+    """A snapshot named in the request is at the head of branches or tags that are kept."""
 
     code = "SNAPSHOT_REFERENCED"
 
@@ -141,7 +135,7 @@ class SnapshotReferenced(GuardRefused):
 
 
 def manifests_encrypted(why: str) -> GuardRefused:
-    """Return the error: manifests are encrypted (Iceberg Table Spec, version 3), so their files are unknown."""
+    """Return the error for encrypted manifests (Iceberg Table Spec, version 3), whose files are unknown."""
     return GuardRefused(
         f"{why}: this release cannot read encrypted manifests. Expire the snapshots with an engine that has the keys",
         code="UNSUPPORTED",
@@ -149,16 +143,14 @@ def manifests_encrypted(why: str) -> GuardRefused:
 
 
 WORK: Final = "expiry"
-"""What messages call the work."""
+"""The name of the work in messages."""
 _ENCRYPTION_KEY: Final = "encryption.key-id"
-"""The property of a table whose manifests and lists are encrypted (Iceberg documentation, Configuration)."""
+"""The property of a table with encrypted manifests and lists (Iceberg documentation, Configuration)."""
 
 
 def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
-    """Raise GuardRefused (TABLE_UUID_MISMATCH, TABLE_PROTECTED, GC_DISABLED, UNSUPPORTED).
-
-    No setting overrules any of them. `gc.enabled` is read as Iceberg does, which refuses every expiry then too.
-    """
+    """Raise GuardRefused (TABLE_UUID_MISMATCH, TABLE_PROTECTED, GC_DISABLED, UNSUPPORTED). No setting overrules these.
+    `gc.enabled` is read as by Iceberg, which also refuses every expiry without it."""
     if metadata.table_uuid != table_uuid.lower():
         raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
     if is_stand_in(metadata.table_uuid):

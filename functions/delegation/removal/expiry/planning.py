@@ -1,4 +1,4 @@
-"""Making the plan of an expiry: the files that only its snapshots reach, written down before the commit."""
+"""Makes the plan of an expiry: the files that only its snapshots reach, stored before the commit."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,18 +42,18 @@ _LONGEST_NUMBER: Final = 10
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
-    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
+    """Return a table's parsed metadata. Raises CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     return parse_metadata(table.metadata_location, table.metadata)
 
 
 def fetcher_of(ctx: ExpiryContext) -> Fetcher:
-    """Return what reads the table's files ahead of their use."""
+    """Return a fetcher that reads the table's files ahead of their use."""
     return Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What the snapshots that stay need: small files and the manifests, whose live entries are read with `rows`."""
+    """What the remaining snapshots need: small files, and manifests, whose live entries `rows` reads."""
 
     small: list[TableFile]
     manifests: dict[str, ManifestFile]
@@ -67,10 +67,8 @@ class Retained:
         live: bool = True,
     ) -> Iterator[Row]:
         """Yield every file that stays, in any order, except the small files `without` and what such manifests name.
-
-        Entries with status DELETED keep no file, if only `live` ones count: no reader of their snapshot reads it. What
-        some reader opens for a path instead of what it names stays, too.
-        """
+        With `live` an entry with status DELETED keeps no file, because no reader of its snapshot reads it. Objects that
+        some reader opens for a path instead of the named one stay too."""
         yield from with_others_read(row for row in self.small if row.path not in without)
         manifests = self.manifests_without(without)
         wanted = [(path, ctx.settings.max_file_bytes) for path in manifests]
@@ -78,13 +76,13 @@ class Retained:
         yield from with_others_read(all_entries(fetcher_of(ctx), manifests, wanted, tolerance, live=live))
 
     def manifests_without(self, known: Iterable[str] = ()) -> dict[str, ManifestFile]:
-        """Return the manifests that are not among the `known` ones, by path."""
+        """Return the manifests that are not `known`, by path."""
         without = frozenset(known)
         return {path: manifest for path, manifest in self.manifests.items() if path not in without}
 
 
 def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows, and one for each other object that a reader may open for a row's path."""
+    """Yield the rows, and a row for each other object that a reader may open for a row's path."""
     for row in rows:
         yield row
         for path in read_as(row[0]):
@@ -92,12 +90,9 @@ def with_others_read(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def retained(ctx: ExpiryContext, metadata: ParsedMetadata, known: Collection[str] = ()) -> Retained:
-    """Read what the snapshots of the metadata need, and the metadata files that it names.
-
-    Manifest lists that are `known`, with all that they name, are not read again. Nothing else may be left unread:
-    raises the errors of files that are missing, damaged or encrypted, that the credentials do not cover, or whose paths
-    name no object.
-    """
+    """Read what the snapshots of the metadata need, and the metadata files that it names. `known` manifest lists, with
+    all that they name, are not read again. Nothing else may stay unread: raises the errors of files that are missing,
+    damaged, encrypted or not covered by the credentials, or whose paths name no object."""
     reached = read_manifest_lists(
         metadata, fetcher_of(ctx), limit=ctx.settings.max_file_bytes, readable=lambda path: path not in known
     )
@@ -109,30 +104,25 @@ def retained(ctx: ExpiryContext, metadata: ParsedMetadata, known: Collection[str
 
 @dataclass(frozen=True, slots=True)
 class ExpiringFiles:
-    """What goes with the expired snapshots, before the rest of the table is subtracted.
-
-    Small files, and the manifests that no snapshot keeps; those that may be read are `readable`.
-    """
+    """What the expired snapshots have, before the rest of the table is subtracted: small files, and the manifests that
+    no snapshot keeps, of which the `readable` ones may be read."""
 
     small: list[TableFile]
     manifests: dict[str, ManifestFile]
     readable: Callable[[str], bool]
 
     def manifests_to_read(self) -> dict[str, ManifestFile]:
-        """Return the manifests that may be read, by path."""
         return {path: manifest for path, manifest in self.manifests.items() if self.readable(path)}
 
     def entries(self, ctx: ExpiryContext, unreadable: Unreadable) -> Iterator[Row]:
-        """Yield what all entries of the manifests name, those with status DELETED too.
-
-        After an expiry that kept the files nothing else names some of them. Raises what `unreadable` does.
-        """
+        """Yield the files of all entries of the manifests, including status DELETED: after an expiry that kept the
+        files, nothing else names some of them. Raises what `unreadable` raises."""
         wanted = [(path, ctx.settings.max_file_bytes) for path in self.manifests_to_read()]
         yield from all_entries(fetcher_of(ctx), self.manifests, wanted, Tolerance(unreadable, ANY_SPELLING))
 
 
 def unless_missing(note: Callable[[str], None]) -> Unreadable:
-    """Return a function for errors in what only expiring snapshots need: it notes files that are gone."""
+    """Return a function for errors in files that only expiring snapshots need. It notes missing files."""
 
     def unreadable(path: str, error: DelegationError) -> None:
         if not isinstance(error, ManifestMissing):
@@ -145,10 +135,8 @@ def unless_missing(note: Callable[[str], None]) -> Unreadable:
 def only_named_by(
     ctx: ExpiryContext, metadata: ParsedMetadata, kept: Retained, covered: Roots | None, unreadable: Unreadable
 ) -> ExpiringFiles:
-    """Return the files of `metadata`, which has the expired snapshots alone, without the manifests that are `kept`.
-
-    What the credentials do not cover is named and not read. Raises what `unreadable` does for a manifest list.
-    """
+    """Return the files of `metadata`, which has only the expired snapshots, without the `kept` manifests. Files that
+    the credentials do not cover are named and not read. Raises what `unreadable` raises for a manifest list."""
     readable = reads(metadata, covered)
     reached = read_manifest_lists(
         metadata,
@@ -165,16 +153,14 @@ def only_named_by(
 
 
 def history_of(ctx: ExpiryContext, metadata: ParsedMetadata, covered: Roots | None) -> History:
-    """Return the former metadata files and locations; what cannot be read of them is left out of the locations."""
+    """Return the former metadata files and locations. Locations in unreadable files are missing."""
     tolerance = Tolerance(lambda _path, _error: None, ANY_SPELLING)
     return read_history(metadata, fetcher_of(ctx), reads(metadata, covered), tolerance, statistics=True)
 
 
 def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableFile]:
-    """Return the former metadata files beyond those that the table keeps after one more commit.
-
-    None unless the table gives them up. Files of another table are not among them.
-    """
+    """Return the former metadata files beyond those that the table keeps after one more commit; none unless the table
+    gives them up. Excludes files of another table."""
     most = versions_kept(metadata)
     if most is None:
         return []
@@ -184,11 +170,9 @@ def outdated_metadata(metadata: ParsedMetadata, history: History) -> list[TableF
 
 
 def versions_kept(metadata: ParsedMetadata) -> int | None:
-    """Return how many former metadata files the table keeps, None if it keeps all.
-
-    It does unless its property `write.metadata.delete-after-commit.enabled` is true, and `write.metadata.
-    previous-versions-max` a number (Iceberg documentation, Configuration; TableMetadata.addPreviousFile).
-    """
+    """Return the number of former metadata files that the table keeps, None if it keeps all: unless its property
+    `write.metadata.delete-after-commit.enabled` is true and `write.metadata.previous-versions-max` is a number (Iceberg
+    documentation, Configuration; TableMetadata.addPreviousFile)."""
     if metadata.properties.get(_DELETE_AFTER_COMMIT, "false").lower() != "true":
         return None
     text = metadata.properties.get(_PREVIOUS_VERSIONS)
@@ -201,11 +185,11 @@ def versions_kept(metadata: ParsedMetadata) -> int | None:
 
 
 _INLINE_SPEC: Final = 0
-"""The partition spec of a manifest that a snapshot of version 1 lists inline."""
+"""The partition spec of manifests that a version 1 snapshot lists inline."""
 
 
 def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] = ()) -> Expired:
-    """Return what is expired now; manifest lists are read only if unused partition specs are to go."""
+    """Return what is expired now. Manifest lists are read only if unused partition specs are to be removed."""
     now = ctx.now_ms()
     decision = decide(table.metadata, ctx.retention, now_ms=now, keep_refs=keep_refs)
     specs = table.metadata.get("partition-specs")
@@ -216,7 +200,7 @@ def decided(ctx: ExpiryContext, table: LoadedTable, keep_refs: Collection[str] =
     try:
         lists = read_manifest_lists(part, fetcher_of(ctx), limit=limit, readable=lambda _path: True)
     except ManifestMissing:
-        # Of a snapshot that the request names, or the plan raises it: which specs are in use is not known.
+        # It belongs to a snapshot named in the request, or the plan raises it. So the specs in use are unknown.
         return decision.expired
     specs = {_spec_of(manifest) for manifest in lists.manifests.values()}
     return decide(table.metadata, ctx.retention, now_ms=now, specs_in_use=specs, keep_refs=keep_refs).expired
@@ -227,17 +211,15 @@ def _spec_of(manifest: ManifestFile) -> int:
 
 
 def covered_of(ctx: ExpiryContext, table: LoadedTable) -> Roots | None:
-    """Return what the vended credentials cover, None where they reach every file."""
+    """Return what the vended credentials cover, None if they reach every file."""
     return covered_roots(table, LENIENT_PATHS) if ctx.settings.vended else None
 
 
 @dataclass(frozen=True, slots=True)
 class ExpirySurvey:
-    """What a plan needs except the manifests' entries, read from metadata and manifest lists.
-
-    `small` are the candidates that no manifest names; what snapshots that stay need is in `kept`, apart from the
-    `outdated` metadata files. `unread` has what is gone of what only expiring snapshots need.
-    """
+    """What a plan needs except the manifests' entries, read from metadata and manifest lists. `small` are the
+    candidates that no manifest names. `kept` has what the remaining snapshots need, except the `outdated` metadata
+    files. `unread` has the missing files that only expiring snapshots need."""
 
     metadata: ParsedMetadata
     guard: PathGuard
@@ -250,10 +232,8 @@ class ExpirySurvey:
 
 
 def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurvey:
-    """Read metadata and manifest lists; raise the errors of those that are damaged, encrypted or unreadable.
-
-    A manifest list that is gone is no error if only expiring snapshots have it.
-    """
+    """Read metadata and manifest lists. Raises the errors of damaged, encrypted or unreadable ones. A missing manifest
+    list is no error if only expiring snapshots have it."""
     metadata, unread = metadata_of(table), UnreadNeighbours(ctx)
     ctx.note_size(f"{len(metadata.snapshots)} snapshots")
     covered = covered_of(ctx, table)
@@ -279,10 +259,8 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
 
 
 def write_here(ctx: ExpiryContext, surveyed: ExpirySurvey, plan_id: str) -> tuple[Sequence[Chunk], dict[str, Total]]:
-    """Write the chunks of a plan in this process, with memory for a sort run and a chunk beside manifests' names.
-
-    Raises HandedToSpark if there is more to read than a function has time or memory for.
-    """
+    """Write the chunks of a plan in this process. Memory holds a sort run, a chunk and the manifests' names. Raises
+    HandedToSpark if a function lacks the time or memory to read everything."""
     _check_size(ctx, [*surveyed.kept.manifests.values(), *surveyed.going.manifests.values()])
     run_records, unread = ctx.settings.run_records, surveyed.unread
     with Sorter(run_records=run_records) as candidates, Sorter(run_records=run_records) as needed:
@@ -303,10 +281,8 @@ def make_plan(
     gone: Expired,
     engine: PlanEngine[ExpiryContext, ExpirySurvey],
 ) -> tuple[ExpiryIndex, PlanSegment]:
-    """Make a plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards.
-
-    Raises the errors of damaged, encrypted and unreadable metadata, but for what is gone of expiring snapshots alone.
-    """
+    """Make a plan, without publishing it: candidates, minus what retained snapshots need, checked by the guards. Raises
+    the errors of damaged, encrypted and unreadable metadata, except missing files that only expiring snapshots need."""
     surveyed = survey(ctx, table, gone)
     plan_id = ctx.new_plan_id()
     chunks, totals = engine.write(ctx, surveyed, plan_id)
@@ -330,7 +306,7 @@ def make_plan(
 
 
 def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None:
-    """Raise HandedToSpark if a function has no time or no memory to read so many entries, where there is Spark."""
+    """Raise HandedToSpark if a function lacks the time or memory to read these entries and Spark is available."""
     size = Size.of(manifests, 0, threads=ctx.settings.read_threads)
     fits = size.is_planned_in_a_function(ctx.settings)
     ctx.note_size(f"{size.files} files or more, {len(manifests)} manifests", fits)

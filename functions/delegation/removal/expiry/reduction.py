@@ -1,8 +1,6 @@
-"""Taking out of a plan, after the commit, what turns out to be needed: by the table as it is now, or by another table.
-
-A plan is only ever reduced. Snapshots that a writer adds or brings back keep their files, and the snapshots that are
-gone reach no more than they did when the plan was made.
-"""
+"""Removes from a plan, after the commit, the files that are needed by the current table or another table. A plan is
+only ever reduced. Snapshots that a writer adds or restores keep their files, and removed snapshots reach no more than
+when the plan was made."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +43,7 @@ from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.locations import FOREIGN_LOCATION, ForeignLocations, Roots
 
 REACHABLE: Final = "STILL_REACHABLE"
-"""The code of a finding: files of a plan that the table needs after all."""
+"""The code of a finding: files of a plan that the table still needs."""
 REACHABLE_NOW, SHARED_NOW, AT_ANOTHER, AT_FOREIGN = range(4)
 REASONS: Final = ("reachable", "shared", "at-another-table", "foreign-location")
 _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE, FOREIGN_LOCATION)
@@ -53,10 +51,8 @@ _CODES: Final = (REACHABLE, SHARED, AT_ANOTHER_TABLE, FOREIGN_LOCATION)
 
 @dataclass(frozen=True, slots=True)
 class OtherPlaces:
-    """Where files stay even if no table names them: at the `locations` of neighbours, and not at the table's `own` one.
-
-    And in the `last_known` areas of tables of which nothing can be read, and at `foreign` locations.
-    """
+    """Places where files stay even if no table names them: `locations` of neighbours outside the table's `own` one, the
+    `last_known` areas of wholly unreadable tables, and `foreign` locations."""
 
     locations: Roots = field(default_factory=lambda: Roots(()))
     own: Roots = field(default_factory=lambda: Roots(()))
@@ -81,7 +77,7 @@ class OtherPlaces:
 
 @dataclass(frozen=True, slots=True)
 class RemainingPlan:
-    """What is left of a plan, written as another one, and what is kept of it by the reason."""
+    """The rest of a plan, written as another plan, and what is kept of it, by reason."""
 
     plan_id: str
     chunks: Sequence[Chunk]
@@ -90,14 +86,14 @@ class RemainingPlan:
 
 
 class NeededRows(Protocol):
-    """The rows of files that are needed now, as an engine collects them; a context manager."""
+    """Collects the rows of files that are needed now, as a context manager."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def add_own(self, files: Retained, known: Collection[str]) -> None:
-        """Add what the table needs, without the files `known` and the entries of such manifests."""
+        """Add what the table needs, without `known` files and the entries of `known` manifests."""
         ...
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
@@ -105,24 +101,20 @@ class NeededRows(Protocol):
         ...
 
     def add_neighbours(self, neighbours: Iterable[Neighbour], unread: UnreadNeighbours) -> None:
-        """Add what other tables reach; raise NeighbourUnreadable, NeighbourChanged, at the latest in `subtracted`."""
+        """Add what other tables reach. Raises NeighbourUnreadable, NeighbourChanged, at the latest in `subtracted`."""
         ...
 
     def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> RemainingPlan | None:
-        """Write what is left of a plan's chunks; None if nothing of it is needed. Call it once, after all is added.
-
-        `places` has more areas if more turned out to be unreadable. Raises ManifestMissing if the table has a newer
-        commit, after which other rows may be added.
-        """
+        """Write the rest of a plan's chunks; None if none of it is needed. Call it once, after all is added. `places`
+        has more areas if more turned out to be unreadable. Raises ManifestMissing if the table has a newer commit,
+        after which other rows may be added."""
         ...
 
 
 class NeededFiles:
-    """The files that are needed now, of the table itself and of others, and what a plan has without them.
-
-    Use it as a context manager. `named` are the manifests of the table whose entries are in it, and the other files
-    that no manifest names.
-    """
+    """The files that are needed now, by the table itself and by others, and the rest of a plan without them. Use it as
+    a context manager. `named` are the manifests of the table whose entries it has, and the files that no manifest
+    names."""
 
     def __init__(self, ctx: ExpiryContext, rows: NeededRows) -> None:
         self._ctx = ctx
@@ -141,7 +133,7 @@ class NeededFiles:
         self._rows.__exit__(*error)
 
     def add_table(self, table: LoadedTable, known: Collection[str] = ()) -> None:
-        """Add what the table reaches as it was loaded, without the files `known` and the entries of such manifests."""
+        """Add what the loaded table reaches, without `known` files and the entries of `known` manifests."""
         metadata = metadata_of(table)
         files = retained(self._ctx, metadata, known)
         self._rows.add_own(files, known)
@@ -149,16 +141,14 @@ class NeededFiles:
         self.named = frozenset(row.path for row in files.small)
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
-        """Add the former metadata files of a plan: the table has not given them up, or not any more."""
+        """Add the former metadata files of a plan, because the table keeps them after all."""
         if FileType.FORMER_METADATA in index.counts:
             self._rows.add_former_metadata(index)
 
     def add_neighbours(self, roots: Roots, table: LoadedTable) -> ForeignNeighbours:
-        """Add what other live tables reach, and those beside the table's metadata that no catalog lists.
-
-        Returns the latter, whose findings are whole after the comparison. Raises NeighbourUnreadable, NeighbourChanged,
-        ReferencesNotKnown.
-        """
+        """Add what other live tables reach, and tables beside the table's metadata that no catalog lists. Returns the
+        latter, whose findings are complete after the comparison. Raises NeighbourUnreadable, NeighbourChanged,
+        ReferencesNotKnown."""
         unread = self._unread
         neighbours, checked = neighbours_of(self._ctx, roots, (), unread)
         unlisted = ForeignNeighbours(self._ctx, table, neighbours)
@@ -174,10 +164,8 @@ class NeededFiles:
         return unlisted
 
     def reduced(self, index: ExpiryIndex, segment: PlanSegment) -> tuple[ExpiryIndex, PlanSegment] | None:
-        """Write what is left of a published plan without the files that are needed; None if none of them is in it.
-
-        Chunks that are deleted already are left out. The new plan is not published.
-        """
+        """Write the rest of a published plan without needed files and deleted chunks; None if none of it is needed. The
+        new plan is not published."""
         ctx, done = self._ctx, Marks(self._ctx.plans, index.plan_id).done()
         rest_of = [chunk for chunk in index.chunks if chunk.kind is not Phase.KEPT and chunk.name not in done]
         left = index.model_copy(update={"chunks": tuple(rest_of)})
@@ -222,15 +210,15 @@ _BATCH: Final = 500
 
 
 class ExpiryEngine(PlanEngine[ExpiryContext, ExpirySurvey], Protocol):
-    """Writes the plan of an expiry, takes out of it what is needed, and deletes the rest."""
+    """Writes the plan of an expiry, removes needed files from it, and deletes the rest."""
 
     def needed(self, ctx: ExpiryContext) -> NeededRows:
-        """Return what collects the rows of files that are needed now."""
+        """Return a collector of the files that are needed now."""
         ...
 
 
 class InlineExpiry(InlineDeletes):
-    """ExpiryEngine of this process: rows are sorted on its disk."""
+    """ExpiryEngine of this process. Rows are sorted on its disk."""
 
     write = staticmethod(write_here)
 
@@ -255,17 +243,16 @@ class SortedRows:
         self._files.__exit__()
 
     def add_own(self, files: Retained, known: Collection[str]) -> None:
-        """See NeededRows.add_own: of manifests that a later commit names every entry counts."""
+        """See NeededRows.add_own. Of manifests named by a later commit every entry counts."""
         rows = files.rows(self._ctx, known, live=not known)
         self._files.extend((path, REACHABLE_NOW, 0) for path, _, _ in rows)
 
     @property
     def added(self) -> int:
-        """How many rows were added."""
         return self._files.added
 
     def need_any(self, work: Sequence[Work]) -> bool:
-        """Return whether any file of these chunks is needed; more rows may be added afterwards."""
+        """Return whether any file of these chunks is needed. More rows may be added afterwards."""
         if self._files.empty:
             return False
         paths = merged_lists([paths_of(self._ctx.plans, item.index.plan_id, [item.chunk]) for item in work], list.sort)
@@ -299,7 +286,7 @@ class SortedRows:
         return RemainingPlan(plan_id, chunks, totals, dict(tallies))
 
     def _add_kept(self, batches: Iterable[list[str]], places: OtherPlaces, kept: Sorter) -> None:
-        """Add to `kept` which of these sorted paths are needed, with the reason as their rank."""
+        """Add the sorted paths that are needed to `kept`, with the reason as their rank."""
         rows = ([(path, 0, 0) for path in paths] for paths in batches)
         for some, needed in _with_reasons(rows, self._files):
             kept.extend((path, why, 0) for path, why in needed.items())

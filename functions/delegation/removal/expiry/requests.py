@@ -1,4 +1,4 @@
-"""Requests for expiries: parameters, options and their limits, and how one relates to the stored task."""
+"""Requests for expiries: parameters, options and their limits, and how each relates to the stored task."""
 
 import json
 import re
@@ -33,10 +33,8 @@ _POLICY: Final = "policy"
 
 
 class TableExpiry(TableWork):
-    """An expiry of a known table's snapshots, with the table's state when the request was accepted.
-
-    `policy` names the policy that asks for it, None where a caller does; no request can set it.
-    """
+    """An expiry of a known table's snapshots, with the table's state when the request was accepted. `policy` names the
+    policy that required it, None for a caller's. No request can set it."""
 
     work_task_type: ClassVar[str] = TASK_TYPE
     plan_task_type: ClassVar[str] = PLAN_TASK_TYPE
@@ -52,11 +50,10 @@ class TableExpiry(TableWork):
 
     @property
     def payload_version(self) -> int:
-        """The version of the payload."""
         return 1 if self.policy is None else BY_POLICY
 
     def of_the_work(self) -> dict[str, str]:
-        """Return the properties that decide what is done, not who is notified, and the policy that asks for it."""
+        """Return the properties that decide what is done, not who is notified, and the policy."""
         of_policy = {} if self.policy is None else {"the policy": self.policy}
         return super().of_the_work() | of_policy
 
@@ -69,7 +66,7 @@ class TableExpiry(TableWork):
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """Read a stored task's parameters; raise MalformedPayload if its payload is not that of an expiry."""
+        """Read a stored task's parameters. Raises MalformedPayload if its payload is not an expiry's."""
         expiry = super().of(task)
         try:
             policy = json.loads(task.task_payload)["operation_parameters"].get(_POLICY)
@@ -86,7 +83,7 @@ SNAPSHOT_IDS: Final = "snapshot-ids"
 CLEAN: Final = "clean-expired-metadata"
 NOW: Final = "now"
 MOST_IDS: Final = 50
-"""Ids in one request: with 20 characters each they fit into a property."""
+"""Ids in one request. With 20 characters each they fit into a property."""
 LEAST_AGE: Final = "least-snapshot-age"
 LEAST_SNAPSHOTS: Final = "least-snapshots"
 _DATE: Final = "[12][0-9]{3}-[01][0-9]-[0-3][0-9]T[0-2][0-9](:[0-5][0-9]){2}"
@@ -171,14 +168,14 @@ OPTIONS: Final = OptionTable(
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What the operator keeps of every table, whatever a request, a table's properties or its refs state."""
+    """What the operator keeps of every table, whatever a request, table properties or refs state."""
 
     age: timedelta = timedelta(0)
     snapshots: int = 1
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        """Read the properties that start with PREFIX and ignore all others. Raises InvalidProperty."""
         OPTIONS.limits(properties)
         age, snapshots = properties.get(PREFIX + LEAST_AGE), properties.get(PREFIX + LEAST_SNAPSHOTS, "1")
         if not re.fullmatch(_COUNT, snapshots):
@@ -193,7 +190,7 @@ _NO_FLOOR: Final = Floor()
 
 @dataclass(frozen=True, slots=True)
 class ExpiryChoices:
-    """What a request asks for. `execute_plan` is the id of a dry run's plan."""
+    """The choices of a request. `execute_plan` is the id of a dry run's plan."""
 
     retention: Retention
     dry_run: bool = False
@@ -203,12 +200,9 @@ class ExpiryChoices:
 def choices_of(
     properties: Mapping[str, str], *, asked_at: datetime, floor: Floor = _NO_FLOOR, refuse_looser: bool = False
 ) -> ExpiryChoices:
-    """Read the properties of a request that was accepted at a time; raise InvalidOption, which names the property.
-
-    Times and ages are those of `asked_at`: a repeated attempt expires nothing that the first one would have kept. What
-    keeps less than the `floor` is raised to it when the expiry decides; with `refuse_looser` it is DelegationError
-    (PROPERTY_NOT_ALLOWED).
-    """
+    """Read the properties of an accepted request. Raises InvalidOption, which names the property. Times and ages are as
+    of `asked_at`, so a retry expires nothing that the first attempt would have kept. What keeps less than the `floor`
+    is raised to it when the expiry decides; with `refuse_looser` it is DelegationError (PROPERTY_NOT_ALLOWED)."""
     chosen = OPTIONS.chosen(properties, OPTIONS.limits())
     if OLDER_THAN in chosen and MAX_SNAPSHOT_AGE in chosen:
         raise InvalidOption(OLDER_THAN, f"absent where {MAX_SNAPSHOT_AGE} is given")
@@ -233,10 +227,8 @@ def choices_of(
 
 
 def _check_floor(chosen: Mapping[str, str], older_than: int | None, asked_ms: int, floor: Floor) -> None:
-    """Raise DelegationError (PROPERTY_NOT_ALLOWED) for what the request states itself.
-
-    What it leaves to the table is bounded later.
-    """
+    """Raise DelegationError (PROPERTY_NOT_ALLOWED) for the request's own values. What it leaves to the table is bounded
+    later."""
     if older_than is not None and older_than > asked_ms - floor.age // timedelta(milliseconds=1):
         name = OLDER_THAN if OLDER_THAN in chosen else MAX_SNAPSHOT_AGE
         raise option_not_allowed(name, chosen[name], f"{PREFIX}{LEAST_AGE}={floor.age}")
@@ -271,8 +263,8 @@ def _milliseconds(moment: datetime) -> int:
 
 
 def _checks(properties: Mapping[str, str], floor: Floor, sources: RequestSources) -> TableCheck:
-    """Check a request's options; raise those of `choices_of`. What it returns raises those of `check_table`."""
-    # Loaded with the first request for an expiry: the API of most deployments gets requests for purges.
+    """Check a request's options; raises as `choices_of`. The result raises as `check_table`."""
+    # Loaded with the first request for an expiry: the API of most deployments gets only purges.
     from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
     from delegation.removal.expiry.errors import check_table  # noqa: PLC0415
 
@@ -292,4 +284,3 @@ EXPIRY_FORM: Final = TableForm(
     limits=Floor.from_properties,
     checks=_checks,
 )
-"""The form of requests for expiries."""

@@ -3,20 +3,20 @@
 The rule, in Iceberg's order:
 
 1. A ref is kept if it is MAIN or its snapshot is at most `max-ref-age-ms` old: its own value, else the table's.
-2. The snapshot of a kept ref is kept. One that the request names must not be among them.
-3. Of a kept branch the newest `min-snapshots-to-keep` are kept, and after those more while they are at least as new as
-   the limit. Both are the branch's own, else the request's, else the table's. The first older one ends the branch.
+2. The snapshot of a kept ref is kept. A snapshot named in the request must not be among these.
+3. Of a kept branch the newest `min-snapshots-to-keep` are kept, and then more while they are at least as new as the
+   limit. Both are the branch's own, else the request's, else the table's. The first older one ends the branch.
 4. A snapshot that is no ancestor of a kept branch and not at a kept tag is kept if it is as new as the limit of the
    request, else of the table.
-5. All others are removed, and so are those that the request names.
+5. All others are removed, and so are those named in the request.
 6. With `clean_expired_metadata` a schema is removed if it is not the current one and no kept snapshot has it, and a
-   partition spec if it is not the default and no manifest of a kept snapshot has it. Here a snapshot counts as kept
-   that only the request's naming removes.
+   partition spec if it is not the default and no manifest of a kept snapshot has it. Snapshots that are removed only
+   because the request names them count as kept here.
 
-Two things differ, both to keep more. A snapshot whose schema an old writer did not record stops Iceberg with a
-NullPointerException; here no schema is removed then. Parents in a cycle make Iceberg run for ever; here the metadata
-is corrupt. An id that the table does not have is ignored, as by Iceberg, which fails only if there are more of them
-than snapshots: after the commit a repeated run finds none of its ids.
+Two things differ, both to keep more. A snapshot without a recorded schema stops Iceberg with a NullPointerException;
+here no schema is removed. Parents in a cycle make Iceberg run forever; here the metadata is corrupt. As in Iceberg, an
+id that the table does not have is ignored: after the commit a repeated run finds none of its ids. Iceberg fails only if
+there are more ids than snapshots.
 """
 
 import re
@@ -38,12 +38,12 @@ Reason = Literal["ref", "count", "age", "unreferenced"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What a request or a policy states about the history to keep; None leaves it to the table's properties.
+    """What a request or a policy states about the history to keep. None leaves it to the table's properties.
 
-    A ref's own retention comes before all of it. `snapshot_ids` are removed beside what is old. The last three are the
-    operator's or a policy's, and bound everything else, refs and properties too: no snapshot that is younger than
-    `least_age_ms` is removed, of each branch so many are kept, and no ref whose snapshot is younger than
-    `least_ref_age_ms` is removed; Iceberg has nothing like them. Raises InvalidRetention for a number that Iceberg
+    A ref's own retention precedes all of it. `snapshot_ids` are removed beside what is old. The last three are the
+    operator's or a policy's, have no equivalent in Iceberg, and bound everything else, including refs and properties:
+    no snapshot younger than `least_age_ms` is removed, at least `least_snapshots` of each branch are kept, and no ref
+    whose snapshot is younger than `least_ref_age_ms` is removed. Raises InvalidRetention for a number that Iceberg
     would not accept.
     """
 
@@ -57,7 +57,6 @@ class Retention:
     least_ref_age_ms: int = 0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         if self.retain_last is not None and not 1 <= self.retain_last <= INT[-1]:
             raise InvalidRetention(f"the number of snapshots to retain is {self.retain_last}; it must be at least 1")
         if self.max_ref_age_ms is not None and not 1 <= self.max_ref_age_ms <= LONG[-1]:
@@ -68,7 +67,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What an expiry removes from the metadata of a table. MAIN, the current schema and default spec never are."""
+    """What an expiry removes from a table's metadata; never MAIN, the current schema or the default spec."""
 
     snapshot_ids: frozenset[int] = frozenset()
     refs: frozenset[str] = frozenset()
@@ -76,16 +75,13 @@ class Expired:
     spec_ids: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether there is anything to remove."""
         return bool(self.snapshot_ids or self.refs or self.schema_ids or self.spec_ids)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptSnapshot:
-    """Why a snapshot is kept: a `ref` is at it, is one of its newest, or is as new as the limit of one; None has none.
-
-    `unreferenced`: no ref reaches it, and it is not old enough.
-    """
+    """Why a snapshot is kept: a `ref` is at it, it is one of the ref's newest, or it is as new as the limit.
+    `unreferenced`: no ref reaches it, but it is not old enough."""
 
     why: Reason
     ref: str | None = None
@@ -93,12 +89,9 @@ class KeptSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is removed, and why each other snapshot is `kept`.
-
-    `refs` are the kept ones with the age in milliseconds that their snapshot may have, None where it has no limit.
-    `counted` are the snapshots whose manifests decide which partition specs are in use: the kept ones, and those that
-    only the request's naming removes.
-    """
+    """What is removed, and why each other snapshot is `kept`. `refs` are the kept ones with the maximum age in
+    milliseconds of their snapshot, None without a limit. `counted` are the snapshots whose manifests decide which
+    partition specs are in use: the kept ones, and those that are removed only because the request names them."""
 
     expired: Expired
     kept: Mapping[int, KeptSnapshot]
@@ -123,12 +116,11 @@ def decide(
 ) -> Decision:
     """Apply Iceberg's rule to the parsed metadata at a time in milliseconds since 1970.
 
-    The refs to keep are kept however old they are, with what rules 2 to 4 keep for them.
+    `keep_refs` are kept whatever their age, with what rules 2 to 4 keep for them. `specs_in_use` are the partition spec
+    ids of all manifests of the `counted` snapshots; a manifest that a snapshot lists inline (format version 1) has spec
+    0, as in Iceberg. None: not known, so no spec is removed.
 
-    `specs_in_use` are the partition spec ids of all manifests of the snapshots that are `counted`, where a manifest
-    that a snapshot lists inline (format version 1) has spec 0, as in Iceberg. None: not known, so no spec is removed.
-
-    Raises CorruptMetadata, InvalidRetention for a property of the table that is no number, and SnapshotReferenced.
+    Raises CorruptMetadata, InvalidRetention for a table property that is not a number, and SnapshotReferenced.
     """
     table = history(metadata)
     properties = {name: _number(table.properties, name) for name in _DEFAULTS}
@@ -165,13 +157,13 @@ def decide(
 
 
 def unknown_ids(metadata: Mapping[str, Any], retention: Retention) -> frozenset[int]:
-    """Return the ids in the request that the table has no snapshot of; raise CorruptMetadata."""
+    """Return the ids in the request that are no snapshots of the table. Raises CorruptMetadata."""
     return frozenset(retention.snapshot_ids) - history(metadata).snapshots.keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
-    """The numbers that count where a ref has none of its own."""
+    """The numbers for refs without their own."""
 
     now: int
     older_than: int
@@ -182,19 +174,18 @@ class _Limits:
     least_ref_age: int
 
     def keeps(self, ref: Ref, table: TableHistory) -> bool:
-        """Return whether a ref is kept."""
         limit = self.age_of(ref)
         return limit is None or _long(self.now - table.snapshots[ref.snapshot_id].timestamp_ms) <= limit
 
     def age_of(self, ref: Ref) -> int | None:
-        """Return how old the snapshot of a ref may be, None for any age."""
+        """Return the maximum age of a ref's snapshot, None for any age."""
         limit = self.max_ref_age if ref.max_age_ms is None else ref.max_age_ms
-        if self.least_ref_age:  # without a bound of the operator's a negative age stays what it is to Iceberg
+        if self.least_ref_age:  # without the operator's bound a negative age keeps Iceberg's meaning
             limit = max(limit, self.least_ref_age)
         return None if ref.name == MAIN or limit == LONG[-1] else limit
 
     def of(self, branch: Ref) -> tuple[int, int]:
-        """Return how many snapshots of a branch are kept, and since when all are."""
+        """Return how many snapshots of a branch are kept, and the time since when all are."""
         count = self.min_snapshots if branch.min_snapshots is None else branch.min_snapshots
         age = branch.max_snapshot_age_ms
         limit = self.older_than if age is None else _long(self.now - age)
@@ -202,11 +193,11 @@ class _Limits:
 
 
 def _number(properties: Mapping[str, str], name: str) -> int:
-    """Return a property as Java's parseLong or parseInt reads it; raise InvalidRetention."""
+    """Return a property as Java's parseLong or parseInt reads it. Raises InvalidRetention."""
     text = properties.get(name)
     if text is None:
         return _DEFAULTS[name]
-    # No number of its size has more than 20 characters, leading zeros aside; a longer text must not cost time.
+    # Such a number has at most 20 characters besides leading zeros. Longer texts must not cost time.
     number = int(text) if len(text) <= 1_000 and re.fullmatch(r"[+-]?\d+", text) else None
     if number is None or number not in (INT if name == MIN_SNAPSHOTS else LONG):
         raise InvalidRetention(
@@ -217,7 +208,7 @@ def _number(properties: Mapping[str, str], name: str) -> int:
 
 
 def _long(value: int) -> int:
-    """Return a difference of longs as Java computes it: it wraps around."""
+    """Return a difference of longs as Java computes it, with overflow."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -240,7 +231,7 @@ def _refuse_young(snapshot_ids: Collection[int], table: TableHistory, newest: in
 
 
 def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> dict[int, KeptSnapshot]:
-    """Return every snapshot that rules 2 to 4 keep, with one reason each, in the order of the document."""
+    """Return every snapshot that rules 2 to 4 keep, each with one reason, in the order of the document."""
     order = list(_parents_first(table))
     branches = [ref for ref in refs.values() if ref.is_branch]
     reasons: dict[int, KeptSnapshot] = {}
@@ -262,11 +253,9 @@ def _retained(table: TableHistory, refs: Mapping[str, Ref], limits: _Limits) -> 
 def _keep_newest(
     table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits, reasons: dict[int, KeptSnapshot]
 ) -> None:
-    """Note the snapshots that rule 3 keeps.
-
-    Many branches may share a long history, so what each keeps is handed from child to parent once: how many more are
-    kept for their number, and the oldest limit of age that every snapshot of a branch down to here has passed.
-    """
+    """Record the snapshots that rule 3 keeps. Many branches may share a long history, so each snapshot passes to its
+    parent once what is left to keep: the number, and the oldest age limit that every snapshot of a branch so far has
+    met."""
     position = {snapshot_id: at for at, snapshot_id in enumerate(order)}
     remaining: dict[int, tuple[int, str]] = {}
     since: dict[int, tuple[int, str]] = {}
@@ -294,10 +283,8 @@ def _keep_newest(
 def _starts_of_age(
     table: TableHistory, order: list[int], branches: Collection[Ref], limits: _Limits
 ) -> Iterator[tuple[Ref, int | None]]:
-    """Yield each branch with the first snapshot that its number does not keep; None if it keeps all of them.
-
-    `order` is depth first, so that the path from a root to a snapshot is at hand when its turn comes.
-    """
+    """Yield each branch with its first snapshot that is not kept by number, None if all are. `order` is depth first, so
+    the path from a root to a snapshot is known at its turn."""
     at: dict[int, list[Ref]] = {}
     for branch in branches:
         at.setdefault(branch.snapshot_id, []).append(branch)
@@ -314,7 +301,7 @@ def _starts_of_age(
 
 
 def _parents_first(table: TableHistory) -> Iterator[int]:
-    """Yield the snapshots depth first from those whose parent is gone; raise CorruptMetadata for parents in a cycle."""
+    """Yield the snapshots depth first, from those without a parent. Raises CorruptMetadata for a cycle."""
     children: dict[int, list[int]] = {}
     pending: list[int] = []
     for snapshot_id in table.snapshots:
@@ -342,17 +329,17 @@ def _unused_schemas(table: TableHistory, retained: Collection[int]) -> frozenset
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """Nothing may be expired any more; `reason` is the beginning of a sentence."""
+    """Nothing more may be expired. `reason` is the beginning of a sentence."""
 
     reason: str
 
 
 Permission = Retention | Withdrawn
-"""What may be expired now, at most as much as the task was to expire, or that it has to stop."""
+"""What may be expired now, at most what the task was to expire, or that it must stop."""
 
 
 def stricter(first: Retention, second: Retention) -> Retention:
-    """Return what keeps as much as both; None leaves a number to the other, then to the table's properties."""
+    """Return what keeps as much as both. None leaves a number to the other, then to the table's properties."""
     ages = [rule.older_than_ms for rule in (first, second) if rule.older_than_ms is not None]
     counts = [rule.retain_last for rule in (first, second) if rule.retain_last is not None]
     refs = [rule.max_ref_age_ms for rule in (first, second) if rule.max_ref_age_ms is not None]
@@ -369,7 +356,7 @@ def stricter(first: Retention, second: Retention) -> Retention:
 
 
 def keeps_more(now: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether one retention keeps anything that another one removes; both as `asdict` has them."""
+    """Return whether one retention keeps anything that the other removes, both as by `asdict`."""
     if (now["older_than_ms"] or 0) < (before["older_than_ms"] or 0):
         return True
     rising = ("retain_last", "max_ref_age_ms", "least_age_ms", "least_snapshots", "least_ref_age_ms")

@@ -1,10 +1,10 @@
-"""Expiring snapshots in phases, so that it can be resumed at any point.
+"""Expires snapshots in phases, so that it can be resumed at any point.
 
     decide → plan, publish → commit → compare again → wait for the references → subtract → DATA → META → LISTS → receipt
-Nothing is deleted before a load shows that the snapshots are gone. Whatever is then needed, by the table as it is or by
-another table, is taken out of the plan first (`reduction`), and so before each later step if the table has a newer
-commit. A call after a crash resumes: what is published and what the table has state where. `committed.json` beside the
-plan states that this expiry's commit was made, so that it makes no second one.
+Nothing is deleted before a load shows that the snapshots are gone. First, everything that the current table or another
+table needs is removed from the plan (`reduction`), again before each later step if the table has a newer commit. A call
+after a crash resumes from the published plan and the table's state. `committed.json` beside the plan records that this
+expiry has committed, so it does not commit again.
 """
 
 from collections.abc import Sequence
@@ -47,10 +47,8 @@ STEPS: Final = (DeleteStep.DATA, DeleteStep.META, DeleteStep.LISTS)
 
 
 class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
-    """One attempt at expiring snapshots of a table; used once.
-
-    After the commit it takes out of the plan what any state of the table seen meanwhile names, and deletes the rest.
-    """
+    """One attempt at expiring snapshots of a table; used once. After the commit it removes from the plan everything
+    that any later state of the table names, and deletes the rest."""
 
     replans_always = True
 
@@ -63,21 +61,19 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         self._begin_comparing()
 
     def _begin_comparing(self) -> None:
-        """Forget what a plan was compared with, and whether it was permitted.
-
-        Another one may have what the table named then, and names again.
-        """
+        """Forget the comparisons and the permission of a plan. Another plan may have what the table named then, and
+        names again."""
         self._looks = TableLoads(self._ctx)
-        # What of the plan the table has no more.
+        # The part of the plan that the table no longer has.
         self.removed = Removal()
-        # What was subtracted, or is among what later commits name.
+        # Files that are already subtracted or named by later commits.
         self._known: set[str] = set()
         self._seen = SortedRows(self._ctx)
         self._keeps_former = False
         self._is_permitted = False
 
     def _open_again(self, lost: PlanLost) -> None:
-        """Make a plan of what is expired now in place of one of which a part is missing."""
+        """Make a plan of what is expired now, in place of one with a missing part."""
         if self._ctx.options.execute_plan is not None:
             raise self._approved_plan_lost(lost) from lost
         # If its snapshots are gone, nothing else states which files it would have deleted.
@@ -87,11 +83,9 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         self._make()
 
     def _approved_plan_lost(self, lost: PlanLost) -> DelegationError:
-        """Return the error of an approved plan of which a part is lost: another plan may not take its place.
-
-        Before a commit is sent nothing is changed, and a new dry run finds all of it again; after it nothing else names
-        the files, so the receipt counts them as far as the plan's index is left.
-        """
+        """Return the error for an approved plan with a missing part, which no other plan may replace. Before a commit
+        is sent nothing is changed, and a new dry run finds everything again. After it nothing else names the files, so
+        the receipt counts them as far as the plan's index remains."""
         notes = Notes(self._ctx.plans, self._ctx.options.execute_plan or "")
         is_made = self.removed != Removal() or notes.get(OwnCommit) is not None
         if not is_made and notes.get(SentCommits) is None:
@@ -120,7 +114,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         return make_plan(self._looks.ctx, table, gone, self._engine) if gone else None
 
     def _before_deletes(self) -> ExpiryResult | None:
-        """Commit; return the result of a dry run, or if nothing is expired."""
+        """Commit. Returns the result of a dry run, or if nothing is expired."""
         if not self._plan.is_read:
             return self._nothing()
         if self._ctx.options.dry_run:
@@ -141,7 +135,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             self._name_left(error)
 
     def _name_left(self, error: DelegationError) -> None:
-        """Store a receipt with what an error leaves after the commit: nothing else may ever name these files."""
+        """Store a receipt of what an error leaves after the commit: nothing else may ever name these files."""
         left = sum(work.chunk.count for work in self._plan.left(*STEPS))
         sample = (error.metadata_file,) if isinstance(error, (RefLost, RefsUnknown)) else ()
         self._own_findings += (Finding(code=error.code, count=left, sample=sample),)
@@ -151,17 +145,15 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         return own_of_receipt(self._ctx, result, indexes)
 
     def _delete_all(self) -> ExpiryStatus:
-        """Compare again, take out of the plan what is needed, and delete the rest step by step.
-
-        Raises RefLost, RefsUnknown, ExpiryError (TABLE_CHANGES_TOO_OFTEN), ComparisonTooOld, FilesNotDeleted and the
-        errors of catalog, guards and stores.
-        """
+        """Compare again, remove needed files from the plan, and delete the rest step by step. Raises RefLost,
+        RefsUnknown, ExpiryError (TABLE_CHANGES_TOO_OFTEN), ComparisonTooOld, FilesNotDeleted and the errors of catalog,
+        guards and stores."""
         looks, plan = self._looks, self._plan
-        # Before any wait: the metadata file from before the commit may be deleted by a later one.
+        # Before any wait, because a later commit may delete the metadata file from before this one.
         self._compare_refs(table := looks.load())
         if plan.left(*STEPS):
             while not self._subtract_needed(table):
-                # A commit that was sent before, or another expiry, removed more of the planned snapshots meanwhile.
+                # An earlier commit or another expiry has removed more of the planned snapshots meanwhile.
                 self._compare_refs(table := looks.load())
             try:
                 for step in STEPS:
@@ -171,7 +163,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         return self._unless_withdrawn("EXPIRED")
 
     def _compare_refs(self, table: LoadedTable) -> None:
-        """Raise RefLost and RefsUnknown; a look that found nothing lost is noted and not made again."""
+        """Raise RefLost and RefsUnknown. A check that finds nothing lost is recorded and not repeated."""
         notes, removal = self._plan.notes, self._plan.index.removal
         compared = notes.get(ComparedRefs)
         looked = frozenset(compared.snapshot_ids if compared else ())
@@ -179,17 +171,15 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         gone = frozenset(self.removed.snapshot_ids)
         check_no_ref_lost(self._looks.ctx, table, removal, notes.get(OwnCommit), looked)
         if not gone <= looked:
-            # Now that the snapshots are gone: a pass that began before it saw is not enough.
+            # Required after the snapshots are gone: a pass that started before is not enough.
             notes.put(PassRequest(asked=False))
             notes.put(ComparedRefs(snapshot_ids=tuple(sorted(gone | looked))))
 
     def _subtract_needed(self, table: LoadedTable) -> bool:
-        """Take out of the plan what other tables and the table need.
-
-        Other tables are compared as of a pass over the catalog that began after the commit: no reference that was
-        committed before it is missed. False if snapshots of the plan are gone whose refs are not compared yet: from
-        here on their files could be deleted, and no ref that was lost with them be restored.
-        """
+        """Remove from the plan what other tables and the table need. Other tables are compared as of a pass over the
+        catalog that started after the commit, so no earlier reference is missed. Returns False if snapshots of the plan
+        are gone whose refs are not compared yet: once their files may be deleted, a ref lost with them could not be
+        restored."""
         ctx = self._looks.ctx
         with NeededFiles(ctx, self._engine.needed(ctx)) as needed:
             self._add_neighbours(needed, table)
@@ -197,13 +187,13 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             return self._looks.followed(self._looks.load(), read)[1]
 
     def _add_neighbours(self, needed: NeededFiles, table: LoadedTable) -> None:
-        """Add what other tables reference, as of a pass that begins after the commit."""
+        """Add what other tables reference, as of a pass that starts after the commit."""
         index = self._plan.index
         notes = self._plan.notes
         ctx, roots = self._looks.ctx, Roots((*index.roots, *index.taken))
         look = partial(look_at_neighbours, ctx, roots, UnreadNeighbours(ctx).note)
         asked = AskedReferences(ctx, partial(notes.get, PassRequest), notes.put, look=look)
-        # What a function could not plan it could not compare again either.
+        # What a function could not plan it cannot compare again.
         is_large = index.engine == "spark"
         asked.ask(sum(work.chunk.count for work in self._plan.left(*STEPS)), is_large=is_large)
         self._unlisted = needed.add_neighbours(roots, table)
@@ -214,12 +204,12 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
             return False
         self._add_table(needed, table)
         self._subtract(needed)
-        # Executors read with the subtraction: what was to be read with a manifest that is missing is not known yet.
+        # Executors read during the subtraction, so the contents of a missing manifest are not known yet.
         self._note_known(needed, table)
         return True
 
     def _add_table(self, needed: NeededFiles, table: LoadedTable) -> None:
-        """Add what the table names and no known state did; raise ManifestMissing if the table changed."""
+        """Add what the table names and no known state did. Raises ManifestMissing if the table changed."""
         needed.add_table(table, self._known)
         if versions_kept(metadata_of(table)) is None and not self._keeps_former:
             needed.add_former_metadata(self._plan.index)
@@ -229,7 +219,6 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         self._keeps_former |= versions_kept(metadata_of(table)) is None
 
     def _subtract(self, needed: NeededFiles) -> None:
-        """Take out of the plan what is needed."""
         reduced = needed.reduced(self._plan.index, self._plan.segment)
         if reduced is not None:
             fresh, own = reduced
@@ -269,7 +258,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
         )
 
     def _beside_plan(self) -> tuple[Finding, ...]:
-        """Return the findings that no plan has."""
+        """Return the findings that are in no plan."""
         unlisted = self._unlisted
         findings = (*self._own_findings, *(() if unlisted is None else unlisted.findings()))
         if self._looks.withdrawn is None:
@@ -302,9 +291,7 @@ class ExpiryRun(RemovalInLots[ExpiryContext, ExpiryIndex, ExpiryResult]):
 
 
 def expire_snapshots(ctx: ExpiryContext) -> ExpiryResult:
-    """Expire snapshots of a table in this process; a call after a failure resumes where it stopped.
-
-    Raises GuardRefused, ExpiryError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
-    the object store and of delegation.polaris.
-    """
+    """Expire snapshots of a table in this process. A call after a failure resumes. Raises GuardRefused, ExpiryError,
+    IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of the object store and of
+    delegation.polaris."""
     return ExpiryRun(ctx).run()

@@ -1,7 +1,7 @@
-"""The snapshots and refs of table metadata as an expiry decides over them (Iceberg Table Spec, Snapshots).
+"""The snapshots and refs of table metadata, as an expiry needs them (Iceberg Table Spec, Snapshots).
 
-Fields are checked as Iceberg's SnapshotParser, SnapshotRefParser and TableMetadata check them. The writers of a table
-choose how many snapshots and refs it has, so nothing here takes more than linear time.
+Fields are checked as by Iceberg's SnapshotParser, SnapshotRefParser and TableMetadata. The writers of a table choose
+its number of snapshots and refs, so everything here takes linear time.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from delegation.iceberg.errors import CorruptMetadata
 from delegation.polaris.model import properties_of
 
 MAIN: Final = "main"
-"""The branch of the current snapshot; it never expires by age."""
+"""The branch of the current snapshot. It never expires by age."""
 LONG: Final = range(-(2**63), 2**63)
 INT: Final = range(-(2**31), 2**31)
 _WHERE: Final = "the table's metadata"
@@ -20,7 +20,7 @@ _WHERE: Final = "the table's metadata"
 
 @dataclass(frozen=True, slots=True)
 class KnownSnapshot:
-    """A snapshot as far as expiry needs it; `schema_id` is None where an old writer did not record it."""
+    """The fields of a snapshot that an expiry needs. `schema_id` is None if an old writer did not record it."""
 
     snapshot_id: int
     parent_id: int | None
@@ -30,7 +30,7 @@ class KnownSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or tag with its own retention; None takes the table's."""
+    """A branch or tag with its own retention. None takes the table's."""
 
     name: str
     snapshot_id: int
@@ -42,7 +42,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class TableHistory:
-    """What metadata has of a table's snapshots: `snapshots` by id and `refs` by name, in the order of the document."""
+    """The snapshots and refs in metadata: `snapshots` by id and `refs` by name, in the order of the document."""
 
     snapshots: Mapping[int, KnownSnapshot]
     refs: Mapping[str, Ref]
@@ -60,10 +60,8 @@ class TableHistory:
 
 
 def history(metadata: Mapping[str, Any]) -> TableHistory:
-    """Read the snapshots, refs, properties, schema ids and spec ids of parsed metadata; raise CorruptMetadata.
-
-    Metadata without `refs` is of an old writer: its current snapshot is the branch MAIN.
-    """
+    """Read the snapshots, refs, properties, schema ids and spec ids of parsed metadata. Raises CorruptMetadata.
+    Metadata without `refs` is from an old writer: its current snapshot is the branch MAIN."""
     snapshots = _snapshots(metadata)
     current_id = _integer(metadata, "current-snapshot-id", LONG, default=None)
     if current_id is not None and current_id < 0:
@@ -138,7 +136,7 @@ def _specs(metadata: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
         ids = [_required(spec, "spec-id", INT) for spec in _objects(metadata, "partition-specs")]
         return _required(metadata, "default-spec-id", INT), tuple(ids)
     except CorruptMetadata:
-        # Specs are needed only to remove unused ones, and of these nothing is removed.
+        # Specs are needed only to remove unused ones, and here none is removed.
         return 0, ()
 
 

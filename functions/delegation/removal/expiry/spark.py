@@ -1,7 +1,7 @@
-"""Expiring snapshots with Spark: the driver commits and compares, executors plan, subtract and delete.
+"""Expires snapshots with Spark. The driver commits and compares; executors plan, subtract and delete.
 
-The driver reads metadata and manifest lists; executors read manifests and chunks, and each part of a plan is written by
-one of them (`removal.spark_executors`, `removal.sources`). The driver has names of manifests and chunks, and counts.
+The driver reads metadata and manifest lists. Executors read manifests and chunks, and one executor writes each part of
+a plan (`removal.spark_executors`, `removal.sources`). The driver has only names of manifests and chunks, and counts.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,16 +57,14 @@ from delegation.removal.spark_executors import (
 from delegation.removal.unread_neighbours import UnreadNeighbours
 
 GOING: Final = -1
-"""The number of manifests that only expired snapshots name; those that stay have OWN."""
+"""The table number of manifests that only expired snapshots name. Remaining ones have OWN."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadExpiry(ReadSources):
-    """Reads what stays and what goes; of what is needed, what some reader opens instead is needed, too.
-
-    Files that the table has `given_up` are not needed by it. With `needs_former` it needs the former metadata files of
-    the plan's chunks.
-    """
+    """Reads what stays and what is removed. Of needed files, objects that some reader opens instead are needed too.
+    Files that the table has `given_up` are not needed by it. With `needs_former` it needs the former metadata files in
+    the plan's chunks."""
 
     given_up: frozenset[str] = frozenset()
     needs_former: bool = False
@@ -93,7 +91,7 @@ class ReadExpiry(ReadSources):
 
 @dataclass(frozen=True, slots=True)
 class CountNeeded:
-    """Counts the files of a plan's part that are needed now; returns the number, and what could not be read."""
+    """Counts the files of a plan's part that are needed now. Returns the number, and what could not be read."""
 
     places: OtherPlaces
 
@@ -104,7 +102,7 @@ class CountNeeded:
 
 @dataclass(frozen=True, slots=True)
 class WriteRest:
-    """Writes what is left of a plan's part, and what is kept of it with the reason; returns its result."""
+    """Writes the rest of a plan's part, and what is kept of it with the reason. Returns its result."""
 
     resources: ExecutorResources
     plan_id: str
@@ -118,7 +116,7 @@ class WriteRest:
 
 
 def _with_reasons(runs: ReceivedRuns, part: int, places: OtherPlaces) -> Iterator[tuple[list[Row], dict[str, int]]]:
-    """Yield the rows of a plan's part with the paths that are kept; the reason that comes first counts."""
+    """Yield the rows of a plan's part with the kept paths. The first reason counts."""
     for rows, own, shared in common_of_two(
         runs.rows(part, CANDIDATE), runs.paths(part, NEEDED), runs.paths(part, SHARED)
     ):
@@ -129,11 +127,9 @@ def _with_reasons(runs: ReceivedRuns, part: int, places: OtherPlaces) -> Iterato
 
 
 def expire_with_spark(spark: SparkContext, ctx: ExpiryContext, resources: ExecutorResources) -> ExpiryResult:
-    """Expire snapshots with executors; like `run.expire_snapshots`, and raises EngineFailed as well.
-
-    `ctx` is the driver's; with `resources` each executor process opens its stores and checks the lease. What is needed
-    is subtracted before each step, as in one process.
-    """
+    """Expire snapshots with executors; as `run.expire_snapshots`, and raises EngineFailed too. `ctx` is the driver's;
+    with `resources` each executor process opens its stores and checks the lease. As in one process, needed files are
+    subtracted before each step."""
     return ExpiryRun(ctx, SparkExpiry(SparkJobs(spark, resources))).run()
 
 
@@ -162,7 +158,7 @@ class SparkExpiry(SparkDeletes):
 
 
 class SpreadRows:
-    """NeededRows that executors read, when all that is to be read is known."""
+    """NeededRows that executors read when everything to read is known."""
 
     def __init__(self, jobs: SparkJobs, ctx: ExpiryContext) -> None:
         self._jobs = jobs
@@ -176,14 +172,14 @@ class SpreadRows:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to release: Spark drops what was spread."""
+        """Release nothing: Spark drops the spread rows."""
 
     def add_own(self, files: Retained, known: Collection[str]) -> None:
-        """See NeededRows.add_own; manifests that an earlier call added may be deleted by now, and are not read."""
+        """See NeededRows.add_own. Manifests added by an earlier call may be deleted by now, and are not read again."""
         self._own, self._manifests = files.small, files.manifests_without(known)
 
     def add_former_metadata(self, index: ExpiryIndex) -> None:
-        """See NeededRows.add_former_metadata; `subtracted` gets chunks of the same plan."""
+        """See NeededRows.add_former_metadata. `subtracted` gets chunks of the same plan."""
         del index
         self._needs_former = True
 
@@ -193,7 +189,7 @@ class SpreadRows:
             self._neighbours.add(neighbour, slim=neighbour.unlisted)
 
     def subtracted(self, left: ExpiryIndex, places: Callable[[], OtherPlaces]) -> RemainingPlan | None:
-        """See NeededRows.subtracted; most often nothing is needed, and one job states it."""
+        """See NeededRows.subtracted. Usually nothing is needed, which one job finds out."""
         ctx, jobs = self._ctx, self._jobs
         sources = Sources(ctx, jobs, self._neighbours)
         sources.add_rows(NEEDED, self._own)
@@ -205,7 +201,7 @@ class SpreadRows:
             counted = jobs.run(ctx.attempt, runs.mapPartitions(WriteParts(CountNeeded(now))))
             for result in counted:
                 self._neighbours.take(result["unread"])
-            # Of a table of which no file can be read after all, every file in its last known areas stays.
+            # If no file of a table can be read, every file in its last known areas stays.
             if places().last_known.uris == now.last_known.uris:
                 break
         if not any(result["needed"] for result in counted):

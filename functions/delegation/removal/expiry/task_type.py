@@ -17,16 +17,14 @@ PLAN_TASK_TYPE: Final = "TABLE_EXPIRE_SNAPSHOTS_PLAN"
 """A dry run: it makes a plan, commits and deletes nothing, and has an id of its own."""
 
 PREFIX: Final = "delegation.expiry."
-"""The beginning of the operator's properties of expiries."""
+"""The prefix of the operator's properties of expiries."""
 
 ENDS_PLAN: Final = frozenset({"REF_LOST", "REFS_UNKNOWN", "EARLIER_PLAN_LOST", "COMMITS_FORESTALLED", "COMMIT_REFUSED"})
-"""The codes of errors after which the files of a plan stay: the next request makes another plan.
-
-After the last two, whose commits were all refused, the table is as it was.
-"""
+"""The codes of errors after which the files of a plan stay, and the next request makes another plan. After the last
+two, whose commits were all refused, the table is unchanged."""
 
 UPKEEP_PRIORITY: Final = 1
-"""The priority of every expiry: below all that a purge has by default, so that no drop waits for upkeep."""
+"""The priority of every expiry, below every purge's default, so that no drop waits for upkeep."""
 
 UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
 """What admission knows of every expiry."""
@@ -34,11 +32,11 @@ UPKEEP: Final = Traits(priority=UPKEEP_PRIORITY)
 TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 
 BY_POLICY: Final = 2
-"""The version of the payload of an expiry that a policy asks for; a release without policies leaves it alone."""
+"""The payload version of an expiry by policy. A release without policies does not run it."""
 
 
 class ExpiryDetails(HandedDetails):
-    """The published plan, its progress, and how many snapshots and refs the table has no more."""
+    """The published plan, its progress, and how many snapshots and refs the table no longer has."""
 
     snapshots_expired: int = Field(default=0, ge=0)
     refs_expired: int = Field(default=0, ge=0)

@@ -1,4 +1,4 @@
-"""Metadata files that a listing shows, and reading their beginnings and ends within bounds."""
+"""Finds metadata files in a listing, and reads their beginnings and ends within bounds."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from delegation.storage.locations import ObjectLocation, parse
 from polaris_common.errors import DelegationError
 
 HEAD: Final = 64 * 1024
-"""Bytes of a metadata file that have its uuid, at the beginning, and its log, at the end as Iceberg writes it."""
+"""Bytes of a metadata file that contain its uuid, at the beginning, and its log, at the end as Iceberg writes it."""
 LARGEST: Final = 64 * 1024 * 1024
 _ENDS: Final = (".metadata.json", ".metadata.json.gz")
 HINT: Final = "version-hint.text"
@@ -29,11 +29,11 @@ _NAMED: Final = re.compile(r'"metadata-file"\s*:\s*("(?:[^"\\]|\\.)*")')
 _LOG_LAST: Final = re.compile(_NAMED.pattern + r'\s*(?:,\s*"timestamp-ms"\s*:\s*\d+\s*)?\}\s*\]\s*\}\s*\Z')
 _VERSION_1: Final = re.compile(r'"format-version"\s*:\s*1\b')
 _LOG_KEPT: Final = 16
-"""Predecessors of a file that are remembered: a fork's files name one another, and thousands have a hundred each."""
+"""Predecessors of a file that are kept: a fork's files name one another, and thousands have a hundred each."""
 
 
 class SeenFile(NamedTuple):
-    """A listed object: canonical path, size in bytes, ETag, seconds since 1970. A path that ends in / is a folder."""
+    """A listed object: canonical path, size in bytes, ETag, seconds since 1970. The path of a folder ends in `/`."""
 
     path: str
     size: int
@@ -46,10 +46,8 @@ class SeenFile(NamedTuple):
 
 
 def signs(bucket_uri: str, location: str, objects: Sequence[ListedObject]) -> list[SeenFile]:
-    """Return the metadata files and version hints of a page, and the folders in it that are roots of other formats.
-
-    `location` is how the keys of the place begin, with a slash at the end: only what comes after it counts.
-    """
+    """Return the metadata files and version hints in a page, and its folders that are roots of other formats.
+    `location` is the key prefix of the place, with a trailing slash; only the rest of a key counts."""
     keys = "\n".join([listed.key for listed in objects])
     if not any(mark in keys for mark in _MARKS):
         return []
@@ -67,7 +65,7 @@ def signs(bucket_uri: str, location: str, objects: Sequence[ListedObject]) -> li
 
 @dataclass(frozen=True, slots=True)
 class ReadBounds:
-    """How much is read: beginnings of metadata files, files of other tables, and their bytes."""
+    """Bounds of the reads: beginnings of metadata files, files of other tables, and their bytes."""
 
     heads: int = 20_000
     files: int = 1_000
@@ -75,10 +73,8 @@ class ReadBounds:
 
 
 class MetadataHead(NamedTuple):
-    """What the beginning of a metadata file states: its uuid, None if it cannot be read; `log` None for unknown.
-
-    The uuid is "" in a file of format version 1 without one.
-    """
+    """The beginning of a metadata file: its uuid, None if unreadable, "" in a file of format version 1 without one.
+    `log` is None if unknown."""
 
     uuid: str | None
     log: tuple[str, ...] | None = None
@@ -90,7 +86,7 @@ HeadsRead = dict[tuple[str, str], MetadataHead]
 
 
 class MetadataReads:
-    """Reads parts of metadata files, and whole ones as an ObjectStore does, within the bounds."""
+    """Reads parts of metadata files, or whole ones as an ObjectStore, within the bounds."""
 
     def __init__(
         self, store: ListableStore, checkpoint: Callable[[], None], threads: int, bounds: ReadBounds, known: HeadsRead
@@ -103,7 +99,6 @@ class MetadataReads:
         self.heads, self.files, self.size = bounds.heads, bounds.files, bounds.size
 
     def heads_of(self, some: Sequence[SeenFile]) -> list[MetadataHead]:
-        """Return what the beginnings of files state."""
         self.checkpoint()
         self.heads -= len(some)
         with ThreadPoolExecutor(self._threads, thread_name_prefix="heads") as pool:
@@ -116,7 +111,7 @@ class MetadataReads:
         return Fetcher(self, threads=self._threads, checkpoint=self.checkpoint)
 
     def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        """See ObjectStore.read; raises FileTooLarge beyond the bounds too."""
+        """See ObjectStore.read. Raises FileTooLarge beyond the bounds too."""
         with self._lock:
             if self.size <= 0:
                 raise FileTooLarge(f"{location.uri} is not read: the metadata files of unlisted tables exceed "
@@ -154,7 +149,7 @@ class MetadataReads:
         return MetadataHead(comparable_uuid(former.table_uuid), former.former[-_LOG_KEPT:])
 
     def log_of(self, file: SeenFile, head: MetadataHead) -> tuple[str, ...]:
-        """Return the predecessors that a file names: its end has them as Iceberg writes it, else all of it is read."""
+        """Return the predecessors that a file names, at its end if Iceberg wrote it; otherwise all of it is read."""
         if head.log is None:
             end = self._store.part(location_of(file), start=file.size - HEAD, length=HEAD).decode("utf-8", "replace")
             if _LOG_LAST.search(end):
@@ -170,7 +165,7 @@ def location_of(file: SeenFile) -> ObjectLocation:
 
 
 def _inflated(data: bytes) -> str:
-    """Return the first HEAD bytes of a file, gzip or plain, of whose bytes these are the first."""
+    """Return the first HEAD bytes of a file, gzip or plain, decompressed from these first bytes."""
     if data[:2] == b"\x1f\x8b":
         try:
             data = zlib.decompressobj(wbits=31).decompress(data, HEAD)

@@ -1,8 +1,6 @@
-"""The foreign tables beside a table's own metadata, whose files a purge and an expiry keep.
-
-One bounded listing of the folders with the table's metadata files finds them (`removal.foreign.tables`). They are read
-as neighbours are, with the table's own credentials. What cannot be listed or read refuses nothing: it is a finding.
-"""
+"""The foreign tables beside a table's own metadata, whose files a purge and an expiry keep. One bounded listing of the
+folders with the table's metadata files finds them (`removal.foreign.tables`). They are read like neighbours, with the
+table's own credentials. What cannot be listed or read is a finding, and refuses nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -31,13 +29,13 @@ from delegation.storage.locations import FOREIGN_TABLE, Root, canonical, split, 
 from polaris_common.errors import DelegationError, printable
 
 FOREIGN_NOT_KNOWN: Final = "FOREIGN_NOT_KNOWN"
-"""The code of a finding: what tables need that no catalog lists is not known, or not all of it."""
+"""The code of a finding: what tables that no catalog lists need is not completely known."""
 PAGES: Final = 10
-"""Requests of the listing at most, for 1,000 objects each: version numbers come before most names of manifests."""
+"""The maximum number of requests of the listing, each for 1,000 objects. Versions sort before most manifests."""
 _FOLDERS: Final = 8
 _BOUNDS: Final = ReadBounds(heads=200, files=100, size=64 * 1024 * 1024)
 _HEAD_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of the metadata files of versions that are read as neighbours, of all tables."""
+"""Bytes of all tables' metadata files that are read as neighbours."""
 _ANY_AGE: Final = 2**62
 _LENIENT: Final = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
 
@@ -45,9 +43,9 @@ _LENIENT: Final = Tolerance(lambda _path, _error: None, Spelling(ALL_KINDS))
 class ForeignNeighbours:
     """The tables beside one table's metadata that no catalog lists; used once.
 
-    `neighbours` are those that the catalog lists, and `own` paths of the table's metadata files beside those that
-    its logs name. `former` has what was read of former metadata files. Without `forks` the table's own uuid counts as
-    the table: after some of its metadata files were deleted its history is not known.
+    `neighbours` are those that the catalog lists, and `own` the paths of the table's metadata files beside those that
+    its logs name. `former` has what was read of former metadata files. Without `forks` every file with the table's uuid
+    counts as the table's, because its history is unknown after some of its metadata files were deleted.
     """
 
     def __init__(
@@ -74,10 +72,8 @@ class ForeignNeighbours:
         self._moved: bool | None = None
 
     def heads(self) -> Iterator[Neighbour]:
-        """Yield the versions of such tables whose files stay, one at a time.
-
-        Raises the retryable errors of the store, those of a checkpoint, and of loading the table.
-        """
+        """Yield the versions of such tables whose files stay, one at a time. Raises the retryable errors of the store,
+        those of a checkpoint, and of loading the table."""
         seen = self._listed()
         self._seen, self._found = frozenset(file.path for file in seen), self._tables(seen)
         left = _HEAD_BYTES
@@ -99,10 +95,9 @@ class ForeignNeighbours:
                 self._note(f"{table.uuid} at {table.place}: it cannot be read ({error.code})")
 
     def unreadable_of(self, neighbour: Neighbour) -> Unreadable:
-        """Return a function for errors in the files of one of these versions; it raises those that a repeat may change.
-
-        A missing manifest names nothing that anybody can read, unless the table was committed to since it was listed.
-        """
+        """Return a function for errors in the files of one of these versions. It raises errors that a retry may
+        resolve. A missing manifest names nothing that anybody can read, unless the table was committed to since the
+        listing."""
         who = f"{neighbour.table.table_uuid} by {neighbour.table.metadata_location}"
 
         def unreadable(path: str, error: DelegationError) -> None:
@@ -116,12 +111,9 @@ class ForeignNeighbours:
         return unreadable
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the finding of such tables, with the number of their metadata files, and that of what is not known.
-
-        Beside them is that of neighbours which are the table itself, named by another catalog.
-
-        Metadata files of a neighbour that its log does not name are lost commits as a rule: they stay, and are no news.
-        """
+        """Return the findings of such tables, with the number of their metadata files, of what is unknown, and of
+        neighbours that are the table itself in another catalog. A neighbour's metadata files that its log does not name
+        are usually lost commits: they stay, and are not reported."""
         listed = {neighbour.table.table_uuid for neighbour in self._neighbours} - {self._table.table_uuid}
         tables = [table for table in self._found if table.uuid not in listed]
         files = sum(len(table.files) for table in tables)
@@ -184,7 +176,7 @@ class ForeignNeighbours:
         heads: HeadsRead = {}
         tables = self._searched(seen, heads)
         if any(table.uuid == self._table.table_uuid for table in tables):
-            # Commits between the load and the listing look like a fork; a later load has them in its log.
+            # Commits between the load and the listing look like a fork. A later load has them in its log.
             now = self._ctx.tables.load()
             metadata = parse_metadata(now.metadata_location, now.metadata, experimental=True)
             self._learn(metadata, fetcher)
@@ -208,7 +200,7 @@ class ForeignNeighbours:
         return tables
 
     def _without_history(self, table: ForeignTable) -> ForeignTable:
-        """Return a fork without versions from before all that is known of the table: files between may be gone."""
+        """Return a fork without versions older than the table's known history, because files in between may be gone."""
         if table.uuid != self._table.table_uuid:
             return table
         versions = [version.number for path in self._known if (version := version_of(path)) is not None]
@@ -227,7 +219,7 @@ class ForeignNeighbours:
         self._known.update(file.path for file in history.files)
 
     def _has_moved(self) -> bool:
-        """Return whether there are metadata files by now that were not listed."""
+        """Return whether there are metadata files now that were not listed."""
         if self._moved is None:
             self._moved = any(file.path not in self._seen for file in self._signs(lambda _problem: None))
         return self._moved
@@ -237,14 +229,14 @@ class ForeignNeighbours:
 
 
 def _above(folder: str) -> str:
-    """Return the folder above one, which is the bucket's for one directly below it."""
+    """Return the parent folder, or for a folder directly below the bucket the bucket."""
     bucket, prefix = split(folder)
     above = prefix[:-1].rpartition("/")[0]
     return uri_of(bucket, f"{above}/" if above else "")
 
 
 def _canonical(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the canonical ones of paths; one that names no object is no metadata file that a listing shows."""
+    """Yield the canonical forms of paths. Paths that name no object are skipped: a listing shows none of them."""
     for path in paths:
         with suppress(GuardRefused):
             yield canonical(path)

@@ -1,12 +1,12 @@
 """Foreign tables, which no catalog lists, found by the metadata files below a location.
 
-Unregistered ones, dropped ones whose name or place was used again, those of a second catalog or of an engine's own
-catalog (path tables), hidden ones, and tables of other formats. A listing shows their metadata files
-(`metadata.signs`); only those that are not known to be the table's own are read, within bounds (`ReadBounds`).
+These are tables that are unregistered, dropped with their name or location used again, in a second catalog or an
+engine's own catalog (path tables), or hidden, and tables of other formats. A listing shows their metadata files
+(`metadata.signs`). Only files that are not known to be the table's own are read, within bounds (`ReadBounds`).
 
-*Another uuid* is another table: its newest three versions, and each file that the log of no other one names. *The same
-uuid* is a fork if one file outside the table's own log names another as a predecessor: a second registration that was
-committed to. One alone is a lost commit and protects nothing.
+*Another uuid* is another table: its newest three versions stay, and each file that no other file's log names. *The same
+uuid* is a fork if a file outside the table's own log names another one as a predecessor: a second registration with
+commits. A single file is a lost commit and protects nothing.
 """
 
 import re
@@ -57,11 +57,9 @@ def _canonical(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OwnTable:
-    """The table at the location: its uuid, and the metadata files that are known to be its history, or in the catalog.
-
-    `fold` returns one text for all spellings of a path, and `known` has such texts. `folders` are those of its own
-    metadata. What was written at `young_from` or later, in seconds since 1970, may be of a commit in flight.
-    """
+    """The table at the location: its uuid, and the metadata files of its known history or in the catalog. `fold`
+    returns one text for all spellings of a path, and `known` has such texts. `folders` are those of its metadata. Files
+    written at `young_from` or later, in seconds since 1970, may belong to a commit in progress."""
 
     table_uuid: str
     known: frozenset[str]
@@ -72,11 +70,9 @@ class OwnTable:
 
 @dataclass(frozen=True, slots=True)
 class ForeignTable:
-    """A table that no catalog lists: what its `heads` reach stays, and so do all its metadata `files`.
-
-    `place` is the folder above its metadata, with a slash at the end, at or below the location. With `why` the table is
-    not read, and all at the place stays. The uuid is one made of the place where none is known.
-    """
+    """A table that no catalog lists. What its `heads` reach stays, and so do all its metadata `files`. `place` is the
+    folder above its metadata, with a trailing slash, at or below the location. With `why` the table is not read, and
+    everything at the place stays. An unknown uuid is replaced by one made from the place."""
 
     uuid: str
     place: str
@@ -87,12 +83,9 @@ class ForeignTable:
 
 @dataclass(frozen=True, slots=True)
 class FoundForeign:
-    """What is at a location beside its table.
-
-    `unreadable` are metadata files in the table's own folder, each of which stays. `uniform` names the other format
-    whose root has the table's own metadata. With `gone` a file was not there any more when it was to be read: list the
-    signs again, for a table may have newer ones.
-    """
+    """The foreign tables at a location. `unreadable` are metadata files in the table's own folder, each of which stays.
+    `uniform` names the other format whose root has the table's own metadata. With `gone` a file disappeared before it
+    was read: list the signs again, because a table may have newer files."""
 
     tables: tuple[ForeignTable, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -111,10 +104,8 @@ def find_foreign(
     bounds: ReadBounds = _USUAL_BOUNDS,
     known: "HeadsRead | None" = None,
 ) -> FoundForeign:
-    """Return the tables at a location (canonical, with a slash at the end) by the signs of its whole listing.
-
-    Raises the store's retryable errors and those of `checkpoint`. What is `known` of files is not read again.
-    """
+    """Return the tables at a location (canonical, with a trailing slash) by the signs in its whole listing. `known`
+    heads are not read again. Raises the store's retryable errors and those of `checkpoint`."""
     return _ForeignSearch(
         root, own, MetadataReads(store, checkpoint, threads, bounds, {} if known is None else known)
     ).run(seen)
@@ -122,7 +113,7 @@ def find_foreign(
 
 @dataclass(slots=True)
 class _ForeignGroup:
-    """The files of one uuid in one folder: `tips` are in the log of no other one that was read."""
+    """The files of one uuid in one folder. `tips` are those that no other file's log names, of the files read."""
 
     tips: list[SeenFile] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
@@ -172,7 +163,7 @@ class _ForeignSearch:
         self._whole.setdefault(place, (why, []))[1].extend(files)
 
     def _search(self, folder: str, files: list[SeenFile], hint: SeenFile | None) -> None:
-        """Read files of a folder, the newest first, without those that the logs of newer ones name."""
+        """Read files of a folder, newest first, without those that the logs of newer ones name."""
         fold, groups = self._own.fold, dict[str, _ForeignGroup]()
         files.sort(key=lambda file: (_number(file), file.modified), reverse=True)
         left, most = files[::-1], 2 * _NEWEST
@@ -197,8 +188,8 @@ class _ForeignSearch:
         elif head.uuid is None or (not head.uuid and file.folder not in self._own.folders):
             self._set_aside(file)
         elif not head.uuid or head.uuid == self._own.table_uuid:
-            # One without a uuid beside the table's own may be of the table.
-            # Lost commits of a busy table are many, and take one request each.
+            # A file without a uuid beside the table's own may be the table's. Lost commits of a busy table are many,
+            # and take one request each.
             self._reads.heads += 1
             self._off.append((file, head))
         else:
@@ -209,14 +200,14 @@ class _ForeignSearch:
                 self._follow(file, group)
 
     def _set_aside(self, file: SeenFile) -> None:
-        """Keep a file that cannot be read: alone in the table's own folder, elsewhere with all around it."""
+        """Keep an unreadable file: alone in the table's own folder, elsewhere with everything around it."""
         if file.folder not in self._own.folders:
             self._leave(self._above(file.folder), f"its metadata file {file.path} cannot be read", [file])
         elif file.modified < self._own.young_from:
             self._unreadable.append(file.path)
 
     def _follow(self, file: SeenFile, group: _ForeignGroup) -> None:
-        """Add the predecessors of a file; what cannot be read of them is read as a file of its own."""
+        """Add the predecessors of a file. Unreadable ones are read as files of their own."""
         try:
             data = self._reads.read(location_of(file), limit=LARGEST)
             metadata = parse_metadata(file.path, decode_metadata(file.path, data), experimental=True)
@@ -237,7 +228,7 @@ class _ForeignSearch:
     ) -> ForeignTable:
         tips = set(group.tips)
         mine = [file for file in files if file in tips or self._own.fold(file.path) in group.named]
-        # Writers at once may have written one version several times, so that three files may all be lost commits.
+        # Concurrent writers may write one version several times, so the newest three files may all be lost commits.
         newest = sorted({_number(file) for file in mine}, reverse=True)[:_NEWEST]
         wanted = {*newest, *([] if hint is None else [self._hinted(hint)])}
         heads = tuple(file for file in mine if file in tips or _number(file) in wanted)
@@ -256,10 +247,8 @@ class _ForeignSearch:
         return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else -1
 
     def _add_forks(self) -> None:
-        """Add the files with the table's own uuid of which one names another, for each folder of them.
-
-        And a single one that a commit by path made, for it replaces no file: a reader by path has it as the newest.
-        """
+        """Add the files with the table's own uuid of which one names another, for each of their folders. Also a single
+        file of a commit by path, which replaces no file: a reader by path takes it as the newest."""
         fold = self._own.fold
         newest = max(map(_path_version, self._own.known), default=-1)
         off = {fold(file.path): (file, head) for file, head in self._off}
@@ -286,7 +275,7 @@ class _ForeignSearch:
             self._tables.append(self._table(folder, self._own.table_uuid, group, here, None))
 
     def _above(self, folder: str) -> str:
-        """Return the folder above one, at or below the location."""
+        """Return the parent folder, at or below the location."""
         above = folder[:-1].rpartition("/")[0] + "/"
         return above if above.startswith(self._root) else self._root
 
@@ -297,18 +286,15 @@ def _number(file: SeenFile) -> int:
 
 
 def _path_version(path: str) -> int:
-    """Return the version of a file as HadoopTables names it, -1 for other names."""
+    """Return the version of a file as named by HadoopTables, -1 for other names."""
     match = _BY_PATH.search(path)
     return -1 if match is None else int(match[1])
 
 
 class UnreadForeign:
-    """What becomes of files of foreign tables that cannot be read; it takes the place of UnreadNeighbours.
-
-    `numbers` has the number of the table of each head by its path, and `why` gets for a number why all at the table's
-    place stays. A missing manifest names nothing that anybody can read, unless the table was committed to since it was
-    listed: `moved` returns whether it was.
-    """
+    """Decides on unreadable files of foreign tables, in place of UnreadNeighbours. `numbers` maps each head's path to
+    its table's number, and `why` gets for a number why everything at the table's place stays. A missing manifest names
+    nothing that anybody can read, unless the table was committed to since the listing, which `moved` returns."""
 
     def __init__(self, numbers: Mapping[str, int], moved: Callable[[int], bool]) -> None:
         self._numbers = numbers
@@ -320,10 +306,10 @@ class UnreadForeign:
         return True
 
     def note_former(self, path: str) -> None:
-        """Accept a former metadata file that cannot be read: what it names beside the log is none of its table's."""
+        """Accept an unreadable former metadata file: nothing that only it names belongs to its table."""
 
     def note_differing(self, who: str, path: str) -> None:
-        """Accept a manifest that its list describes otherwise: all that it names stays."""
+        """Accept a manifest that differs from its list's description. All that it names stays."""
 
     def of(self, neighbour: Neighbour) -> Unreadable:
         """Return a function for errors in the files of a head."""
@@ -346,9 +332,7 @@ class UnreadForeign:
 
 def heads_of(table: ForeignTable, like: LoadedTable, store: ListableStore) -> Iterator[Neighbour]:
     """Yield the versions of a foreign table whose files stay, one at a time, with the credentials of the table `like`.
-
-    Raises CorruptMetadata, FileTooLarge and the errors of the store.
-    """
+    Raises CorruptMetadata, FileTooLarge and the errors of the store."""
     for head in table.heads:
         data = store.read(location_of(head), limit=LARGEST)
         metadata = with_uuid(decode_metadata(head.path, data), like.identifier.catalog, head.path)

@@ -1,4 +1,4 @@
-"""What a removal of orphan files that ends with SUCCESS writes to its task."""
+"""What a successful removal of orphan files writes to its task."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -45,10 +45,8 @@ _SHOWN: Final = 3
 def success(
     result: OrphanResult, segment: PlanSegment | None, location: str | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return the summary and the details of a task that ends with SUCCESS; `segment` is its plan.
-
-    `location` is where it looked if that is not the table's location.
-    """
+    """Return the summary and the details of a successful task. `segment` is its plan. `location` is where it searched,
+    if that is not the table's location."""
     details: dict[str, Any] = {
         "files_planned": result.files_planned,
         "files_listed": result.files_listed,
@@ -114,7 +112,7 @@ def withdrawn(reason: str, task: Task) -> tuple[str, dict[str, Any]]:
 
 
 def _foreign_text(result: OrphanResult) -> str:
-    """Return what a summary states about tables that no catalog lists: how much stays for which, and how it goes."""
+    """Return a summary's text about tables that no catalog lists: how much stays for which, and how to remove it."""
     tables = result.foreign
     if not tables:
         return ""
@@ -134,7 +132,7 @@ def _percent(result: OrphanResult) -> str:
 
 
 _UNPLANNED: Final = 2
-"""Attempts that could not plan in their time, after which Spark plans, whose driver has as much as it takes."""
+"""Attempts without enough time to plan, after which Spark plans, whose driver has enough."""
 OrphansFunction = Callable[[OrphanContext], OrphanResult]
 PermissionsOf = Callable[[TableOrphans], Callable[[LoadedTable], str | None]]
 TagsOf = Callable[[str, str, TableSource], TagStore]
@@ -160,10 +158,10 @@ class IndexedReferences(ReferenceCheck, Protocol):
 class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
     """TaskBehavior for ORPHAN_FILES and its dry run.
 
-    `places` yields where the namespaces and views of catalogs are, and calls a function before each request.
-    `permissions` returns what finds for a loaded table why a removal that a policy asked for has to stop, `asked_age`
-    how old orphan files are at least by the table's policies. `tags` opens what tags the files of a table as a role
-    (its ARN, the table's location, and where the table's files are).
+    `places` yields the locations of namespaces and views of catalogs, and calls a function before each request.
+    `permissions` returns for a removal a function of its loaded table, which returns why a policy's removal must stop.
+    `asked_age` returns the minimum age of orphan files by the table's policies. `tags` opens what tags the files of a
+    table as a role (its ARN, the table's location, and the files' location).
     """
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
@@ -181,7 +179,7 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
     def context(
         self, task: Task, *, hand_over_at: datetime | None = None, spark_above: int | None = None
     ) -> OrphanContext:
-        """Return what attempts need; raise MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED,
+        """Return what an attempt needs. Raises MalformedPayload, InvalidOption, GuardRefused (REFERENCES_NOT_INDEXED,
         TABLE_IS_PURGED)."""
         orphans, details = TableOrphans.of(task), OrphanDetails.of(task)
         refuse_purged(self.tasks.reads, orphans, task)
@@ -213,7 +211,7 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
         )
 
     def _tags_of(self, source: TableSource) -> Callable[[str, str], TagStore]:
-        """Return what opens the tags of a bucket once; it raises OperatorRoleRequired."""
+        """Return a function that opens the tags of a bucket once. It raises OperatorRoleRequired."""
 
         @cache
         def opened(bucket: str, location: str) -> TagStore:
@@ -223,7 +221,7 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
         return opened
 
     def outcome(self, task: Task, ctx: OrphanContext, work: OrphansFunction | None = None) -> Outcome:
-        """Remove, and return what a success writes, which a withdrawn policy is too."""
+        """Remove, and return what a success writes. A withdrawn policy is a success too."""
         try:
             result = (work or remove_orphan_files)(ctx)
         except RemovalWithdrawn as error:
@@ -238,7 +236,7 @@ class OrphansBehavior(UpkeepBehavior[OrphanContext, OrphanResult]):
         return summary, details, {"engine": INLINE if work is None else SPARK}
 
     def _count_unplanned(self, task: Task) -> None:
-        """Count an attempt that had a listing and no time left to make the plan; raise LeaseLost."""
+        """Count an attempt that had a listing but no time to make the plan. Raises LeaseLost."""
 
         def decide(current: Task, _now: datetime) -> Task:
             details = OrphanDetails.of(held_by(current, task.attempt_count))

@@ -1,8 +1,6 @@
-"""Where the namespaces and views of catalogs are, as far as a removal of orphan files has to know them.
-
-Tables, and tables of other formats, come from the reference index. A namespace or view of which the location is not
-known holds the removal back: it may be inside.
-"""
+"""The locations of catalogs' namespaces and views, as far as a removal of orphan files needs them. Tables, and tables
+of other formats, come from the reference index. A namespace or view with an unknown location holds the removal, because
+it may be inside."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ _METADATA_PATH: Final = "write.metadata.path"
 
 
 class NamesAndViews(Protocol):
-    """As much of a catalog as is needed here; PolarisClient is one and documents what each method raises."""
+    """The catalog methods needed here. PolarisClient implements them and documents their errors."""
 
     def list_namespaces(self, catalog: str, parent: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]: ...
 
@@ -37,14 +35,14 @@ class NamesAndViews(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CatalogPlaces:
-    """`OrphanContext.places` of some catalogs; `before` is called before each request, and may raise or wait."""
+    """`OrphanContext.places` of some catalogs. `before` is called before each request, and may raise or wait."""
 
     client: NamesAndViews
     catalogs: Sequence[str]
     before: Callable[[], None] = lambda: None
 
     def __call__(self) -> Iterator[Place]:
-        """Yield the places; raise GuardRefused (PLACES_UNKNOWN), and the errors of a catalog that does not answer."""
+        """Yield the places. Raises GuardRefused (PLACES_UNKNOWN), and the errors of a catalog that does not answer."""
         for catalog in self.catalogs:
             for namespace in self._below(catalog, ()):
                 yield from self._namespace(catalog, namespace)
@@ -94,7 +92,7 @@ class CatalogPlaces:
 
 
 def _places_of(view: str, document: Mapping[str, Any]) -> Iterator[Place]:
-    """Yield where a view and its metadata files are: the current one, and the next ones by its property."""
+    """Yield the locations of a view and its metadata files: the current ones, and the next ones by its property."""
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     location, current = metadata.get("location"), document.get("metadata-location")

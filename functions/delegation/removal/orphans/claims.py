@@ -1,8 +1,6 @@
-"""What other unfinished tasks may do to files: their published plans, and the tables that they are about.
-
-They are found in the index of due tasks, which has every unfinished one. A task of the last second may be missing
-there; it has published no plan yet. One that cannot be read holds the removals of its catalog alone.
-"""
+"""What other unfinished tasks may do to files: their published plans and their tables. They are found in the index of
+due tasks, which has every unfinished task. A task of the last second may be missing, but it has published no plan yet.
+An unreadable task holds only the removals of its catalog."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,11 +22,9 @@ _OWN: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 
 
 def claims_of(tasks: TaskService, catalogs: Collection[str], checkpoint: Callable[[], None]) -> Iterator[Claim]:
-    """Yield the claims of all unfinished tasks but those of removals of orphan files.
-
-    A task that cannot be read claims all of its catalog if that is one of `catalogs`, and everything if its catalog
-    cannot be read either. `checkpoint` is called before each read, and may raise RunStopped.
-    """
+    """Yield the claims of all unfinished tasks except removals of orphan files. An unreadable task claims its whole
+    catalog if that is one of `catalogs`, and everything if its catalog is unreadable too. `checkpoint` is called before
+    each read, and may raise RunStopped."""
     ids = _unfinished(tasks, checkpoint)
     for first in range(0, len(ids), _AT_ONCE):
         checkpoint()
@@ -57,7 +53,7 @@ def _one_by_one(
 
 
 def _payload(tasks: TaskService, task_id: str, stored: Mapping[str, Any]) -> Any:
-    """Return the payload of a record that cannot be read, that of the task's first version if it shows no table."""
+    """Return the payload of an unreadable record, or that of the task's first version if it shows no table."""
     payload = stored.get("task_payload")
     if table_place(payload) is None:
         with suppress(MalformedRecord):
@@ -69,7 +65,7 @@ def _payload(tasks: TaskService, task_id: str, stored: Mapping[str, Any]) -> Any
 def _unread(
     task_id: str, reason: str, payload: Any, stored: Mapping[str, Any], catalogs: Collection[str]
 ) -> Iterator[Claim]:
-    """Yield the claim of a task that cannot be read; one without a table and without a plan has none."""
+    """Yield the claim of an unreadable task. Without a table and a plan it has none."""
     what = f"task {printable(task_id)}, which cannot be read ({printable(reason)})"
     if is_without_table(payload) and stored.get("plan_segments") == []:
         return

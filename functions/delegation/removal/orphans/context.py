@@ -1,4 +1,4 @@
-"""The input of a removal of orphan files (table, stores, settings, attempt) and its result."""
+"""The input of a removal of orphan files (table, stores, settings, attempt), and its result."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,11 +24,9 @@ Status = Literal["SWEPT", "PLANNED", "WAITING", "NOTHING", "INCOMPLETE"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What another unfinished task may do to files: its published plan, None if it has none yet.
-
-    `what` names the task in messages, `location` is where its table was when it was submitted. Of an `unread` one
-    nothing else is known; without a location it may be about any table.
-    """
+    """What another unfinished task may do to files. Its published plan is None if it has none yet. `what` names the
+    task in messages, `location` is its table's location at submission. Of an `unread` task nothing else is known;
+    without a location it may concern any table."""
 
     what: str
     table_uuid: str
@@ -38,9 +36,9 @@ class Claim:
 
 
 def few_threads(foreign: ForeignLocations = NOBODYS) -> DeletePolicy:
-    """Return how orphan files are deleted, none at a foreign location."""
-    # Every object is looked at within its batch, and no lease is checked meanwhile: seconds for a thousand, four at a
-    # time. In smaller batches a page of the listing would settle fewer. A client has 32 connections.
+    """Return how orphan files are deleted; none at a foreign location."""
+    # Every object is checked within its batch, without lease checks: seconds for a thousand, four at a time. In smaller
+    # batches a page of the listing would confirm fewer objects. A client has 32 connections.
     return DeletePolicy(batch=1_000, threads=8, foreign=foreign)
 
 
@@ -49,10 +47,10 @@ class OrphanSettings(RemovalSettings):
     """The operator's numbers.
 
     A listing is split until it has `prefixes` parts, of which `list_threads` are listed at a time. What an interrupted
-    attempt listed is used again for `listing_serves`. A chunk has `lot_paths` files, or `chunk_paths` if executors
-    wrote it. Spark also plans where more than `inline_max_listed` are listed: their sorted runs take 0.4 GB of disk for
-    a million, and a function has 2 GB. In a job the driver lists `pages_here` of each part, and executors list the
-    others, `pages_at_once`; it compares up to `rows_here` listed and needed files itself.
+    attempt listed is reused for `listing_serves`. A chunk has `lot_paths` files, or `chunk_paths` if executors wrote
+    it. Spark also plans if more than `inline_max_listed` files are listed: their sorted runs take 0.4 GB of disk per
+    million, and a function has 2 GB. In a job the driver lists `pages_here` of each part, and executors list the rest,
+    `pages_at_once`. The driver compares up to `rows_here` listed and needed files itself.
     """
 
     list_threads: int = 16
@@ -66,7 +64,7 @@ class OrphanSettings(RemovalSettings):
     delete: DeletePolicy = field(default_factory=few_threads)
 
     def is_wide(self, listed: int) -> bool:
-        """Return whether a function's disk may be too small to compare so many files with what is needed."""
+        """Return whether a function's disk may be too small to compare this many files with the needed ones."""
         return listed > self.inline_max_listed
 
 
@@ -74,11 +72,11 @@ class OrphanSettings(RemovalSettings):
 class OrphanOptions:
     """The choices of a request and its operator. `execute_plan` is the id of an earlier plan, which is only reduced.
 
-    `loosest` is what the operator allows at most for mismatched files at this time, in an approved plan too. A table
-    that cannot be read and may have files at the location always holds the removal back.
-    `location` is where to look instead of the table's present location, at or below one of `locations`, as canonical
-    URIs that end in a slash. With `quarantine` files are tagged instead of deleted. `including` are the uuids of
-    foreign tables that the plan's approval includes; no request names any.
+    `loosest` is the loosest mode that the operator allows now for mismatched files, also for an approved plan. An
+    unreadable table that may have files at the location always holds the removal. `location` is searched instead of the
+    table's current location, and is at or below one of `locations`; these are canonical URIs that end in a slash. With
+    `quarantine` files are tagged instead of deleted. `including` are the uuids of foreign tables that the plan's
+    approval includes; no request names any.
     """
 
     older_than: timedelta = AGE
@@ -105,11 +103,11 @@ class OrphanOptions:
 
 
 def always_permitted(_table: LoadedTable) -> None:
-    """Return no reason to stop: nobody can take back what a caller asked for."""
+    """Return no reason to stop: nothing withdraws a caller's request."""
 
 
 def no_age(_table: LoadedTable) -> timedelta:
-    """Return no age: no policies are asked."""
+    """Return no age: there are no policies."""
     return timedelta(0)
 
 
@@ -117,18 +115,18 @@ def no_age(_table: LoadedTable) -> timedelta:
 class OrphanContext(RemovalContext):
     """One attempt at removing the orphan files of one table.
 
-    `neighbours` include tombstones, as of a pass over the catalog that began after `references.renew` was called.
+    `neighbours` include tombstones, as of a pass over the catalog that started after `references.renew` was called.
     `places` yields the locations of views, of tables of other formats and of namespaces; `claims` the other unfinished
-    tasks. `submission` names the request: attempts of one share a listing. `began` states that an earlier attempt may
-    have deleted files. `permitted` returns why a loaded table must not be swept any more, None if it may be; it is
-    asked whenever the table is loaded. `asked_age` returns how old orphan files are at least by the policies of a
-    loaded table. `tags` opens what tags objects of a bucket, below a location, as an operator's role; it raises
-    OperatorRoleRequired. An attempt that `leaves_plan` leaves it to Spark, and so does one that listed too many.
-    `approval` returns the approval of a published plan that holds now. `waiting` is the plan that an earlier submission
-    of the task left to a person. Attempts before deleted `deleted_before`, of `planned_before` files.
+    tasks. `submission` names the request; its attempts share a listing. `began` states that an earlier attempt may have
+    deleted files. `permitted` returns why a loaded table must no longer be swept, None if it may be; it is called after
+    each load of the table. `asked_age` returns the minimum age of orphan files by a loaded table's policies. `tags`
+    opens what tags objects of a bucket, below a location, as an operator's role; it raises OperatorRoleRequired. An
+    attempt that `leaves_plan` leaves it to Spark, and so does one that listed too many files. `approval` returns the
+    valid approval of a published plan. `waiting` is the plan of an earlier submission that waits for a person. Earlier
+    attempts deleted `deleted_before`, of `planned_before` files.
     """
 
-    # field(): without a default, also where the base has one, because a removal without the others deletes their files.
+    # field() removes the base class's default: without the other tables a removal would delete their files.
     neighbours: Callable[[Roots | None], Iterable[Neighbour | NeighbourUnreadable]] = field()
     references: ReferenceCheck = field()
     places: Callable[[], Iterable[Place]]
@@ -148,7 +146,7 @@ class OrphanContext(RemovalContext):
 
 
 class ForeignKept(NamedTuple):
-    """How much stays for a table that no catalog lists, which is below the folder `place`."""
+    """The number of files and bytes kept for a table that no catalog lists, which is below the folder `place`."""
 
     uuid: str
     place: str
@@ -158,14 +156,14 @@ class ForeignKept(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanResult(RemovalResult):
-    """What a removal deleted, or with `status` PLANNED and WAITING what it would.
+    """What a removal deleted, or would with `status` PLANNED and WAITING.
 
     WAITING: the plan `plan_ids[-1]` waits for approval, for the reason `waits`. NOTHING: there are no orphan files.
-    INCOMPLETE: some could not be deleted, which the receipt lists. `files_changed` are those that were kept because
-    they are not as they were listed, `files_untagged` because they have no place for a tag; `files_quarantined` are
-    tagged and still there, with `quarantine`. `files_looked_only` were deleted after a look alone, because the store
-    has no conditional deletes. `deletes_with` is the engine for so many files as are planned. A lost plan had deleted
-    `deleted_before`. `foreign` is what stays for tables that no catalog lists.
+    INCOMPLETE: some could not be deleted; the receipt lists them. `files_changed` were kept because they are not as
+    listed, `files_untagged` because they have no room for a tag. `files_quarantined` are tagged and still exist, with
+    `quarantine`. `files_looked_only` were deleted after a check alone, because the store has no conditional deletes.
+    `deletes_with` is the engine for the number of planned files. A lost plan had deleted `deleted_before`. `foreign` is
+    what stays for tables that no catalog lists.
     """
 
     status: Status

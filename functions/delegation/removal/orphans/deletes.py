@@ -1,9 +1,9 @@
-"""Deleting the chunks of a plan: only objects that are still as they were listed, and what its receipt has of that.
+"""Deletes the chunks of a plan, only objects that are unchanged since the listing, and counts them for the receipt.
 
-Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because
-somebody wrote them again, and `{plan}/looked/{chunk}-{files}` states how many were deleted after a look alone.
-Markers state what was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` states that
-its files were tagged instead, and `{plan}/untagged/…` has those that have no place for a tag.
+Beside the marks of all plans, `{plan}/changed/{chunk}-{files}-{bytes}` has the files of a chunk that stay because they
+were written again. `{plan}/looked/{chunk}-{files}` states how many were deleted after a check alone. Markers state what
+was deleted in a bucket with versions. In a quarantine `{plan}/quarantined/{chunk}-0-0` states that its files were
+tagged instead, and `{plan}/untagged/…` has those without room for a tag.
 """
 
 import json
@@ -31,10 +31,8 @@ _STAY: Final = {CHANGED: "changed", TAGS_FULL: "untagged"}
 
 
 class OrphansDeleted(NamedTuple):
-    """What the chunks of a plan that are done came to.
-
-    `files` and `bytes` are of deleted files: `bytes` has not those of `absent` ones. `untagged` files stay.
-    """
+    """The results of a plan's done chunks. `files` and `bytes` are of deleted files; `bytes` excludes `absent` ones.
+    `untagged` files stay."""
 
     files: int = 0
     bytes: int = 0
@@ -47,11 +45,9 @@ class OrphansDeleted(NamedTuple):
 
 
 class ConditionalStore:
-    """A store whose deletes have the condition of the listing, for the Deleter; it knows the objects in flight.
-
-    Delete markers are recorded beside the plan with each batch: a process that dies later still states which are its
-    own. With `tags` its objects are tagged instead of deleted.
-    """
+    """A store for the Deleter, whose deletes have the condition of the listing. It knows the objects in flight. Delete
+    markers are recorded beside the plan with each batch, so they are known even if the process dies later. With `tags`
+    its objects are tagged instead of deleted."""
 
     def __init__(
         self, store: ListableStore, plans: PlanStore, nonce: Callable[[], str], tags: TagStore | None = None
@@ -67,14 +63,14 @@ class ConditionalStore:
         self._plan_id = ""
 
     def begin(self, plan_id: str) -> None:
-        """Forget what an interrupted run left; what is deleted from here on is of this plan."""
+        """Forget what an interrupted run left. Deletes from here on belong to this plan."""
         with self._lock:
             self._plan_id = plan_id
             for known in (self._listed, self._chunk_of, self.looked_only):
                 known.clear()
 
     def expect(self, chunk: str, bucket: str, some: Sequence[Candidate]) -> None:
-        """Take a chunk's objects as they were listed."""
+        """Take a chunk's objects as listed."""
         with self._lock:
             for candidate in some:
                 listed = candidate.listed()
@@ -82,14 +78,14 @@ class ConditionalStore:
                 self._chunk_of[bucket, listed.key] = chunk
 
     def forget(self, chunk: str) -> int:
-        """Forget a chunk's objects; return how many of them were deleted after a look alone."""
+        """Forget a chunk's objects. Returns how many of them were deleted after a check alone."""
         with self._lock:
             for name in [name for name, of in self._chunk_of.items() if of == chunk]:
                 del self._chunk_of[name], self._listed[name]
             return self.looked_only.pop(chunk, 0)
 
     def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        """See ObjectStore.delete: an object that is not as it was listed is a failure with the code CHANGED."""
+        """See ObjectStore.delete. A changed object is a failure with the code CHANGED."""
         with self._lock:
             listed = [self._listed[bucket, key] for key in keys]
             chunk = self._chunk_of[bucket, keys[0]]
@@ -103,17 +99,15 @@ class ConditionalStore:
         return deleted.result
 
     def exists(self, _location: ObjectLocation) -> bool:
-        """Return that nothing is known to be absent: `delete` looks at each object itself."""
+        """Return True, because nothing is known to be absent: `delete` checks each object itself."""
         return True
 
 
 def delete_unchanged(
     plans: PlanStore, works: Iterable[Work], store: ConditionalStore, deleter: Deleter, checkpoint: Callable[[], None]
 ) -> Iterator[tuple[Work, Tally]]:
-    """Delete chunks of one plan as `delete_chunks` does, with a deleter of this store.
-
-    A chunk is marked if every object is deleted or stays because it changed; the result of each is what failed.
-    """
+    """Delete chunks of one plan as `delete_chunks`, with a deleter of this store. A chunk is marked if every object is
+    deleted or stays because it changed. The result of each chunk is its failures."""
     read, record = partial(_read, store), partial(_record, plans, store)
     return delete_chunks(plans, works, deleter, checkpoint, read=read, record=record)
 
@@ -127,7 +121,7 @@ def _read(store: ConditionalStore, plans: PlanStore, work: Work) -> Sequence[Can
 
 
 def _record(plans: PlanStore, store: ConditionalStore, marks: Marks, work: Work, outcome: Outcome) -> Tally:
-    """Store what a chunk came to besides its mark, before the mark."""
+    """Store a chunk's results besides its mark, before the mark."""
     plan_id, chunk, looked_only = work.index.plan_id, work.chunk, store.forget(work.chunk.name)
     if outcome.delete_markers:
         marks.mark_versioned()
@@ -146,7 +140,7 @@ def _record(plans: PlanStore, store: ConditionalStore, marks: Marks, work: Work,
 
 
 def swept(ctx: OrphanContext, indexes: Sequence[OrphanIndex]) -> OrphansDeleted:
-    """Return what the chunks of plans that are done came to."""
+    """Return the results of the plans' done chunks."""
     amounts = [_swept(ctx, index, indexes[-1].reduces) for index in indexes]
     return OrphansDeleted(*map(sum, zip(*amounts, strict=True)))
 
@@ -180,7 +174,7 @@ def _swept(ctx: OrphanContext, index: OrphanIndex, replaced: Sequence[ReplacedPl
 
 
 def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str, ListedAmount]:
-    """Return the figures in names below a prefix by chunk, of those that are done, for each the last run's."""
+    """Return the figures in names below a prefix, by done chunk, each of its last run."""
     amounts: dict[str, ListedAmount] = {}
     for key in ctx.plans.keys(prefix):
         chunk, files, size = key.removeprefix(prefix).rsplit("-", 2)
@@ -193,7 +187,7 @@ def _figures(ctx: OrphanContext, prefix: str, done: frozenset[str]) -> dict[str,
 
 
 def own_of_receipt(ctx: OrphanContext, result: OrphanResult, indexes: Sequence[OrphanIndex]) -> dict[str, Any]:
-    """Return the members of the receipt that operations do not have in common, with the keys of lists of files."""
+    """Return the members of the receipt that only removals have, with the keys of lists of files."""
     last = indexes[-1]
     return {
         "location": result.location,

@@ -1,8 +1,6 @@
-"""The fields that a removal of orphan files adds to its task's record, and the approval for which a plan waits.
-
-Consent is a recorded act: an approval names one plan, and holds for what that plan is reduced to. Neither a plan nor a
-request that is sent again is consent.
-"""
+"""The fields that a removal of orphan files adds to its task's record, and the approval for which a plan waits. Consent
+is a recorded act: an approval names one plan, and holds for its reductions. Neither a plan nor a repeated request is
+consent."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from delegation.tasks.life.model import Status, Task
 Wait = Literal["", "first-run", "max-share", "max-files", "finding"]
 APPROVAL_HOLDS: Final = timedelta(days=14)
 _OF_STRICTER_RULES: Final = frozenset({"AGE_TOO_SHORT", "PREFIX_MISMATCH", "QUARANTINE_RELEASED"})
-"""Findings about files that stay because a person or a setting is stricter now; they end no approval."""
+"""Findings about files that stay because a person or a setting is stricter now. They do not end an approval."""
 
 
 class Approver(BaseModel):
@@ -36,9 +34,7 @@ class Approver(BaseModel):
 
 class Approval(BaseModel):
     """A person's consent to one plan: its id, the SHA-256 of its index, who approved it, when, and until when.
-
-    `including` are the uuids of foreign tables, of which the plan reports files, that are deleted with it.
-    """
+    `including` are the uuids of foreign tables whose files the plan reports and that are deleted with it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -50,12 +46,12 @@ class Approval(BaseModel):
     including: tuple[str, ...] = ()
 
     def holds(self, plan: str, sha256: str, now: datetime) -> bool:
-        """Return whether it is for this plan and has not ended."""
+        """Return whether it is for this plan and has not expired."""
         return (self.plan, self.sha256) == (plan, sha256) and now < self.until
 
 
 def new_findings(approved: Iterable[Finding], present: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the present findings that who approved the plan has not seen: of another code, or about another sample."""
+    """Return the current findings that the approver has not seen: with another code or another sample."""
     seen = {(finding.code, what) for finding in approved for what in (finding.sample or ("",))}
     return tuple(
         finding
@@ -67,10 +63,8 @@ def new_findings(approved: Iterable[Finding], present: Iterable[Finding]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class ApprovalLimits:
-    """What is deleted without a person: a share (0 to 1) of the listed objects and bytes, and a number of files.
-
-    The first run of a table only reports, unless `first_run_deletes`.
-    """
+    """What may be deleted without approval: a share (0 to 1) of the listed objects and bytes, and a number of files. A
+    table's first run only reports, unless `first_run_deletes`."""
 
     max_share: float = 0.2
     max_files: int = 1_000_000
@@ -110,10 +104,10 @@ def waits_for(orphans: ListedAmount, listed: ListedAmount, limits: ApprovalLimit
 
 
 class OrphanDetails(HandedDetails):
-    """The published plan and its progress, how many objects were listed, tagged, and stay because they changed.
+    """The published plan and its progress, and how many objects were listed, tagged or kept because they changed.
 
-    `waiting_plan` waits for approval for the reason `waits`; both outlast another submission of the task, so that the
-    plan can be approved. `approval` is of that plan, or of the dry run's. `waiting_location` is where the plan looked
+    `waiting_plan` waits for approval for the reason `waits`. Both outlast another submission of the task, so that the
+    plan can be approved. `approval` is of that plan, or of the dry run's. `waiting_location` is where the plan searched
     if that is not the table's location. `unplanned` attempts had a listing and too little time to make the plan.
     """
 
@@ -127,23 +121,21 @@ class OrphanDetails(HandedDetails):
     approval: Approval | None = None
 
     def is_approved(self, now: datetime) -> bool:
-        """Return whether the plan that waits is approved."""
+        """Return whether the waiting plan is approved."""
         plan, approval = self.waiting_plan, self.approval
         return plan is not None and approval is not None and approval.holds(plan.id, plan.sha256, now)
 
 
 def segments_of(task: Task) -> Sequence[PlanSegment]:
-    """Return the plans that a request may name of this task."""
+    """Return the plans of this task that a request may name."""
     details = OrphanDetails.of(task)
     waiting = () if details.waiting_plan is None else (details.waiting_plan,)
     return (*details.plan_segments, *waiting)
 
 
 def waiting_plan(task: Task) -> PlanSegment | None:
-    """Return the plan that a person may approve, None without one: one that waits, or a dry run's.
-
-    The latter may have no orphan file, and files of foreign tables alone. Raises MalformedRecord.
-    """
+    """Return the plan that a person may approve, None without one: a waiting plan, or a dry run's, which may have only
+    files of foreign tables. Raises MalformedRecord."""
     details = OrphanDetails.of(task)
     if task.task_type != PLAN_TASK_TYPE:
         return details.waiting_plan
@@ -151,12 +143,12 @@ def waiting_plan(task: Task) -> PlanSegment | None:
 
 
 def _has_files(details: OrphanDetails) -> bool:
-    """Return whether a person can have any files deleted by the plan, those of foreign tables too."""
+    """Return whether an approval of the plan can delete any files, including those of foreign tables."""
     return bool(details.files_planned) or any(finding.code == FOREIGN_TABLE for finding in details.findings)
 
 
 def approvable(task: Task) -> PlanSegment | None:
-    """Return the plan with which a task ended that a person may approve; None for details of a newer release."""
+    """Return the plan, with which a task ended, that a person may approve; None for details of a newer release."""
     try:
         is_whole = task.status is Status.SUCCESS and _has_files(OrphanDetails.of(task))
         return waiting_plan(task) if is_whole else None

@@ -1,4 +1,4 @@
-"""Errors of a removal of orphan files, split by what the caller can do next."""
+"""Errors of a removal of orphan files, by what the caller can do next."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
@@ -12,11 +12,11 @@ from polaris_common.errors import DelegationError, counted, printable, shown
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
     ManifestMissing: ("; restore it, or expire the snapshots that need it; until then no file is known to be an orphan")
 }
-"""What the outcome of the work adds to an error."""
+"""The outcome's addition to an error."""
 
 
 class RemovalWithdrawn(RunStopped):
-    """The policy that asked for the removal does not ask for it any more; `reason` is the beginning of a sentence."""
+    """The policy no longer requires the removal. `reason` is the beginning of a sentence."""
 
     code = POLICY_WITHDRAWN
 
@@ -32,12 +32,12 @@ class OrphansError(DelegationError):
 
 
 def commits_too_frequent(table: TableIdentifier, looks: int) -> OrphansError:
-    """Return the error: the table received a commit at so many looks that the removal stopped following them."""
+    """Return the error for a table with a commit at each of this many comparisons."""
     return OrphansError(changed_at_each_look(table, looks), code="COMMITS_TOO_FREQUENT", retryable=True)
 
 
 def claim_unknown(what: str, plan_id: str) -> OrphansError:
-    """Return the error: the plan of another unfinished task at the location is lost or cannot be read."""
+    """Return the error for a plan of another unfinished task at the location that is lost or unreadable."""
     return OrphansError(
         f"the plan {printable(plan_id)} of an open task at the location ({printable(what)}) is lost or "
         "unreadable, so the files that it claims are unknown; nothing was removed. The next attempt checks "
@@ -48,7 +48,7 @@ def claim_unknown(what: str, plan_id: str) -> OrphansError:
 
 
 def record_unreadable(what: str) -> OrphansError:
-    """Return the error: an unfinished task cannot be read that may be about tables of the catalog."""
+    """Return the error for an unreadable unfinished task that may concern tables of the catalog."""
     return OrphansError(
         f"the files that an open {printable(what, 400)} claims are unknown, and it may belong to this catalog; "
         "nothing was removed. Deploy the release that wrote the record, or restore it from a backup; the next "
@@ -59,7 +59,7 @@ def record_unreadable(what: str) -> OrphansError:
 
 
 def references_not_indexed() -> GuardRefused:
-    """Return the error: the operator's settings keep no reference index, so what other tables need is not known."""
+    """Return the error for settings without a reference index, by which the files of other tables are unknown."""
     return GuardRefused(
         "removing orphan files requires the reference index, which knows the files that other tables need. Set "
         "delegation.purge.references to index",
@@ -68,7 +68,7 @@ def references_not_indexed() -> GuardRefused:
 
 
 class OperatorRoleRequired(GuardRefused):
-    """What is asked for takes rights that vended credentials never have, and no role has them for the bucket."""
+    """The request needs rights that vended credentials never have, and no role has them for the bucket."""
 
     code = "OPERATOR_ROLE_REQUIRED"
 
@@ -87,7 +87,7 @@ def no_role(bucket: str, _location: str = "") -> NoReturn:
 
 
 def location_too_wide(location: str) -> GuardRefused:
-    """Return the error: the table's location is a whole bucket or a root of the file system, or is not clear."""
+    """Return the error for a location that is ambiguous, a whole bucket or a root of the file system."""
     return GuardRefused(
         f"{printable(location)} is not scanned for orphan files: it is a whole bucket or ambiguous. Move the table to "
         "a location of its own",
@@ -96,7 +96,7 @@ def location_too_wide(location: str) -> GuardRefused:
 
 
 def location_not_allowed(location: str) -> GuardRefused:
-    """Return the error: the place of a plan is not the table's location, and the operator allows it no more."""
+    """Return the error for a plan's place that is not the table's location and no longer allowed by the operator."""
     return GuardRefused(
         f"the plan is for {printable(location)}, which is not the table's location and no longer below a place of "
         "delegation.orphan-files.locations. This attempt deleted nothing. Ask the operator to allow the place, or scan "
@@ -106,7 +106,7 @@ def location_not_allowed(location: str) -> GuardRefused:
 
 
 class LocationShared(GuardRefused):
-    """The table's location contains or lies in the location of something else, whose files nobody can tell apart."""
+    """The table's location contains or is in another location, and nobody can tell their files apart."""
 
     code = "LOCATION_SHARED"
 
@@ -119,13 +119,13 @@ class LocationShared(GuardRefused):
 
 
 class AgeTooShort(GuardRefused):
-    """Files younger than a day are never orphans: a job that writes them may commit them still."""
+    """Files younger than a day are never orphans, because a running job may still commit them."""
 
     code = "AGE_TOO_SHORT"
 
 
 class PrefixMismatch(GuardRefused):
-    """Files have the paths of files that the table needs, but with another scheme or bucket."""
+    """Files have the paths of files that the table needs, but another scheme or bucket."""
 
     code = "PREFIX_MISMATCH"
 
@@ -141,7 +141,7 @@ class PrefixMismatch(GuardRefused):
 
 
 class AreaLeftAlone(GuardRefused):
-    """A table that an operator exempted cannot be read and may have files at the location, so nothing is removed."""
+    """An exempted table is unreadable and may have files at the location, so nothing is removed."""
 
     code = "AREA_LEFT_ALONE"
 
@@ -153,7 +153,7 @@ class AreaLeftAlone(GuardRefused):
 
 
 def places_unknown(what: str, why: DelegationError | None) -> GuardRefused:
-    """Return the error: something may be inside the table's location, and where it is is not known."""
+    """Return the error for something with an unknown location, which may be inside the table's."""
     reason = "the catalog states no location" if why is None else f"{why.code}: {printable(str(why))}"
     grant = (
         "grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST and VIEW_READ_PROPERTIES "

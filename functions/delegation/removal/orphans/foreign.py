@@ -1,4 +1,4 @@
-"""Foreign tables at the location of a removal of orphan files: their signs, what stays of them, what is included."""
+"""Foreign tables at the location of a removal of orphan files: their signs, what is kept of them, what is included."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,10 +23,10 @@ from delegation.storage.locations import FOREIGN_TABLE, Root, split, uri_of
 from polaris_common.errors import DelegationError
 
 IN_USE: Final = "it changed after or shortly before the plan, so it stays despite the approval"
-"""Why a foreign table stays whose uuid an approval includes."""
+"""Why a foreign table stays although an approval includes its uuid."""
 
 _MOST_BELOW: Final = 50
-"""Folders of the location that are looked at for the metadata of new tables."""
+"""Folders of the location that are searched for the metadata of new tables."""
 
 
 def stored_signs(ctx: OrphanContext, parts: Iterable[ListedPart]) -> Iterator[SeenFile]:
@@ -36,7 +36,7 @@ def stored_signs(ctx: OrphanContext, parts: Iterable[ListedPart]) -> Iterator[Se
 
 
 def signs_now(ctx: OrphanContext, root: Root, stored: Iterable[SeenFile]) -> list[SeenFile]:
-    """Return the signs that are now in the folders that had some, in the table's own, and right below the location."""
+    """Return the current signs in the folders that had some, in the table's own, and directly below the location."""
     by_path, folders = dict[str, SeenFile](), {f"{root.uri}metadata/"}
     for sign in stored:
         if sign.path.endswith("/"):
@@ -48,7 +48,7 @@ def signs_now(ctx: OrphanContext, root: Root, stored: Iterable[SeenFile]) -> lis
     if here.is_whole:
         below = {uri_of(root.bucket, folder) for folder in here.folders}
         formats &= below
-        # A table that was made since would be there, if anywhere.
+        # A table created since then would most likely be there.
         folders |= {f"{folder}metadata/" for folder in sorted(below)[:_MOST_BELOW]}
     for folder in sorted(folders | formats):
         if not any(folder != other and folder.startswith(other) for other in folders):
@@ -73,11 +73,9 @@ def _pages(ctx: OrphanContext, root: Root, folder: str) -> Iterator[Sequence[Lis
 
 @dataclass(slots=True)
 class ForeignAtLocation:
-    """The foreign tables whose files stay, by number, and how these are read; of one without a `why`, by its heads.
-
-    `like` is the table itself, with whose credentials they are read. What the manifests in `known` name is needed, or
-    was left out of what is compared.
-    """
+    """The foreign tables whose files stay, by number, and how they are read; one without a `why` by its heads. `like`
+    is the table itself, whose credentials are used. What the manifests in `known` name is needed, or was excluded from
+    the comparison."""
 
     ctx: OrphanContext
     root: Root
@@ -93,12 +91,12 @@ class ForeignAtLocation:
         self.unread.why.update({number: table.why for number, table in self.tables.items() if table.why})
 
     def files(self) -> Iterator[tuple[int, Sequence[str]]]:
-        """Yield the metadata files of each table, which stay, read or not."""
+        """Yield the metadata files of each table. They stay, read or not."""
         for number, table in self.tables.items():
             yield number, [file.path for file in table.files]
 
     def heads(self) -> Iterator[tuple[int, Neighbour]]:
-        """Yield the versions of tables that are to be read, one at a time."""
+        """Yield the versions of tables to read, one at a time."""
         for number, table in self.tables.items():
             with self.reading(number):
                 for neighbour in heads_of(table, self.like, self.ctx.store):
@@ -108,7 +106,7 @@ class ForeignAtLocation:
 
     @contextmanager
     def reading(self, number: int) -> Iterator[None]:
-        """Let all at a table's place stay if it cannot be read; raise what a repeat may change."""
+        """Keep everything at a table's place if it cannot be read. Raises errors that a retry may resolve."""
         try:
             yield
         except DelegationError as error:
@@ -118,7 +116,7 @@ class ForeignAtLocation:
 
     @property
     def areas(self) -> tuple[tuple[str, int], ...]:
-        """The places at which all stays, the innermost first, with the numbers of the tables."""
+        """The places at which everything stays, innermost first, with the numbers of the tables."""
         places = [(self.tables[number].place, number) for number in self.unread.why]
         return tuple(sorted(places, key=lambda place: (-len(place[0]), place)))
 
@@ -137,13 +135,13 @@ class ForeignAtLocation:
         )
 
     def _moved(self, number: int) -> bool:
-        """Return whether a table has metadata files by now that it had not when it was looked for."""
+        """Return whether a table has metadata files now that it did not have at the search."""
         folders = {head.folder for head in self.tables[number].heads}
         return any(sign.path not in self.seen for folder in folders for sign in _listed(self.ctx, self.root, folder))
 
 
 def is_settled(ctx: OrphanContext, root: Root, table: ForeignTable, before: int) -> bool:
-    """Return whether none of a table's metadata was written since a time, so that nobody uses it now."""
+    """Return whether none of a table's metadata was written since a time, so that it is not in use."""
     files = [file for file in table.files if not file.path.endswith("/")]
     folders = [file.path for file in table.files if file.path.endswith("/")]
     listed = (file for folder in folders for objects in _pages(ctx, root, folder) for file in objects)
@@ -151,7 +149,7 @@ def is_settled(ctx: OrphanContext, root: Root, table: ForeignTable, before: int)
 
 
 def foreign_findings(parts: Iterable[ForeignPart]) -> tuple[Finding, ...]:
-    """Return the finding of tables for which files stay; its sample names the same ones in every plan of them."""
+    """Return the finding of tables for which files stay. Its sample names the same tables in every plan."""
     foreign = [part for part in parts if part.files]
     sample = tuple(dict.fromkeys(f"{part.uuid} at {part.place}" for part in foreign))[:SAMPLE]
     files = sum(part.files for part in foreign)
@@ -159,12 +157,12 @@ def foreign_findings(parts: Iterable[ForeignPart]) -> tuple[Finding, ...]:
 
 
 def to_include(index: OrphanIndex, including: Collection[str]) -> tuple[ForeignPart, ...]:
-    """Return what an approval includes of a plan, by the uuids, and what is not among its files yet."""
+    """Return what an approval includes of a plan, by the uuids, and is not yet among its files."""
     return tuple(part for part in index.foreign_tables if part.uuid in including)
 
 
 def merged_parts(before: Iterable[ForeignPart], fresh: Iterable[ForeignPart]) -> tuple[ForeignPart, ...]:
-    """Return what stays for tables by a plan, and by one that it was reduced to, once for each table."""
+    """Return what stays for tables by a plan and its reduction, once for each table."""
     merged: dict[tuple[str, str], ForeignPart] = {}
     for part in (*before, *fresh):
         known = merged.get((part.uuid, part.place))

@@ -1,12 +1,12 @@
-"""The stored forms of a removal of orphan files: what was listed, and the plan made of it.
+"""The stored forms of a removal of orphan files: the listing, and the plan made from it.
 
-Both are indexes beside chunks of lines {"path", "type", "size", "etag", "modified"}, sorted by path. Each is a segment
-of the task in its turn: a listing has its chunks in `parts`, because none of them is to be deleted yet.
+Both are indexes beside chunks of lines {"path", "type", "size", "etag", "modified"}, sorted by path. Each in turn is a
+segment of the task. A listing has its chunks in `parts`, because none of them is to be deleted yet.
 
-The delete markers that a removal wrote in a bucket with versions, recorded beside its plan for a restore.
+The delete markers that a removal wrote in a bucket with versions are recorded beside its plan for a restore.
 `{plan}/markers/{nonce}.jsonl.gz` has the markers of one delete, a JSON object on each line: {"path", "size", "etag",
-"modified", "marker"}, the object as it was listed and the version id of its marker. `{plan}/restored/{nonce}` states
-that every file of that record is back.
+"modified", "marker"}, the listed object and the version id of its marker. `{plan}/restored/{nonce}` states that every
+file of that record is back.
 """
 
 import gzip
@@ -27,13 +27,13 @@ from delegation.storage.base import PlanStore
 from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import split
 
-# Quotes a string as json.dumps(ensure_ascii=False) does.
+# Quotes a string like json.dumps(ensure_ascii=False).
 _quoted: Callable[[str], str] = json.encoder.encode_basestring
 _TYPE: Final = f'"type": "{FileType.ORPHAN}"'
 
 
 class Candidate(NamedTuple):
-    """An object that may be an orphan, as it was listed: canonical path, size in bytes, ETag, seconds since 1970."""
+    """An object that may be an orphan, as listed: canonical path, size in bytes, ETag, seconds since 1970."""
 
     path: str
     size: int
@@ -53,10 +53,8 @@ class ListedPart(Stored):
 
 
 class ForeignPart(Stored):
-    """Files that stay for a table that no catalog lists, by its uuid and the folder above its metadata.
-
-    With `why` the table could not be read, so all that nothing else needs stays there.
-    """
+    """Files that stay for a table that no catalog lists, by its uuid and the folder above its metadata. With `why` the
+    table could not be read, so everything there stays that nothing else needs."""
 
     uuid: str
     place: str
@@ -67,7 +65,7 @@ class ForeignPart(Stored):
 
 
 class Compared(Stored):
-    """How a plan's paths were compared with needed ones (`spelling.Equal`, `MismatchMode`)."""
+    """How a plan's paths were compared with needed ones (`place.Equal`, `MismatchMode`)."""
 
     schemes: dict[str, str]
     authorities: dict[str, str]
@@ -78,18 +76,16 @@ Stage = Literal["listed", "planned", "tagging"]
 
 
 class OrphanIndex(ReducedIndex):
-    """The index of a listing, or of the plan made of it.
+    """The index of a listing, or of the plan made from it.
 
     `listed` are all objects at the location, and `listed_at` the store's time of the first page, in seconds since 1970.
     `age` is in seconds. `needed` is how many candidates some table or task needs. `waits` is why the plan waits for
-    approval. `compared` is for its approval.
-    `elsewhere` is the place that was looked at if a request named one beside the table's location, else "". `foreign`
-    are locations of others where nothing is deleted. Files of
-    a plan at the stage `tagging` are tagged by everybody who executes it, and never deleted: a release
-    that knows no tags does not know the stage, and refuses the plan. `deleted_before` is what the task had deleted by a
-    plan that was lost, which this one replaces. `signs` are what the listing has of tables that no catalog lists, None
-    in one of a former release. `foreign_tables` is what stays for such tables, `included` that of which an approval
-    added the files to this plan.
+    approval. `compared` is for its approval. `elsewhere` is the searched place if a request named one beside the
+    table's location, else "". `foreign` are other owners' locations, where nothing is deleted. Files of a plan at the
+    stage `tagging` are tagged by every executor, and never deleted: a release without tags does not know the stage, and
+    refuses the plan. `deleted_before` is what the task had deleted by a lost plan that this one replaces. `signs` are
+    the listing's signs of tables that no catalog lists, None in one of a former release. `foreign_tables` is what stays
+    for such tables, `included` the part whose files an approval added to this plan.
     """
 
     stage: Stage
@@ -114,7 +110,7 @@ class OrphanIndex(ReducedIndex):
         return self.stage == "tagging"
 
     def answers(self, options: OrphanOptions, identifier: str) -> bool:
-        """Return whether a request with these options, without the plan's name, asks for what the plan was made for."""
+        """Return whether a request with these options, except the plan's name, requests what the plan was made for."""
         equal = options.equal
         wanted = Compared(schemes=dict(equal.schemes), authorities=dict(equal.authorities), mismatch=options.mismatch)
         return (self.identifier, self.elsewhere, self.quarantine, self.compared) == (
@@ -138,12 +134,12 @@ class OrphanIndex(ReducedIndex):
 
 
 def load_plan(store: PlanStore, segment: PlanSegment) -> OrphanIndex:
-    """Return a published index; raise PlanLost, or PlanTampered if it is altered or of another operation."""
+    """Return a published index. Raises PlanLost, or PlanTampered if it is altered or of another operation."""
     return load_index_as(OrphanIndex, store, segment)
 
 
 class CandidateWriter:
-    """Stores a sorted stream of candidates in chunks, one of them in memory at a time, numbered from `first`."""
+    """Stores a sorted stream of candidates in chunks, with one in memory at a time, numbered from `first`."""
 
     def __init__(self, store: PlanStore, plan_id: str, name: str, *, chunk_paths: int, first: int = 0) -> None:
         self._store = store
@@ -155,7 +151,7 @@ class CandidateWriter:
         self.chunks: list[Chunk] = []
 
     def extend(self, some: Iterable[Candidate]) -> bool:
-        """Add candidates after those added before; return whether a chunk was stored with them."""
+        """Add candidates that follow those added before. Returns whether a chunk was stored."""
         self._rows.extend(some)
         stored = len(self._rows) >= self._chunk_paths
         while len(self._rows) >= self._chunk_paths:
@@ -164,13 +160,13 @@ class CandidateWriter:
         return stored
 
     def flush(self) -> None:
-        """Store what was collected; call it once more at the end."""
+        """Store the collected candidates. Call it once more at the end."""
         rows, self._rows = self._rows, []
         if rows:
             self._store_chunk(rows)
 
     def part(self) -> tuple[ListedPart, ...]:
-        """Return the chunks that were stored, nothing without any."""
+        """Return the stored chunks as a part, empty without any."""
         return (ListedPart(plan_id=self._plan_id, chunks=tuple(self.chunks)),) if self.chunks else ()
 
     def _store_chunk(self, rows: Sequence[Candidate]) -> None:
@@ -191,19 +187,19 @@ class CandidateWriter:
 
 
 def _line(candidate: Candidate) -> str:
-    """Return the JSON object as json.dumps writes it, which takes four times as long."""
+    """Return the JSON object as written by json.dumps, which takes four times as long."""
     path, size, etag, modified = candidate
     return f'{{"path": {_quoted(path)}, {_TYPE}, "size": {size}, "etag": {_quoted(etag)}, "modified": {modified}}}\n'
 
 
 def read_candidates(store: PlanStore, plan_id: str, chunk: Chunk) -> list[Candidate]:
-    """Return the candidates of a chunk; raise PlanLost or PlanTampered."""
+    """Return the candidates of a chunk. Raises PlanLost or PlanTampered."""
     records = records_of(store, plan_id, chunk)
     return [Candidate(record["path"], record["size"], record["etag"], record["modified"]) for record in records]
 
 
 def candidates_of(store: PlanStore, parts: Iterable[tuple[str, Sequence[Chunk]]]) -> Iterator[list[Candidate]]:
-    """Yield the candidates of each chunk, given with the id that they are stored below; one chunk is in memory."""
+    """Yield the candidates of each chunk, given with the id below which it is stored. Memory holds one chunk."""
     for plan_id, chunks in parts:
         for chunk in chunks:
             yield read_candidates(store, plan_id, chunk)
@@ -211,7 +207,7 @@ def candidates_of(store: PlanStore, parts: Iterable[tuple[str, Sequence[Chunk]]]
 
 _END: Final = ".jsonl.gz"
 _NULL: Final = "null"
-"""The version id of a delete marker where versioning is suspended: what was below it is gone."""
+"""The version id of a delete marker while versioning is suspended. It has replaced the object."""
 
 
 class Hidden(NamedTuple):
@@ -224,10 +220,8 @@ class Hidden(NamedTuple):
 def record_markers(
     plans: PlanStore, plan_id: str, nonce: str, listed: Sequence[tuple[str, ListedObject]], markers: Mapping[str, str]
 ) -> None:
-    """Record the delete markers, by key, of one delete of objects, each given with its path.
-
-    Does nothing without any that can be removed again.
-    """
+    """Record the delete markers, by key, of one delete of objects, each given with its path. Does nothing if none of
+    them can be removed again."""
     lines = []
     for path, hidden in listed:
         marker = markers.get(hidden.key, _NULL)
@@ -245,10 +239,10 @@ def recorded(plans: PlanStore, plan_id: str) -> list[str]:
 
 
 def read_markers(plans: PlanStore, plan_id: str, name: str) -> Iterator[Hidden]:
-    """Yield what a record has; raise PlanTampered if it cannot be read, and the errors of the store."""
+    """Yield the contents of a record. Raises PlanTampered if it is unreadable, and the errors of the store."""
     data = plans.get(f"{_prefix(plan_id)}{name}")
     try:
-        # A key may have other line breaks.
+        # A key may contain other line breaks.
         for line in gzip.decompress(data).decode().rstrip("\n").split("\n"):
             record = json.loads(line)
             yield Hidden(
@@ -264,7 +258,7 @@ def mark_restored(plans: PlanStore, plan_id: str, name: str) -> None:
 
 
 def restored(plans: PlanStore, plan_id: str) -> frozenset[str]:
-    """Return the names of the records of which every file is back."""
+    """Return the names of the records whose files are all back."""
     prefix = f"{plan_id}/restored/"
     return frozenset(key.removeprefix(prefix) for key in plans.keys(prefix))
 

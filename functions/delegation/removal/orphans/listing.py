@@ -1,8 +1,8 @@
-"""Listing a location in parts, page by page, several at a time, in any process; and the sorted parts of the result.
+"""Lists a location in parts, page by page, several at a time, in any process, and has the sorted parts of the result.
 
 `{task}/listed/{digest of submission and prefix}.json` states which chunks have the candidates of a part, and up to
-which key. An attempt after a crash resumes there. Two attempts at once write chunks of their own, and whichever record
-it reads, what that names was listed.
+which key. An attempt after a crash resumes there. Two concurrent attempts write chunks of their own. Whichever record
+an attempt reads, its chunks have what was listed.
 """
 
 import hashlib
@@ -30,10 +30,8 @@ _DIGEST: Final = 20
 
 
 class ListedProgress(Stored):
-    """How far a part is listed: up to the key `after`; `at` is the store's time of its first page, 0 before that.
-
-    `signs` are of tables that no catalog lists; a record of a former release has None.
-    """
+    """How far a part is listed: up to the key `after`. `at` is the store's time of its first page, 0 before that.
+    `signs` are of tables that no catalog lists, None in a record of a former release."""
 
     prefix: str
     age: int
@@ -48,11 +46,8 @@ class ListedProgress(Stored):
 
 @dataclass(frozen=True, slots=True)
 class PartsListing:
-    """How the parts of a location are listed, as plain values: executors are sent them.
-
-    The candidates are stored below `plan_id` by `chunk_paths`; `submission` names the request, whose attempts share
-    what they list.
-    """
+    """How the parts of a location are listed, as plain values that are sent to executors. The candidates are stored
+    below `plan_id` by `chunk_paths`. `submission` names the request, whose attempts share their listing."""
 
     eligible: Eligible
     plan_id: str
@@ -67,7 +62,7 @@ class PartsListing:
         return f"{self.task_id}/listed/{_digest(submission + prefix)}.json"
 
     def writer(self, plans: PlanStore, name: str, first: int = 0) -> CandidateWriter:
-        """Return what stores candidates; `first` is the number of its first chunk."""
+        """Return a writer of candidates. `first` is the number of its first chunk."""
         return CandidateWriter(plans, self.plan_id, name, chunk_paths=self.chunk_paths, first=first)
 
     def candidates(self, some: Sequence[ListedObject]) -> list[Candidate]:
@@ -78,11 +73,9 @@ class PartsListing:
 
 @dataclass(frozen=True, slots=True)
 class PartLister:
-    """Lists parts with the stores of a process; `checkpoint` may end it, and is called before each page.
-
-    `name` distinguishes the chunks of a process that may list the same part again as the same attempt: the objects may
-    be others by then. `recorded` is called with each record that is written.
-    """
+    """Lists parts with the stores of a process. `checkpoint` is called before each page, and may end it. `name`
+    distinguishes the chunks of a process that may list the same part again in the same attempt, because the objects may
+    have changed by then. `recorded` is called with each record that is written."""
 
     how: PartsListing
     store: ListableStore
@@ -93,10 +86,8 @@ class PartLister:
     recorded: Callable[[ListedProgress], object] = lambda _progress: None
 
     def run(self, begun: Sequence[ListedProgress], most_pages: int | None = None) -> Iterator[ListedProgress]:
-        """List each part from where it is, up to so many pages of it; yield how far it is then, which is recorded.
-
-        Raises the errors of the stores and of the checkpoint.
-        """
+        """List each part from its position, up to `most_pages` of it. Yields its new position, which is recorded.
+        Raises the errors of the stores and of the checkpoint."""
         waiting = deque(
             _Part(progress, self._writer(progress), self._writer(progress, of_signs=True)) for progress in begun
         )
@@ -129,7 +120,7 @@ class PartLister:
         return pool.submit(self.store.page, self.how.eligible.root.bucket, prefix, after=after)
 
     def _take(self, part: "_Part", page: ListedPage, most_pages: int | None) -> bool:
-        """Store what a page has; return whether the part is done or its pages are used up; check_clock may raise."""
+        """Store a page's objects. Returns whether the part is done or its pages are used up. Raises as check_clock."""
         check_clock(self.how.eligible.root.bucket, page, self.clock())
         stored = part.writer.extend(self.how.candidates(self.how.eligible.some(page.objects, page.at)))
         stored |= part.signs.extend(signs_among(self.how.eligible.root, page.objects))
@@ -137,7 +128,7 @@ class PartLister:
         is_last = page.is_last or not page.objects
         ends = is_last or part.pages == most_pages
         if ends or stored:
-            # So a part is resumed only where all of its candidates are stored.
+            # A part is resumed only where all of its candidates are stored.
             part.writer.flush()
             part.signs.flush()
             part.progress = part.now(done=is_last)
@@ -147,7 +138,7 @@ class PartLister:
 
 
 class _Part:
-    """A prefix whose objects are listed page after page; `progress` is as of its last record."""
+    """A prefix whose objects are listed page by page. `progress` is as of its last record."""
 
     def __init__(self, begun: ListedProgress, writer: CandidateWriter, signs: CandidateWriter) -> None:
         self._begun = begun
@@ -160,7 +151,6 @@ class _Part:
         self._total = ListedAmount(begun.files, begun.bytes)
 
     def take(self, page: ListedPage) -> None:
-        """Count a page."""
         self.pages += 1
         self._at = self._at or page.at
         self._total += ListedAmount(len(page.objects), sum(listed.size for listed in page.objects))
@@ -168,7 +158,7 @@ class _Part:
             self.after = page.objects[-1].key
 
     def now(self, *, done: bool) -> ListedProgress:
-        """Return how far the part is, all of its candidates being stored."""
+        """Return the part's position, after all of its candidates are stored."""
         return self._begun.model_copy(
             update={
                 "after": self.after,
@@ -183,7 +173,7 @@ class _Part:
 
 
 def signs_among(root: Root, some: Sequence[ListedObject]) -> list[Candidate]:
-    """Return the signs of tables among objects at a location, as candidates are stored."""
+    """Return the signs of tables among a location's objects, as candidates."""
     return [Candidate(*sign) for sign in signs(uri_of(root.bucket, ""), f"{root.prefix}/", some)]
 
 
@@ -194,12 +184,12 @@ def _digest(prefix: str) -> str:
 ListParts = Callable[
     [OrphanContext, PartsListing, Sequence[ListedProgress], Callable[[int], None]], Iterator[ListedProgress]
 ]
-"""Lists parts from where they are; yields those that are done, and calls a function with the files of others so far."""
+"""Lists parts from their positions. Yields those that are done; calls a function with the files of others so far."""
 
 
 @dataclass(slots=True)
 class LocationListing:
-    """What is at a location: its amount, its candidate chunks, the time of its start, `signs` of unlisted tables."""
+    """A location's contents: its amount, its candidate chunks, the start time, and `signs` of unlisted tables."""
 
     total: ListedAmount
     at: int
@@ -210,10 +200,8 @@ class LocationListing:
 def walk(
     ctx: OrphanContext, eligible: Eligible, plan_id: str, list_parts: ListParts, *, resume: bool = True
 ) -> LocationListing:
-    """List everything at the location and store what may be an orphan; raise the errors of the store.
-
-    With `resume` what an earlier attempt listed is not listed again.
-    """
+    """List everything at the location and store what may be an orphan. With `resume` what an earlier attempt listed is
+    not listed again. Raises the errors of the store."""
     return _Walk(ctx, eligible, plan_id, resume=resume).run(list_parts)
 
 
@@ -246,11 +234,11 @@ class _Walk:
         return LocationListing(self._total, min(self._ats), tuple(self._parts), tuple(self._signs))
 
     def _split(self, prefix: str) -> list[str]:
-        """Return prefixes that together have all objects but those found directly below a prefix on the way."""
+        """Return prefixes that together have all objects except those found directly below a prefix on the way."""
         direct: list[tuple[ListedObject, int]] = []
         whole: list[str] = []
         left = deque([prefix])
-        # The first look is always made: it states what time it is in the store.
+        # The first request is always made, because it states the store's time.
         while left and (not self._ats or len(left) + len(whole) < self._ctx.settings.prefixes):
             self._ctx.attempt.checkpoint()
             folder_prefix = left.popleft()
@@ -277,7 +265,7 @@ class _Walk:
         self._signs += signs.part()
 
     def _begun(self, prefix: str) -> ListedProgress:
-        """Return from where a part is to be listed: where an earlier attempt stopped, which may be its end."""
+        """Return the position from which to list a part: where an earlier attempt stopped, maybe its end."""
         known = self._known(prefix) if self._resume else None
         return known or ListedProgress(prefix=prefix, age=self._how.eligible.age)
 
@@ -291,7 +279,7 @@ class _Walk:
         self._ctx.attempt.note(files_listed=self._total.files + files)
 
     def _known(self, prefix: str) -> ListedProgress | None:
-        """Return how far a part was listed not long ago with the same age; anything else is listed anew."""
+        """Return how far a part was listed recently with the same age. Anything else is listed again."""
         try:
             progress = ListedProgress.model_validate(json.loads(self._ctx.plans.get(self._how.key_of(prefix))))
         except (ObjectNotFound, ValueError, ValidationError):

@@ -1,4 +1,4 @@
-"""What is needed at a location, by the table itself, by other live tables, and by the plans of unfinished tasks."""
+"""What is needed at a location: by the table itself, by other live tables, and by the plans of unfinished tasks."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
@@ -43,18 +43,18 @@ _MOST_LOOKS: Final = 3
 
 
 def metadata_of(table: LoadedTable) -> ParsedMetadata:
-    """Return the parsed metadata of a table; raise CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
+    """Return a table's parsed metadata. Raises CorruptMetadata, GuardRefused (UNSUPPORTED_FORMAT_VERSION)."""
     return parse_metadata(table.metadata_location, table.metadata)
 
 
 class NeededAtLocation:
-    """What is needed, and compared with candidates: it decides what that is, an engine's `needed` gathers it.
+    """Decides what is needed, and compares it with candidates; an engine's `needed` collects it. Use it as a context
+    manager.
 
-    Use it as a context manager. `left` are areas at the location in which every file stays; `named` are the manifests
-    of the table whose entries are in it, and its files that no manifest names. `age` is the longest that a table which
-    was added asks for: each may write there what it commits later. `foreign` are the tables there that no catalog
-    lists, without those that an approval has `included`. `check` is called with the size of what is to be read, and may
-    raise.
+    `left` are areas at the location in which every file stays. `named` are the manifests of the table whose entries are
+    in it, and its files that no manifest names. `age` is the longest minimum age of the added tables: each may write
+    files there that it commits later. `foreign` are the tables there that no catalog lists, except those that an
+    approval has `included`. `check` is called with the size of what is to be read, and may raise.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class NeededAtLocation:
         self._needed = needed
         self.checked: tuple[CheckedNeighbour, ...] = ()
         self.left = Roots(())
-        # A plan that the request names is executed with its own age.
+        # A plan named in the request is executed with its own age.
         self.age = timedelta(0) if ctx.options.execute_plan else ctx.options.older_than
         self.named: frozenset[str] = frozenset()
         self._manifests: frozenset[str] = frozenset()
@@ -83,9 +83,7 @@ class NeededAtLocation:
 
     def subtracted(self, parts: StoredParts, plan_id: str, index: OrphanIndex) -> Orphans:
         """Store the candidates that nothing needs as chunks of a plan, after all is added; see NeededSet.subtracted.
-
-        Those stay that are too young for `age`, when the listing was made that `index` is of.
-        """
+        Candidates that were younger than `age` at the listing of `index` stay."""
         age = self.seconds
         return self._needed.subtracted(parts, plan_id, self._rules(index.listed_at - age if age > index.age else None))
 
@@ -95,7 +93,7 @@ class NeededAtLocation:
         return int(self.age.total_seconds())
 
     def needed_among(self, parts: StoredParts) -> Iterator[Candidate]:
-        """Yield the candidates that are needed, or may be, after all is added; chunks that are gone are left out."""
+        """Yield the candidates that are or may be needed, after all is added. Missing chunks are left out."""
         return chain.from_iterable(self._needed.needed_among(parts, self._rules()))
 
     def _rules(self, written_before: int | None = None) -> Rules:
@@ -105,12 +103,11 @@ class NeededAtLocation:
     def add_table(
         self, table: LoadedTable, known: Collection[str] = (), former: dict[str, FormerMetadata] | None = None
     ) -> None:
-        """Add all that the table names, without the files `known` and what such lists and manifests name.
+        """Add all that the table names, without `known` files and what `known` lists and manifests name. `former`
+        metadata files are not read again, and others are added to them.
 
-        `former` metadata files that were read are not read again, and others are added to them.
-
-        All entries of all snapshots count, those with status DELETED too, and every metadata file of the logs. Raises
-        the error of anything that is missing, damaged, encrypted or not covered: then nothing is known to be an orphan.
+        All entries of all snapshots count, including status DELETED, and every metadata file of the logs. Raises the
+        error of anything that is missing, damaged, encrypted or not covered: then no file is known to be an orphan.
         """
         ctx, metadata = self._ctx, metadata_of(table)
         self._lengthen(table, metadata, "the table")
@@ -132,12 +129,10 @@ class NeededAtLocation:
     def add_foreign(
         self, table: LoadedTable, index: OrphanIndex, signs: Iterable[SeenFile], known: HeadsRead | None = None
     ) -> None:
-        """Add what tables need that no catalog lists, by the signs of them; after all else is added.
-
-        Of those that an approval includes only what was written to lately stays. Raises LocationShared for the
-        table of another format that has the table's own metadata, and OrphansError (COMMITS_TOO_FREQUENT) if tables'
-        metadata files are replaced faster than they are read.
-        """
+        """Add what tables that no catalog lists need, by their signs; after all else is added. Of those that an
+        approval includes, only recently written files stay. Raises LocationShared for a table of another format that
+        has the table's own metadata, and OrphansError (COMMITS_TOO_FREQUENT) if tables' metadata files are replaced
+        faster than they are read."""
         ctx, root, metadata = self._ctx, self._root, metadata_of(table)
         fold = partial(_in_store, equal=ctx.options.equal)
         before = index.listed_at - max(index.age, self.seconds)
@@ -168,19 +163,17 @@ class NeededAtLocation:
         self._needed.add_foreign(self.foreign)
 
     def of_approval(self, part: ForeignPart) -> ForeignPart:
-        """Return what stays for a table, and why if an approval includes it."""
+        """Return what stays for a table, and why, if an approval includes it."""
         busy = self.foreign is not None and part.uuid in self._ctx.options.including
         return part.model_copy(update={"why": IN_USE}) if busy else part
 
     def add_neighbours(self) -> None:
-        """Add what other live tables name; raise LocationShared, AreaLeftAlone, NeighbourUnreadable, NeighbourChanged.
-
-        An exempted table never counts as read: every file in its last known areas stays.
-        """
+        """Add what other live tables name. An exempted table never counts as read: every file in its last known areas
+        stays. Raises LocationShared, AreaLeftAlone, NeighbourUnreadable, NeighbourChanged."""
         ctx = self._ctx
         equal, here = ctx.options.equal, Roots([self._root.uri])
         neighbours = iter(ctx.neighbours(here))
-        # The first one comes when the references are known: until then the catalog is asked for nothing.
+        # The first neighbour comes when the references are known. Until then the catalog gets no requests.
         first = list(islice(neighbours, 1))
         check_alone(self._root, ctx.places(), equal)
         overlapping: list[Neighbour] = []
@@ -218,22 +211,19 @@ class NeededAtLocation:
         self.checked = tuple(checked)
 
     def look_at_neighbours(self) -> None:
-        """Raise what `add_neighbours` would find without reading the tables whole, before a job reads them."""
+        """Raise what `add_neighbours` would find without reading the tables completely, before a job reads them."""
         look_at_neighbours(self._ctx, Roots([self._root.uri]), self._take_unreadable)
 
     def add_claims(self) -> None:
-        """Add what plans of unfinished tasks have of this location.
-
-        Raises LocationShared for a task of another table there that has no plan yet, OrphansError (CLAIM_UNKNOWN) for
-        one whose plan is lost or cannot be read.
-        """
+        """Add the files at this location in plans of unfinished tasks. Raises LocationShared for a task of another
+        table there without a plan, OrphansError (CLAIM_UNKNOWN) for a lost or unreadable plan."""
         here = Roots([self._root.uri])
         for claim in self._ctx.claims():
             index = self._index_of(claim)
             if index is None:
                 continue
             if FileType.ORPHAN.value in index.counts:
-                continue  # two removals at once may find the same orphans, and either may delete them
+                continue  # two concurrent removals may find the same orphans, and either may delete them
             if here.overlaps(Roots((*index.roots, *index.taken))):
                 self._needed.add_plan(index)
 
@@ -250,7 +240,7 @@ class NeededAtLocation:
             return None
         try:
             return load_index(self._ctx.plans, claim.segment)
-        except PlanTampered as error:  # also one that a newer release wrote
+        except PlanTampered as error:  # or written by a newer release
             if is_here:
                 raise claim_unknown(claim.what, claim.segment.id) from error
             return None
@@ -286,7 +276,7 @@ def _name_of(ctx: OrphanContext, neighbour: Neighbour) -> str:
 
 
 def _in_store(path: str, equal: Equal) -> str:
-    """Return the one text of a key, as it is, in all buckets that are one."""
+    """Return one text for a key, unchanged, in all buckets that are equal."""
     try:
         where = parse(path)
     except GuardRefused:

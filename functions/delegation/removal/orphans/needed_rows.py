@@ -1,4 +1,4 @@
-"""The rows of needed files, with which candidates are compared: of the table, of other tables, of foreign tables."""
+"""The rows of needed files for the comparison with candidates: of the table, of other tables, of foreign tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -36,56 +36,52 @@ from delegation.removal.unread_neighbours import UnreadNeighbours
 
 ANY_SPELLING: Final = Spelling(ALL_KINDS)
 OWN_FILES: Final = Tolerance(refuse, ANY_SPELLING)
-"""How the table itself is read: what is missing, damaged or encrypted refuses the removal."""
+"""How the table itself is read: missing, damaged or encrypted files refuse the removal."""
 StoredParts = Sequence[tuple[str, Sequence[Chunk]]]
-"""Chunks of candidates, with the id that they are stored below."""
+"""Chunks of candidates, with the id below which they are stored."""
 _AT_A_TIME: Final = 1_000
 
 
 class NeededSet(Protocol):
-    """Files that are needed, in any order; after all are added, candidates are compared with them.
-
-    What is added may be read at once or with the first comparison; both raise the errors of what cannot be read.
-    """
+    """Needed files, in any order. After all are added, candidates are compared with them. Added files may be read at
+    once or with the first comparison; both raise the errors of reading."""
 
     def add_files(self, paths: Iterable[str]) -> None:
         """Add files by canonical or marked paths."""
         ...
 
     def add_entries(self, manifests: Mapping[str, ManifestFile]) -> None:
-        """Add what all entries of the table's own manifests name."""
+        """Add the files that all entries of the table's own manifests name."""
         ...
 
     def add_neighbour(self, neighbour: Neighbour) -> None:
-        """Add all that another table reaches; raise NeighbourUnreadable and NeighbourChanged."""
+        """Add all that another table reaches. Raises NeighbourUnreadable and NeighbourChanged."""
         ...
 
     def add_plan(self, index: PlanIndex) -> None:
-        """Add the files of the plan of another task; raise PlanTampered."""
+        """Add the files of another task's plan. Raises PlanTampered."""
         ...
 
     def add_foreign(self, foreign: ForeignAtLocation) -> None:
-        """Add what tables need that no catalog lists; what cannot be read of them keeps all at their places."""
+        """Add what tables that no catalog lists need. If one is unreadable, everything at its place stays."""
         ...
 
     def subtracted(self, parts: StoredParts, plan_id: str, rules: Rules) -> Orphans:
-        """Store the candidates that nothing needs as sorted chunks of a plan; raise PrefixMismatch, PlanTampered."""
+        """Store the candidates that nothing needs as sorted chunks of a plan. Raises PrefixMismatch, PlanTampered."""
         ...
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
-        """Yield candidates that are needed, or may be; chunks that are gone are left out."""
+        """Yield candidates that are or may be needed. Missing chunks are left out."""
         ...
 
     def close(self) -> None:
-        """Leave nothing on disk."""
+        """Remove everything from the disk."""
         ...
 
 
 class SortedNeeded:
-    """NeededSet in one process: each spelling of each path (`spelling.joined`), in sorted runs on its disk.
-
-    Memory is bounded by two sort runs and a chunk. `once` has what was read before of the same tables.
-    """
+    """NeededSet in one process: each spelling of each path (`place.joined`), in sorted runs on its disk. Memory is
+    bounded by two sort runs and a chunk. `once` has what was read before of the same tables."""
 
     def __init__(self, ctx: OrphanContext, once: ReadOnce | None = None) -> None:
         self._ctx = ctx
@@ -97,7 +93,6 @@ class SortedNeeded:
 
     @property
     def added(self) -> int:
-        """How many texts were added."""
         return self._files.added
 
     def add_files(self, paths: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Options of a removal from `operation_parameters.properties`; requests with unknown names were refused."""
+"""Options of a removal from `operation_parameters.properties`. Requests with unknown names were refused earlier."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -31,11 +31,9 @@ _OF_THE_PLAN: Final = (LOCATION, FILE_AGE, EQUAL_SCHEMES, EQUAL_AUTHORITIES, MIS
 def options_of(
     properties: Mapping[str, str], limits: OrphanLimits = _NO_LIMITS, *, accepted: bool = False
 ) -> OrphanOptions:
-    """Read the properties of a request; what an `accepted` one may do is bounded by the limits as they are now.
-
-    Raises InvalidOption, which names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort.
-    """
-    if LOCATIONS in properties:  # of Polaris' policies: without it more would be removed than was asked for
+    """Read the properties of a request. An `accepted` one is bounded by the current limits. Raises InvalidOption, which
+    names the property, DelegationError (PROPERTY_NOT_ALLOWED), and AgeTooShort."""
+    if LOCATIONS in properties:  # of Polaris' policies: ignoring it would remove more than requested
         raise InvalidOption(LOCATIONS, f"absent, because a removal scans one place. Set {LOCATION} to the place")
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     plan = chosen.get(PLAN)
@@ -74,7 +72,7 @@ def options_of(
 
 
 def location_of(text: str) -> str:
-    """Return a location as `s3://bucket/prefix/`; raise InvalidOption."""
+    """Return a location as `s3://bucket/prefix/`. Raises InvalidOption."""
     try:
         return Root.of(text).uri
     except GuardRefused as error:
@@ -82,6 +80,6 @@ def location_of(text: str) -> str:
 
 
 def _lists(text: str | None) -> dict[str, str]:
-    """Return the lists of `a,b=c;d=e`, each with what its names are compared as."""
+    """Return the lists of `a,b=c;d=e`: each list with the name that its names are equal to."""
     pairs = (pair.split("=") for pair in text.split(";")) if text else ()
     return {pair[0]: pair[1] for pair in pairs}

@@ -1,8 +1,8 @@
-"""Where orphan files are looked for, which objects may be some, and which paths name one file.
+"""Where orphan files are searched, which objects may be orphans, and which paths name one file.
 
 Iceberg's DeleteOrphanFilesSparkAction joins files by the path without scheme and authority, and then compares those:
 `equal_schemes`, `equal_authorities` and `prefix_mismatch_mode` have its meaning and defaults (Iceberg documentation,
-Spark procedures, remove_orphan_files). Beyond that a path here protects every key that some writer, reader or file
+Spark procedures, remove_orphan_files). In addition, a path here protects every key that some writer, reader or file
 system takes for it: percent-encoded or not, with repeated slashes or one, with `.` components or without.
 """
 
@@ -29,18 +29,18 @@ _CUT: Final = re.compile(r"[#?]")
 _S3: Final = "s3://"
 _NOT_PLAIN: Final = ("%", "#", "?", "/.", "/\n", "\x00")
 END: Final = "\x00"
-"""Ends the first part of a text to sort by; no folded path has it, and it comes before any other character."""
+"""Ends the first part of a sort text. No folded path contains it, and it sorts before any other character."""
 
 
 class MismatchMode(StrEnum):
-    """What happens to a file with the path of a needed one under another scheme or authority."""
+    """What happens to a file with a needed file's path under another scheme or authority."""
 
     ERROR = "ERROR"
     IGNORE = "IGNORE"
     DELETE = "DELETE"
 
     def within(self, loosest: "MismatchMode") -> "MismatchMode":
-        """Return this mode, or the loosest that is allowed if this one is looser."""
+        """Return this mode, or `loosest` if this one is looser."""
         modes = list(MismatchMode)
         return modes[min(modes.index(self), modes.index(loosest))]
 
@@ -51,21 +51,19 @@ def _equal_schemes() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Which schemes and authorities are one: each name is compared as the one that it is mapped to.
-
-    The schemes of S3 are always one, as in Iceberg's defaults: every path in S3 is compared as `s3`.
-    """
+    """Which schemes and authorities are equal: each name is compared as the name to which it is mapped. The schemes of
+    S3 are always equal, as in Iceberg's defaults, and compared as `s3`."""
 
     schemes: Mapping[str, str] = field(default_factory=_equal_schemes)
     authorities: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, schemes: Mapping[str, str], authorities: Mapping[str, str]) -> "Equal":
-        """Return maps from lists, as Iceberg takes them: `{"s3n,s3a": "s3"}`, besides the default."""
+        """Return maps from lists as in Iceberg, `{"s3n,s3a": "s3"}`, added to the default."""
         return cls({**_equal_schemes(), **_each(schemes, lower=True)}, _each(authorities, lower=False))
 
     def prefix(self, scheme: str, authority: str) -> str:
-        """Return what scheme and authority are compared as."""
+        """Return the text as which scheme and authority are compared."""
         return f"{self.schemes.get(scheme, scheme)}://{self.authorities.get(authority, authority)}"
 
 
@@ -79,10 +77,8 @@ def _each(lists: Mapping[str, str], *, lower: bool) -> dict[str, str]:
 
 def joined(path: str, equal: Equal) -> list[str]:
     """Return for each spelling of a path the text to join by: the folded path, END, and its scheme and authority.
-
-    `path` may be canonical, marked as one that names no object, or as a writer wrote it. A local path without scheme
-    is one of `file`. What follows `#` or `?` is a part of the key for some readers and not for others, so it has both.
-    """
+    `path` may be canonical, marked as naming no object, or as written. A local path without a scheme is one of `file`.
+    For some readers the text from `#` or `?` belongs to the key, for others not, so both spellings are returned."""
     match = _URI.fullmatch(as_written(path))
     scheme, authority, rest = (match[1] or "file", match[2] or "", match[3]) if match else ("", "", path)
     prefix = equal.prefix(scheme.lower(), authority)
@@ -100,7 +96,7 @@ def joined_all(paths: Sequence[str], equal: Equal) -> list[str]:
 
 
 def _plain_root(paths: Sequence[str]) -> str | None:
-    """Return the bucket, as a prefix of all paths, if the keys of all of them are folded and mean one file each."""
+    """Return the bucket, as a prefix of all paths, if all their keys are folded and name one file each."""
     first = paths[0]
     root = first[: first.find("/", len(_S3)) + 1]
     text = "\n".join(("", *paths, ""))
@@ -110,7 +106,7 @@ def _plain_root(paths: Sequence[str]) -> str | None:
         and text.isascii()
         and text.count("\n") == len(paths) + 1
         and text.count(f"\n{root}") == len(paths)
-        # Without slashes in a row, at an end, or beside a component of dots alone.
+        # No repeated or final slashes, and no components of dots alone.
         and text.count("//") == len(paths)
         and not any(mark in text for mark in _NOT_PLAIN)
     )
@@ -118,7 +114,7 @@ def _plain_root(paths: Sequence[str]) -> str | None:
 
 
 def folded_location(location: str, equal: Equal) -> tuple[str, str]:
-    """Return a location as prefix (scheme and authority) and folded path with a slash at its end, "" for a root."""
+    """Return a location as prefix (scheme and authority) and folded path with a trailing slash, "" for a root."""
     path, _, prefix = joined(location, equal)[0].partition(END)
     return prefix, f"{path}/" if path else ""
 
@@ -130,25 +126,25 @@ def overlap(location: str, other: str, equal: Equal) -> bool:
 
 
 def is_below(location: str, other: str, equal: Equal) -> bool:
-    """Return whether a location may be at or below another one, in any spelling."""
+    """Return whether a location may be at or below another, in any spelling."""
     mine, theirs = folded_location(location, equal), folded_location(other, equal)
     return mine[0] == theirs[0] and mine[1].startswith(theirs[1])
 
 
 def mismatched(prefix: str, needed: Sequence[str]) -> bool:
-    """Return whether needed files of the same path all have another scheme or authority than this one."""
+    """Return whether all needed files of the path have a scheme or authority other than this one."""
     return bool(needed) and prefix not in needed
 
 
 WORK: Final = "removal of orphan files"
-"""What messages call the work."""
+"""The name of the work in messages."""
 _DEEP_ENOUGH: Final = 2
-"""Components that a local location has at least: `/data` may be a whole disk."""
+"""Minimum number of components of a local location: `/data` may be a whole disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a table, view or namespace is; `is_of_metadata`: a view's metadata file, or the folder of such."""
+    """The location of a table, view or namespace. `is_of_metadata`: a view's metadata file, or its folder."""
 
     kind: Literal["table", "table of another format", "view", "namespace"]
     name: str
@@ -157,12 +153,10 @@ class Place:
 
 
 def place_of(metadata: ParsedMetadata, elsewhere: str | None = None) -> Root:
-    """Return the only place where orphan files of a table are looked for: its location, or the one that is `elsewhere`.
-
-    Neither a former location nor a write path is one by itself, for those who write the table choose them: the operator
-    allows places elsewhere. Raises GuardRefused (LOCATION_TOO_WIDE) for a whole bucket, a root of a file system, and a
-    location that names no clear place.
-    """
+    """Return the only place where a table's orphan files are searched: its location, or the one `elsewhere`. Former
+    locations and write paths are not enough, because the table's writers choose them; the operator must allow other
+    places. Raises GuardRefused (LOCATION_TOO_WIDE) for a whole bucket, a root of a file system or an ambiguous
+    location."""
     location = elsewhere or metadata.location
     try:
         root = Root.of(location)
@@ -176,10 +170,8 @@ def place_of(metadata: ParsedMetadata, elsewhere: str | None = None) -> Root:
 
 
 def check_alone(root: Root, others: Iterable[Place], equal: Equal) -> None:
-    """Raise LocationShared if another table or a view is at, above or below the place, or a namespace at or below it.
-
-    A table normally lies in its namespace's location, and may lie below the folder of a view's metadata files.
-    """
+    """Raise LocationShared if another table or a view is at, above or below the place, or a namespace at or below it. A
+    table is normally in its namespace's location, and may be below the folder of a view's metadata files."""
     for other in others:
         if other.kind == "namespace" or other.is_of_metadata:
             shared = is_below(other.location, root.uri, equal)
@@ -190,7 +182,7 @@ def check_alone(root: Root, others: Iterable[Place], equal: Equal) -> None:
 
 
 def check_allowed(metadata: ParsedMetadata) -> None:
-    """Raise GuardRefused (TABLE_PROTECTED, GC_DISABLED); no setting overrules either here."""
+    """Raise GuardRefused (TABLE_PROTECTED, GC_DISABLED). No setting overrules either here."""
     protection = protection_of(metadata.properties)
     if protection is not None:
         raise table_protected(protection, work=WORK, otherwise="")
@@ -199,15 +191,15 @@ def check_allowed(metadata: ParsedMetadata) -> None:
 
 
 AGE: Final = timedelta(days=3)
-"""How old a file is at least, by default; the same as Iceberg's."""
+"""The default minimum age of a file, the same as Iceberg's."""
 LEAST_AGE: Final = timedelta(hours=24)
 _VERSION_HINT: Final = "metadata/version-hint.text"
 _NOT_CLEAR: Final = ("/_", "/.", "/\n", "#", "?", "\x00")
-"""What keys have that are hidden, of a directory marker, or not clear; a few others have it too."""
+"""Parts of keys that are hidden, directory markers or ambiguous. A few other keys have them too."""
 
 
 def checked_age(wanted: timedelta) -> timedelta:
-    """Return the age that a request wants; raise AgeTooShort for less than a day."""
+    """Return the age in a request. Raises AgeTooShort below one day."""
     if wanted < LEAST_AGE:
         raise AgeTooShort(
             f"the minimum age is {wanted}; it must be at least 24 hours, because a job may still commit younger files"
@@ -216,15 +208,13 @@ def checked_age(wanted: timedelta) -> timedelta:
 
 
 def age_of(wanted: timedelta, properties: Mapping[str, str]) -> timedelta:
-    """Return how old a file has to be: what is wanted, or what the table's property states if that is longer.
-
-    Raises AgeTooShort for less than a day, and GuardRefused (AGE_INVALID) if the property is no duration.
-    """
+    """Return a file's minimum age: the requested one, or that of the table's property if it is longer. Raises
+    AgeTooShort below one day, and GuardRefused (AGE_INVALID) if the property is not a duration."""
     return max(checked_age(wanted), age_in(properties, "the table"))
 
 
 def age_in(properties: Mapping[str, str], who: str) -> timedelta:
-    """Return the age that a table's property states, zero without one; raise GuardRefused (AGE_INVALID)."""
+    """Return the age in a table's property, zero without one. Raises GuardRefused (AGE_INVALID)."""
     text = age_text_of(properties, who)
     try:
         return timedelta(0) if text is None else parse_duration(text)
@@ -235,7 +225,7 @@ def age_in(properties: Mapping[str, str], who: str) -> timedelta:
 
 
 def hidden_partitions(metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Return how directories of partition fields with hidden names begin (Iceberg, PartitionAwareHiddenPathFilter)."""
+    """Return the prefixes of directories of hidden partition fields (Iceberg, PartitionAwareHiddenPathFilter)."""
     specs = metadata.get("partition-specs")
     lists = [spec.get("fields") for spec in specs if isinstance(spec, Mapping)] if isinstance(specs, list) else []
     fields = (
@@ -251,17 +241,15 @@ def hidden_partitions(metadata: Mapping[str, Any]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """Decides about the objects of one place; `age` is in whole seconds."""
+    """Decides which objects of one place are eligible. `age` is in whole seconds."""
 
     root: Root
     age: int
     partitions: frozenset[str] = frozenset()
 
     def admits(self, listed: ListedObject, at: int) -> bool:
-        """Return whether an object may be an orphan; `at` is the store's time of the listing.
-
-        Directory markers and keys that no path can name without doubt are none.
-        """
+        """Return whether an object may be an orphan. `at` is the store's time of the listing. Directory markers and
+        ambiguous keys are not."""
         if at - listed.modified <= self.age or not self._is_visible(listed.key):
             return False
         uri = uri_of(self.root.bucket, listed.key)
@@ -279,13 +267,13 @@ class Eligible:
         )
 
     def some(self, objects: Iterable[ListedObject], at: int) -> list[ListedObject]:
-        """Return those of a page that may be orphans."""
+        """Return the objects of a page that may be orphans."""
         before = at - self.age
         old = [listed for listed in objects if listed.modified < before]
         return old if self._are_plain(old) else [listed for listed in old if self.admits(listed, at)]
 
     def _are_plain(self, some: Sequence[ListedObject]) -> bool:
-        """Return whether all keys are visible and clear beyond doubt, as those of a writer are."""
+        """Return whether all keys are visible and unambiguous, as a writer's keys are."""
         below = f"{self.root.prefix}/"
         keys = "\n".join(("", *[listed.key for listed in some], ""))
         return (

@@ -1,4 +1,4 @@
-"""Making and reducing the plan of a removal, and the engine of this process."""
+"""Makes and reduces the plan of a removal, and has the engine of this process."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ from delegation.storage.locations import split
 def make_listing(
     ctx: OrphanContext, table: LoadedTable, list_parts: ListParts, *, resume: bool
 ) -> tuple[OrphanIndex, PlanSegment]:
-    """List the table's location and store what may be an orphan, without publishing it; `resume` is as for `walk`."""
+    """List the table's location and store what may be an orphan, without publishing it. `resume` is as for `walk`."""
     metadata = metadata_of(table)
     check_allowed(metadata)
     root = place_of(metadata, ctx.options.location)
@@ -58,7 +58,7 @@ def make_listing(
 
 
 def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep: NeededAtLocation) -> OrphanIndex:
-    """Return the plan of what nothing needs, without storing its index; its chunks are stored."""
+    """Return the plan of the files that nothing needs. Its chunks are stored, its index is not."""
     plan_id = ctx.new_plan_id()
     orphans = keep.subtracted([(part.plan_id, part.chunks) for part in listing.parts], plan_id, listing)
     stage: Stage = "tagging" if ctx.options.quarantine else "planned"
@@ -74,11 +74,9 @@ def make_plan(ctx: OrphanContext, table: LoadedTable, listing: OrphanIndex, keep
 
 
 def reduced(ctx: OrphanContext, index: OrphanIndex, segment: PlanSegment, keep: NeededAtLocation) -> OrphanIndex | None:
-    """Return what is left of a published plan without what is needed, its chunks stored; None if none of it is needed.
-
-    Files stay that are too young for what a table asks for now. Chunks that are deleted already are left out. What the
-    approval includes of foreign tables is added.
-    """
+    """Return the rest of a published plan without needed files, with its chunks stored; None if none of it is needed.
+    Files stay that are younger than a table now requires. Deleted chunks are left out. The files of foreign tables that
+    the approval includes are added."""
     done = Marks(ctx.plans, index.plan_id).done()
     chunks = [chunk for chunk in index.chunks if chunk.name not in done]
     plan_id = ctx.new_plan_id()
@@ -156,11 +154,11 @@ class OrphanEngine(DeleteEngine[OrphanContext], Protocol):
     def list_parts(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
     ) -> Iterator[ListedProgress]:
-        """List parts from where they are; yield each when it is done, and count the files of others with `listed`."""
+        """List parts from their positions. Yields each when done; `listed` gets the number of others' files."""
         ...
 
     def needed(self, ctx: OrphanContext) -> NeededSet:
-        """Return what gathers needed files for one comparison."""
+        """Return a collector of needed files for one comparison."""
         ...
 
 
@@ -206,17 +204,15 @@ _USED: Final = b"used\n"
 
 
 class AskedNote:
-    """The note for one listing or plan, by the id that it had before it was reduced.
-
-    A former release stored JSON when it handed over, which counts as not asked.
-    """
+    """The note for one listing or plan, by the id that it had before reductions. A former release stored JSON when it
+    handed over, which counts as no request."""
 
     def __init__(self, ctx: OrphanContext, origin: str) -> None:
         self._plans = ctx.plans
         self._key = f"{ctx.attempt.task_id}/renewed/{hashlib.sha256(origin.encode()).hexdigest()[:_DIGEST]}"
 
     def read(self) -> PassRequest | None:
-        """Return the note, None if there is none."""
+        """Return the note, None without one."""
         try:
             data = self._plans.get(self._key)
         except ObjectNotFound:
@@ -224,5 +220,5 @@ class AskedNote:
         return PassRequest(asked=data == _ASKED)
 
     def write(self, note: PassRequest) -> None:
-        """Store the note in place of the former one."""
+        """Store the note; replaces the former one."""
         self._plans.put(self._key, _ASKED if note.asked else _USED)

@@ -1,10 +1,10 @@
 """Tags of quarantined files, and restoring files that a removal deleted.
 
 A restore in a bucket with versions removes the removal's own delete markers, with rights that vended credentials lack
-(`storage.listing.versions.RIGHTS`). An interrupted call resumes: it skips records of which every file is back.
+(`storage.listing.versions.RIGHTS`). An interrupted call resumes: it skips records whose files are all back.
 
-A tag has a lifecycle rule of the bucket delete the file. Tagging follows the rules of a conditional delete: a file that
-is not as it was listed stays untagged. No file is recorded, so taking tags away looks at every file of the plans.
+A tag makes a lifecycle rule of the bucket delete the file. Tagging has the rules of a conditional delete: a changed
+file stays untagged. Files are not recorded one by one, so removing tags checks every file of the plans.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,28 +42,28 @@ _THREADS: Final = 16
 
 
 class FileState(StrEnum):
-    """What becomes of a file in a restore."""
+    """The state of a file in a restore."""
 
     RESTORED = "restored"
-    """The run's marker was its newest version, above the very object that was listed; the marker is removed."""
+    """The run's marker was the newest version, above the listed object. The marker is removed."""
     PRESENT = "present"
-    """The object that was deleted is there."""
+    """The deleted object is there."""
     REWRITTEN = "rewritten"
-    """Somebody has written the key again: the newest version is another object, and stays."""
+    """The key was written again: the newest version is another object, and stays."""
     DELETED_AGAIN = "deleted_again"
     """The newest version is a delete marker that the run did not write."""
     GONE = "gone"
-    """The version below the marker is gone, as by a lifecycle rule, or the store has none of the key."""
+    """The version below the marker is gone, for example by a lifecycle rule, or the key has no version."""
     FAILED = "failed"
-    """The store refused or did not answer a call for this file, so it is as it was; a repetition tries it again."""
+    """A call for this file was refused or got no answer, so the file is unchanged. A repeat retries it."""
 
 
 BACK: Final = frozenset({FileState.RESTORED, FileState.PRESENT})
-"""States of files that a reader finds as they were."""
+"""States of files that a reader finds unchanged."""
 
 
 def state_of(hidden: Hidden, versions: KeyVersions) -> FileState:
-    """Return what a restore does with a file: RESTORED if the run's marker is to be removed. Pure."""
+    """Return a file's state in a restore: RESTORED if the run's marker is to be removed. Pure."""
     listed = hidden.file.listed()
     if versions.newest is None:
         return FileState.GONE
@@ -77,10 +77,8 @@ def state_of(hidden: Hidden, versions: KeyVersions) -> FileState:
 
 @dataclass(slots=True)
 class Restoration:
-    """How many files are in which state, and some of those that are not back; `resumes` if progress was recorded.
-
-    `failed` has some of the files, records and plans with an error, each with its reason.
-    """
+    """The number of files in each state, and some of those that are not back. `resumes` if progress was recorded.
+    `failed` has some of the files, records and plans with an error, each with its reason."""
 
     amounts: dict[FileState, ListedAmount] = field(default_factory=lambda: dict.fromkeys(FileState, ListedAmount()))
     left: list[tuple[str, FileState]] = field(default_factory=list)
@@ -90,7 +88,7 @@ class Restoration:
 
     @property
     def files(self) -> int:
-        """How many delete markers the run recorded, as far as they were looked at."""
+        """The number of recorded delete markers that were checked."""
         return sum(amount.files for amount in self.amounts.values())
 
     @property
@@ -107,7 +105,7 @@ class Restoration:
         *,
         name: str,
     ) -> list[FileState]:
-        """Count files by what `act` finds, and return the states; raises the last error if nothing was found so far."""
+        """Count files by the result of `act`; return the states. Raises the last error if all files so far failed."""
         tried = each_item(
             items,
             act,
@@ -128,18 +126,17 @@ class Restoration:
         return states
 
     def fail(self, what: str, error: Exception) -> None:
-        """Note a file, a record or a plan with an error."""
+        """Record an error of a file, a record or a plan."""
         self._error = error
         if len(self.failed) < SAMPLE:
             self.failed.append((what, reason_of(error)))
 
     def check(self) -> None:
-        """Raise the last error if nothing else was found: the credentials or the store, not one file."""
+        """Raise the last error if nothing else was found: then the credentials or the store fail, not one file."""
         if self._error is not None and self.files == self.amounts[FileState.FAILED].files:
             raise self._error
 
     def add_file(self, file: Candidate, state: FileState) -> None:
-        """Count a file."""
         self.amounts[state] += ListedAmount(1, file.size)
         if state not in BACK and len(self.left) < SAMPLE:
             self.left.append((file.path, state))
@@ -147,10 +144,8 @@ class Restoration:
 
 @dataclass(frozen=True)
 class RestoreRun:
-    """A restore of the files of some plans of one removal at `location`; `store` has an operator's credentials.
-
-    `checkpoint` is called before each record, and may raise RunStopped; `seen` gets what was counted so far.
-    """
+    """A restore of the files of some plans of one removal at `location`. `store` has an operator's credentials.
+    `checkpoint` is called before each record, and may raise RunStopped. `seen` gets the counts so far."""
 
     store: VersionedStore
     plans: PlanStore
@@ -161,10 +156,8 @@ class RestoreRun:
     seen: Callable[[Restoration], None] = lambda _found: None
 
     def run(self) -> Restoration:
-        """Remove the markers, with `dry_run` only look.
-
-        Raises PlanTampered and the errors of the stores where nothing else was found, else they are in the result.
-        """
+        """Remove the markers; with `dry_run` only check. Raises PlanTampered and the errors of the stores if nothing
+        else was found; otherwise they are in the result."""
         restoration = Restoration()
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="restore")
         try:
@@ -201,7 +194,7 @@ class RestoreRun:
         bucket, key = split(hidden.file.path)
         state = state_of(hidden, self.store.versions(bucket, key))
         if state is FileState.RESTORED and not self.dry_run:
-            # An object that is written in this moment stays: only the marker is removed, wherever it is by then.
+            # A concurrently written object stays: only the marker is removed, wherever it is by then.
             self.store.remove_version(bucket, key, hidden.marker)
         return state
 
@@ -211,7 +204,7 @@ class RestoreRun:
         try:
             mark_restored(self.plans, plan_id, name)
         except ObjectStoreDenied:
-            restoration.resumes = False  # credentials that only read plans restore all the same
+            restoration.resumes = False  # credentials that may only read plans still restore
 
 
 def has_records(plans: PlanStore, plan_ids: Sequence[str]) -> bool:
@@ -225,7 +218,7 @@ def _names(plans: PlanStore, plan_ids: Sequence[str]) -> Iterator[str]:
 
 
 _AT_A_TIME: Final = 8
-"""Files that are tagged at a time, within one batch; each takes four requests."""
+"""Files tagged at a time within one batch. Each takes four requests."""
 _RESTORED_AT_A_TIME: Final = 16
 _BATCH: Final = 256
 """Files between two checkpoints of a restore."""
@@ -238,10 +231,8 @@ _STATES: Final[Mapping[TagFound, FileState]] = {
 
 
 def tag_batch(store: TagStore, bucket: str, listed: Sequence[ListedObject]) -> BatchResult:
-    """Tag objects that are as they were listed; return those that have the tag now in place of deleted ones.
-
-    Those that are gone count as absent. The codes of failures are CHANGED, TAGS_FULL and those of a delete.
-    """
+    """Tag unchanged objects; return those that have the tag now in place of deleted ones. Missing objects count as
+    absent. The codes of failures are CHANGED, TAGS_FULL and those of a delete."""
     with ThreadPoolExecutor(min(_AT_A_TIME, len(listed)), thread_name_prefix="tag") as pool:
         codes = list(pool.map(lambda listed_object: store.tag(bucket, listed_object), listed))
     done = list(zip((listed_object.key for listed_object in listed), codes, strict=True))
@@ -253,12 +244,9 @@ def tag_batch(store: TagStore, bucket: str, listed: Sequence[ListedObject]) -> B
 
 @dataclass(frozen=True)
 class UntagRun:
-    """Takes the tag away from the files of a removal's plans at `location`; `store` has an operator's credentials.
-
-    With `by_location` the plans are of any removals: what they have elsewhere is left alone, and those that expired are
-    left out. `checkpoint` is called before each batch, and may raise RunStopped. A call after an interruption looks at
-    every file again.
-    """
+    """Removes the tag from the files of a removal's plans at `location`. `store` has an operator's credentials. With
+    `by_location` the plans are of any removals: their files elsewhere and expired plans are left out. `checkpoint` is
+    called before each batch, and may raise RunStopped. A call after an interruption checks every file again."""
 
     store: TagStore
     plans: PlanStore
@@ -269,11 +257,8 @@ class UntagRun:
     checkpoint: Callable[[], None] = lambda: None
 
     def run(self) -> Restoration:
-        """Take the tags away, with `dry_run` only look.
-
-        Raises PlanLost, PlanTampered and the errors of the stores where nothing else was found, else they are in the
-        result.
-        """
+        """Remove the tags; with `dry_run` only check. Raises PlanLost, PlanTampered and the errors of the stores if
+        nothing else was found; otherwise they are in the result."""
         restoration = Restoration()
         files = self._files(restoration)
         with ThreadPoolExecutor(_RESTORED_AT_A_TIME, thread_name_prefix="untag") as pool:
@@ -284,7 +269,7 @@ class UntagRun:
         return restoration
 
     def _files(self, restoration: Restoration) -> Iterator[Candidate]:
-        """Yield each file of the plans once; a plan that was reduced has files of the one that replaced it."""
+        """Yield each file of the plans once. A reduced plan has files of the plan that replaced it."""
         root = Root.of(self.location)
         streams = [self._planned(plan_id, restoration) for plan_id in self.plan_ids]
         for path, same in groupby(merge(*streams, key=attrgetter("path")), key=attrgetter("path")):
@@ -295,7 +280,7 @@ class UntagRun:
             yield next(same)
 
     def _planned(self, plan_id: str, restoration: Restoration) -> Iterator[Candidate]:
-        """Yield the files of a plan, without the chunks that cannot be read."""
+        """Yield the files of a plan, without unreadable chunks."""
         try:
             index = load_index_as(OrphanIndex, self.plans, segment_of(self.plans, plan_id))
         except DelegationError as error:

@@ -1,9 +1,9 @@
-"""Taking the tag from files that were tagged before and are needed now, before a lifecycle rule deletes them.
+"""Removes the tag from tagged files that are needed now, before a lifecycle rule deletes them.
 
-`orphans/tagged/{place}at-{time}-{digest}.json` names a plan, before the first of its files is tagged. Every later look
-at that place, or at one above or below it, compares the files of these plans with what is needed, of whatever table
-they were. Of many plans of a table those are left out that have nothing more to state: each of their files is in a
-newer plan, has no tag any more, or is gone. `{record}.done` states that.
+`orphans/tagged/{place}at-{time}-{digest}.json` names a plan, before the first of its files is tagged. Every later
+removal at that place, or at one above or below it, compares the files of these plans, of whatever table, with what is
+needed. If a table has many plans, those are left out whose files are all in a newer plan, untagged or gone.
+`{record}.done` states that.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ from delegation.storage.locations import Root, split
 from polaris_common.errors import DelegationError, counted
 
 RELEASED: Final = "QUARANTINE_RELEASED"
-"""The code of a finding: files that were tagged before are needed now, and lost the tag."""
+"""The code of a finding: tagged files are needed now, and lost the tag."""
 _FEW: Final = 20
-"""So many plans are compared at each look, without a search for those that may be left out."""
+"""This many plans are always compared, without a search for superfluous ones."""
 _MOST_FILES: Final = 300_000
-"""Files of plans that are searched at once: they are in memory."""
+"""The maximum number of files of plans in one search, which are in memory."""
 _MOST_LOOKS: Final = 1_000
-"""Files that are looked at in the store for it."""
+"""The maximum number of files checked in the store for the search."""
 _DONE: Final = ".done"
 _DIGEST: Final = 20
 _COMPONENT: Final = 10
 _AT: Final = "at-"
-"""No component begins so: they are hexadecimal."""
+"""No component starts like this, because components are hexadecimal."""
 _BATCH: Final = 256
 _AT_A_TIME: Final = 16
 
@@ -54,13 +54,12 @@ def remember_tagged(plans: PlanStore, index: OrphanIndex, segment: PlanSegment) 
 
 
 def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: NeededAtLocation) -> tuple[Finding, ...]:
-    """Take the tag from files of earlier plans that are needed now, or may be; return a finding if there were any.
+    """Remove the tag from files of earlier plans at the location of `index` that are or may be needed now. Returns a
+    finding if there were any.
 
-    The files are at the location that `index` is of.
-
-    Raises OperatorRoleRequired if no role may do it any more, PlanTampered for a record or plan that cannot be read,
-    and the errors of the stores: a file that keeps the tag is lost. All other files have lost the tag by then, unless
-    every one of a batch failed.
+    Raises OperatorRoleRequired if no role may do so any more, PlanTampered for an unreadable record or plan, and the
+    errors of the stores, because a needed file that keeps the tag is lost. By then all other files have lost the tag,
+    unless a whole batch failed.
     """
     here, failed = index.roots[0], list[DelegationError]()
     plans = [plan for _, plan in _tagged(ctx, index, failed)]
@@ -82,9 +81,9 @@ def release_needed(ctx: OrphanContext, index: OrphanIndex, keep: NeededAtLocatio
 
 
 def _needed(keep: NeededAtLocation, plans: Sequence[OrphanIndex], failed: list[DelegationError]) -> Iterator[Candidate]:
-    """Yield the files of plans that are needed, those of each plan apart if one of several cannot be read."""
+    """Yield the needed files of plans; of each plan separately if one of several is unreadable."""
     try:
-        # The chunks of a plan expire some moments before its index.
+        # The chunks of a plan expire shortly before its index.
         yield from keep.needed_among([(plan.plan_id, plan.chunks) for plan in plans]) if plans else ()
     except PlanTampered as error:
         if len(plans) == 1:
@@ -95,14 +94,12 @@ def _needed(keep: NeededAtLocation, plans: Sequence[OrphanIndex], failed: list[D
 
 
 def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eligible: Eligible) -> tuple[str, ...]:
-    """Return which records of the table here have nothing more to state once that of the plan `index` is written.
-
-    The plan is made of the listing, after what is needed lost the tag; `eligible` is what was listed.
-    """
+    """Return the table's records here that become superfluous when that of the plan `index` is written. The plan is
+    made from the listing, after needed files lost the tag; `eligible` decided what was listed."""
     here = index.roots[0]
     if len(tagged_at(ctx.plans, here)) <= _FEW:
         return ()
-    # A record that cannot be read stays, and so does one with a file of which the store states nothing.
+    # An unreadable record stays, and so does one with a file of unknown state in the store.
     plans = [
         entry
         for entry in _tagged(ctx, index, [])
@@ -139,16 +136,14 @@ def superseded(ctx: OrphanContext, listing: OrphanIndex, index: OrphanIndex, eli
 
 
 def leave_out(plans: PlanStore, records: Iterable[str]) -> None:
-    """Note that these records have nothing more to state."""
+    """Record that these records are superfluous."""
     for key in records:
         plans.put(f"{key}{_DONE}", b"")
 
 
 def tagged_at(plans: PlanStore, location: str, failed: list[DelegationError] | None = None) -> dict[str, PlanSegment]:
-    """Return the plans by which files at a location may be tagged, by their records, the oldest first.
-
-    A record that cannot be read is added to `failed`.
-    """
+    """Return the plans by which files at a location may be tagged, by their records, oldest first. An unreadable record
+    is added to `failed`."""
     failed = [] if failed is None else failed
     *above, here = _places(location)
     if next(iter(plans.keys((*above, here)[0])), None) is None:
@@ -158,8 +153,8 @@ def tagged_at(plans: PlanStore, location: str, failed: list[DelegationError] | N
 
 
 def _tagged(ctx: OrphanContext, index: OrphanIndex, failed: list[DelegationError]) -> Iterator[tuple[str, OrphanIndex]]:
-    """Yield the records at the location of an index with their plans, without those that expired; add what failed."""
-    # Where a record of a table was at first.
+    """Yield the unexpired records at the location of an index with their plans. Adds failures to `failed`."""
+    # The former place of a table's records.
     former = _recorded(ctx.plans, list(ctx.plans.keys(f"orphans/{index.table_uuid.lower()}/tagged/")), failed)
     for key, segment in (tagged_at(ctx.plans, index.roots[0], failed) | former).items():
         try:
@@ -205,7 +200,7 @@ def _is_tagged(ctx: OrphanContext, candidate: Candidate, here: str) -> bool:
 
 
 def _places(location: str) -> list[str]:
-    """Return the places of a location and of those above it, its bucket first: a component may have any character."""
+    """Return the places of a location and of those above it, bucket first. A component may have any character."""
     root, places, place = Root.of(location), list[str](), "orphans/tagged/"
     for part in (root.bucket, *filter(None, root.prefix.split("/"))):
         place += f"{hashlib.sha256(part.encode()).hexdigest()[:_COMPONENT]}/"
@@ -214,7 +209,7 @@ def _places(location: str) -> list[str]:
 
 
 def merged_released(findings: Sequence[Finding], more: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return findings with those of files that were released later as one."""
+    """Return findings, with those of later released files merged into one."""
     if not more:
         return tuple(findings)
     known = [*(finding for finding in findings if finding.code == RELEASED), *more]
@@ -224,6 +219,6 @@ def merged_released(findings: Sequence[Finding], more: Sequence[Finding]) -> tup
 
 
 def released_text(findings: Iterable[Finding]) -> str:
-    """Return what a summary states about files that lost the tag."""
+    """Return a summary's text about files that lost the tag."""
     files = sum(finding.count for finding in findings if finding.code == RELEASED)
     return f"; removed the tag from {counted(files, 'file')} that tables need again" if files else ""

@@ -163,17 +163,15 @@ OPTIONS: Final = OptionTable(
 
 @dataclass(frozen=True, slots=True)
 class Approvers:
-    """Who may approve a plan: operators, or those of the OAuth2 clients `clients`, but never who asked for the plan.
-
-    With `submitters` everybody may who may submit tasks, also what they asked for themselves.
-    """
+    """Who may approve a plan: operators, or the OAuth2 clients `clients`, but never the plan's requester. With
+    `submitters` everybody who may submit tasks may, also for their own requests."""
 
     operators: bool = True
     submitters: bool = False
     clients: frozenset[str] = frozenset()
 
     def admit(self, client_id: str, *, is_operator: bool, is_own: bool) -> bool:
-        """Return whether a client may approve a plan; `is_own` is what the caller asked for."""
+        """Return whether a client may approve a plan. `is_own` is true for the caller's own request."""
         if self.submitters:
             return True
         return is_operator and not is_own and (self.operators or client_id in self.clients)
@@ -181,11 +179,8 @@ class Approvers:
 
 @dataclass(frozen=True, slots=True)
 class OrphanLimits:
-    """What requests may choose, and when a plan waits for a person.
-
-    `locations` are where orphan files may be looked for beside the present location of a table. `roles` are the ARNs of
-    the operator's roles by bucket.
-    """
+    """What requests may choose, and when a plan waits for a person. `locations` are where orphan files may be searched
+    beside a table's current location. `roles` are the ARNs of the operator's roles by bucket."""
 
     requests: SetLimits = field(default_factory=OPTIONS.limits)
     approval: ApprovalLimits = field(default_factory=ApprovalLimits)
@@ -195,7 +190,7 @@ class OrphanLimits:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read APPROVERS and what begins with PREFIX, and ignore all other properties; raise InvalidProperty."""
+        """Read APPROVERS and what starts with PREFIX, and ignore all other properties. Raises InvalidProperty."""
         limits, usual = OPTIONS.limits(properties), ApprovalLimits()
         share = properties.get(PREFIX + MAX_SHARE, str(usual.max_share))
         files = properties.get(PREFIX + MAX_FILES, str(usual.max_files))
@@ -208,10 +203,8 @@ class OrphanLimits:
 
 
 def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return where orphan files may be looked for beside a table's location, as `s3://bucket/prefix/`.
-
-    Raises InvalidProperty.
-    """
+    """Return where orphan files may be searched beside a table's location, as `s3://bucket/prefix/`. Raises
+    InvalidProperty."""
     name = PREFIX + LOCATIONS
     text = properties.get(name, _NONE)
     places = () if text == _NONE else tuple(place.strip() for place in text.split(","))
@@ -224,7 +217,7 @@ def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the ARN of the operator's role of each bucket; raise InvalidProperty."""
+    """Return the ARN of the operator's role of each bucket. Raises InvalidProperty."""
     text = properties.get(PREFIX + ROLES, _NONE)
     pairs = [] if text == _NONE else [pair.strip() for pair in text.split(",")]
     roles: dict[str, str] = {}
@@ -239,7 +232,7 @@ def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def approvers_of(properties: Mapping[str, str]) -> Approvers:
-    """Return who may approve plans; raise InvalidProperty."""
+    """Return who may approve plans. Raises InvalidProperty."""
     names = [name.strip() for name in properties.get(APPROVERS, OPERATORS).split(",")]
     if len(names) > _MOST_APPROVERS or not all(re.fullmatch(_APPROVER, name, re.ASCII) for name in names):
         raise InvalidProperty(APPROVERS, f"is not {OPERATORS}, {SUBMITTERS}, or comma-separated OAuth2 clients")
@@ -254,12 +247,12 @@ class TableOrphans(TableWork):
     does: ClassVar[str] = "removes orphan files of"
 
     def replays(self, task: Task) -> bool:
-        """Return whether a SUCCESS executed the very plan that is asked for, and does not wait with it."""
+        """Return whether a SUCCESS executed the requested plan, and does not wait with it."""
         asks_for_plan = task.status is Status.SUCCESS and PLAN in self.properties
         return asks_for_plan and self._is_of(task) and OrphanDetails.of(task).waiting_plan is None
 
     def resumes(self, task: Task) -> bool:
-        """See TableWork.resumes; only the same request resumes: what another one left is found again."""
+        """See TableWork.resumes. Only the same request resumes; another finds the remaining files again."""
         return super().resumes(task) and self._is_of(task)
 
     def _is_of(self, task: Task) -> bool:
@@ -277,11 +270,9 @@ def approve(
     by: Caller,
     is_operator: bool,
 ) -> Task:
-    """Record the approval of a plan that waits, or of a dry run's, and return its task; a repeat changes nothing.
-
-    Raises TaskNotFound, MalformedRecord, PlanLost, PlanTampered and DelegationError (APPROVAL_NOT_ALLOWED,
-    APPROVAL_REFUSED).
-    """
+    """Record the approval of a waiting plan, or of a dry run's, and return its task. A repeat changes nothing. Raises
+    TaskNotFound, MalformedRecord, PlanLost, PlanTampered and DelegationError (APPROVAL_NOT_ALLOWED,
+    APPROVAL_REFUSED)."""
     plan, included = wanted.plan, tuple(sorted(set(wanted.including)))
     if included:
         reported = {
@@ -322,7 +313,7 @@ def approve(
 
 
 def _waiting(task: Task, plan: str) -> PlanSegment:
-    """Return the plan that waits with a task; raise DelegationError (APPROVAL_REFUSED) if it is not `plan`."""
+    """Return the plan that waits with a task. Raises DelegationError (APPROVAL_REFUSED) if it is not `plan`."""
     segment = waiting_plan(task) if task.task_type in TASK_TYPES else None
     if segment is None or segment.id != plan:
         present = "no plan waits with it" if segment is None else f"the plan {segment.id} waits with it"
@@ -337,7 +328,7 @@ def _waiting(task: Task, plan: str) -> PlanSegment:
 def approval_of(
     reads: TaskReads, approvers: Approvers, segment: PlanSegment, executing: Task, now: datetime
 ) -> Approval | None:
-    """Return the approval of a plan that holds now, None if who approved it asks for its execution and may not."""
+    """Return the valid approval of a plan; None if the approver requests its execution and may not."""
     try:
         task = executing if segment.id.startswith(f"{executing.task_id}/") else reads.get(segment.id.partition("/")[0])
     except TaskNotFound:
@@ -350,11 +341,9 @@ def approval_of(
 
 
 def _checks(properties: Mapping[str, str], limits: OrphanLimits, _sources: RequestSources) -> TableCheck:
-    """Check a request's options; raise InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED).
-
-    What it returns raises GuardRefused.
-    """
-    # Loaded with the first such request: the API of most deployments gets requests for purges.
+    """Check a request's options. Raises InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED). The result raises
+    GuardRefused."""
+    # Loaded with the first such request: the API of most deployments gets only purges.
     from delegation.iceberg.metadata import parse_metadata  # noqa: PLC0415
     from delegation.removal.orphans.errors import no_role  # noqa: PLC0415
     from delegation.removal.orphans.options import options_of  # noqa: PLC0415
@@ -387,4 +376,3 @@ ORPHANS_FORM: Final = TableForm(
     limits=OrphanLimits.from_properties,
     checks=_checks,
 )
-"""The form of requests for removals of orphan files."""

@@ -1,9 +1,9 @@
-"""Removing orphan files in phases, so that it can be resumed at any point.
+"""Removes orphan files in phases, so that it can be resumed at any point.
 
     list → wait for references → subtract → plan → (a person) → wait for references → subtract → delete → receipt
-The references of both waits are as of a pass over the catalog that began after the step before, so whatever was
-committed, registered or created until then is seen. A plan is only ever reduced; what is deleted is still as it was
-listed. A call after a crash resumes: the segment that is published last states where.
+Both waits are for a pass over the catalog that started after the step before, so everything committed, registered or
+created until then is seen. A plan is only ever reduced, and only unchanged files are deleted. A call after a crash
+resumes from the last published segment.
 """
 
 import hashlib
@@ -56,20 +56,20 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         self._engine = engine
         self._remembered = set[str]()
         self._superseded: tuple[str, tuple[str, ...]] = "", ()
-        # Besides those that the plan names: files that were taken since it was made.
+        # Beside those that the plan names: files added since it was made.
         self._released: tuple[Finding, ...] = ()
         self._approval: Approval | None = None
         self._ended_by_finding = False
         self._known_consent: dict[str, Any] | None = None
         self._lost: PlanSegment | None = None
-        # What was subtracted, or is among what later commits name: an object of a table never changes.
+        # Files subtracted, or named by later commits. An object of a table never changes.
         self._known: set[str] = set()
         self._former: dict[str, FormerMetadata] = {}
         self._stopped: Wait = ""
         self._heads: HeadsRead = {}
 
     def _before_deletes(self) -> OrphanResult | None:
-        """Return the result of a dry run, of a plan that waits for a person, and of one without files."""
+        """Return the result of a dry run, of a plan that waits for a person, or of a plan without files."""
         ctx, index = self._ctx, self._plan.index
         if ctx.options.dry_run:
             return self._result("PLANNED")
@@ -109,7 +109,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             self._list(resume=True)
 
     def _open_again(self, lost: PlanLost) -> None:
-        """List again what is lost; nobody approved what is found now."""
+        """List again what was lost. What is found now has no approval."""
         self._known_consent = None
         if self._ctx.options.execute_plan is not None:
             raise lost
@@ -117,7 +117,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         self._publish_plan()
 
     def _takes_up_approved(self) -> bool:
-        """Publish the plan that waited with the task, if it is approved and of what this request asks for."""
+        """Publish the plan that waited with the task, if it is approved and is what this request requires."""
         ctx = self._ctx
         if ctx.options.dry_run or ctx.waiting is None or ctx.approval(ctx.waiting) is None:
             return False
@@ -175,7 +175,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             self._known |= known
 
     def _deleted_by_lost(self) -> Total:
-        """Return what attempts before deleted by a plan that is lost, as far as that is known: rather too much."""
+        """Return what earlier attempts deleted by a lost plan, as far as known; an upper estimate."""
         ctx = self._ctx
         if self._lost is None or not ctx.began:
             return Total()
@@ -184,10 +184,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         return Total(files=max(known.files, marked), bytes=known.bytes)
 
     def _waits(self, index: OrphanIndex) -> Wait:
-        """Return why a plan waits for a person, by what the operator allows now, "" if it is approved.
-
-        One that needed nobody when its deletes began needs nobody until they end; one that replaces it does.
-        """
+        """Return why a plan waits for a person, by the operator's current settings, "" if it is approved. A plan whose
+        deletes started without approval needs none until they end; its replacement does."""
         ctx, gone = self._ctx, index.deleted_amount
         consent = self._consent(index)
         begun = consent.get("begun") == index.origin and (ctx.began or self._plan.began)
@@ -202,7 +200,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         return "finding" if self._ended_by_finding else waits
 
     def _find_approval(self, index: OrphanIndex, segment: PlanSegment) -> None:
-        """Note the approval of a plan, or of one that it reduces, which holds until something else is found."""
+        """Record the approval of a plan, or of one that it reduces. It holds until something else is found."""
         ctx = self._ctx
         for planned in (segment, *(PlanSegment(each.id, each.sha256) for each in reversed(index.reduces))):
             approval = ctx.approval(planned)
@@ -216,10 +214,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         self._ctx = replace(ctx, options=replace(ctx.options, including=including))
 
     def _consent(self, index: OrphanIndex) -> dict[str, Any]:
-        """Return the first plan of the table here that consent was given to, and the last whose deletes began.
-
-        What a former release stored states only that there was a plan.
-        """
+        """Return the first plan of the table here with consent, and the last whose deletes started. Records of a former
+        release state only that there was a plan."""
         if self._known_consent is None:
             stored = self._stored(self._key_of_consent(index))
             consent = json.loads(stored) if stored is not None else {}
@@ -243,12 +239,12 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         return NeededAtLocation(self._ctx, Root.of(self._plan.index.roots[0]), needed, self._check_size)
 
     def _check_size(self, size: Size) -> None:
-        """Raise HandedToSpark if a function has not the time or the memory to read so much, where there is Spark."""
+        """Raise HandedToSpark if a function lacks the time or memory to read this and Spark is available."""
         ctx = self._ctx
         if ctx.spark_above is None or ctx.options.quarantine or size.is_planned_in_a_function(ctx.settings):
             return
         if self._plan.began:
-            # Files were deleted with what is known of other tables: the job asks for it anew.
+            # Files were deleted with the known references of other tables, so the job requires a new pass.
             raise HandedToSpark(ctx.attempt.task_id, self._plan.index.listed.files, does=_COMPARES)
         self._asked().hand_over(self._plan.index.listed.files, does=_COMPARES)
 
@@ -257,11 +253,9 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         return AskedReferences(self._ctx, note.read, note.write, look=look)
 
     def _add_neighbours(self, keep: NeededAtLocation, left: int | None) -> None:
-        """Add what other tables need as of now; an attempt that waited for that, and has not used it, asks no more.
-
-        Every attempt that gets so far asks anew the next time: a table may have been created since. Raises
-        HandedToSpark if another engine is to delete the files that are `left`, or to plan, for which that is None.
-        """
+        """Add what other tables need as of now. An attempt that waited for the pass, and has not used it, requires no
+        other. Every attempt that gets this far requires one the next time, because a table may have been created since.
+        Raises HandedToSpark if another engine is to delete the `left` files, or to plan if `left` is None."""
         ctx, index = self._ctx, self._plan.index
         asked = self._asked(keep.look_at_neighbours)
         asked.require()
@@ -286,7 +280,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         if index.quarantine and not self._ctx.options.quarantine:
             self._ctx = replace(self._ctx, options=replace(self._ctx.options, quarantine=True))
         if self._ctx.options.execute_plan is not None and index.compared is not None:
-            # The approval names the plan alone; what the operator forbade since it was made stays forbidden.
+            # The approval names only the plan. What the operator has forbidden since then stays forbidden.
             how, options = index.compared, self._ctx.options
             equal = Equal(how.schemes, how.authorities)
             options = replace(options, equal=equal, mismatch=how.mismatch.within(options.loosest))
@@ -304,11 +298,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             raise PlanLost(index.plan_id, "an earlier release made it without a check for unlisted tables")
 
     def _load(self) -> LoadedTable:
-        """Load the table as it is now; raise the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH) and those of
-        guards.
-
-        Raises RemovalWithdrawn too.
-        """
+        """Load the current table. Raises the errors of the catalog, GuardRefused (TABLE_UUID_MISMATCH), those of
+        guards, and RemovalWithdrawn."""
         table = self._ctx.load_table(WORK)
         if (reason := self._ctx.permitted(table)) is not None:
             raise RemovalWithdrawn(reason)
@@ -320,7 +311,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         return table
 
     def _delete_all(self) -> Status:
-        """Take out of the plan what is needed now, and delete the rest in lots, comparing each with what is new."""
+        """Remove needed files from the plan and delete the rest in lots, comparing each with new commits."""
         ctx = self._ctx
         if not self._plan.left() and not to_include(self._plan.index, ctx.options.including):
             return "SWEPT"
@@ -362,7 +353,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
 
     @property
     def _deletes_with(self) -> OrphanEngine:
-        """The engine: this process tags, whatever engine runs, because executors have vended credentials alone."""
+        """The engine. This process sets tags for every engine, because executors have only vended credentials."""
         return INLINE if self._ctx.options.quarantine else self._engine
 
     def _delete_lot(self, work: Sequence[Work], add: Reported) -> None:
@@ -370,7 +361,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         if engine is INLINE:
             INLINE.delete(ctx, work, add)
             return
-        # Executors put marks beside this process, and it looks at them.
+        # Executors put marks concurrently, and this process reads them.
         try:
             engine.delete(replace(ctx, plans=self._marks.store), work, add)
         finally:
@@ -391,12 +382,12 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         ctx.attempt.progress(files_deleted=files, files_failed=failed, bytes_deleted=size)
 
     def _subtract_needed(self) -> None:
-        """Take out of the plan what other tables and tasks need now, and the table; raise what `_add_table` does."""
+        """Remove from the plan what other tables and tasks and the table need now. Raises as `_add_table`."""
         ctx, index = self._ctx, self._plan.index
         with self._keep() as keep:
             self._add_neighbours(keep, sum(work.chunk.count for work in self._plan.left()))
             keep.add_claims()
-            # Listed before the table is loaded, so that what was committed until then is in its log.
+            # Listed before the table is loaded, so that its log has everything committed by then.
             signs = signs_now(ctx, Root.of(index.roots[0]), stored_signs(ctx, index.signs or ()))
             table = self._load()
             self._add_table(keep, table)
@@ -404,10 +395,8 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
             self._subtract(keep)
 
     def _add_table(self, keep: NeededAtLocation, table: LoadedTable) -> None:
-        """Add what the table names and no state before it did; raise GuardRefused (PLAN_OF_ANOTHER_TABLE) if it moved.
-
-        Another task may delete manifests while they are read: then the table is loaded again.
-        """
+        """Add what the table names and no earlier state did. Another task may delete manifests during the read; then
+        the table is loaded again. Raises GuardRefused (PLAN_OF_ANOTHER_TABLE) if it moved."""
         index, looks = self._plan.index, self._ctx.settings.most_looks
         for look in range(1, looks + 1):
             if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
@@ -423,7 +412,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         self._known |= keep.named
 
     def _subtract(self, keep: NeededAtLocation) -> None:
-        """Take out of the plan what is needed now, and the tag from such files."""
+        """Remove what is needed now from the plan, and the tag from such files."""
         ctx, index = self._ctx, self._plan.index
         self._released += release_needed(ctx, index, keep)
         fresh = reduced(ctx, index, self._plan.segment, keep)
@@ -437,7 +426,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         included = tuple(table for index in indexes for table in index.included)
         is_wide = ctx.settings.is_wide(first.listed.files)
         by_size = ctx.settings.engine_for(last.files_planned, needs_spark=is_wide)
-        # What stays for such tables in the end, which may be less than at first, or more.
+        # The final state for such tables, which may be less than at first, or more.
         others = (finding for finding in merge_findings(indexes) if finding.code != FOREIGN_TABLE)
         findings = (*others, *foreign_findings(last.foreign_tables))
         deletes = status in ("SWEPT", "INCOMPLETE") or (status == "WAITING" and (ctx.began or self._plan.began))
@@ -468,9 +457,7 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
 
 
 def remove_orphan_files(ctx: OrphanContext) -> OrphanResult:
-    """Remove the orphan files of a table in this process; a call after a failure resumes where it stopped.
-
-    Raises GuardRefused, OrphansError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of
-    the object store and of delegation.polaris.
-    """
+    """Remove the orphan files of a table in this process. A call after a failure resumes. Raises GuardRefused,
+    OrphansError, IcebergError, WorksetError, RunStopped, ReferencesNotKnown, and the errors of the object store and of
+    delegation.polaris."""
     return OrphanRun(ctx).run()

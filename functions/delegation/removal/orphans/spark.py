@@ -1,9 +1,9 @@
-"""Removing orphan files with Spark: executors list, compare and delete objects as they were listed.
+"""Removes orphan files with Spark: executors list, compare and delete unchanged objects.
 
 The driver gets chunk names, counts and samples. Listing, manifests, other tasks' plans → reading tasks
-(`removal.sources`) → sorted runs by a hash of the folded path, by which spellings are joined → one task for each part
-subtracts → runs of orphans by ranges of paths → one task for each range sorts and writes chunks. So the plan is in the
-order of its paths, as one process writes it: files that are together in the store are looked at together.
+(`removal.sources`) → sorted runs by a hash of the folded path, which joins spellings → one task for each part subtracts
+→ runs of orphans by ranges of paths → one task for each range sorts and writes chunks. So the plan is in the order of
+paths, as one process writes it, and neighbouring files in the store are checked together.
 """
 
 import functools
@@ -78,10 +78,8 @@ from polaris_common.errors import DelegationError
 
 @dataclass(frozen=True, slots=True)
 class ListOnExecutors:
-    """Maps numbers of `shares` (packed parts, each as it is so far) to one result per part, which states how far it is.
-
-    A part is listed up to `most_pages` at a time.
-    """
+    """Maps numbers of `shares` (packed parts with their positions) to one result per part, its new position. A part is
+    listed up to `most_pages` at a time."""
 
     resources: ExecutorResources
     identifier: TableIdentifier
@@ -116,11 +114,8 @@ LEFT, HELD, NOTE = range(1, 4)
 
 @dataclass(frozen=True, slots=True)
 class ReadOrphans(ReadSources):
-    """Reads candidates (`subtraction.rows_of`), and texts of needed files.
-
-    With `only_needed` chunks that are gone are left out. What is missing, damaged or encrypted of the table itself is
-    an error.
-    """
+    """Reads candidates (`subtraction.rows_of`), and texts of needed files. With `only_needed` missing chunks are left
+    out. Missing, damaged or encrypted files of the table itself are an error."""
 
     equal: Equal
     only_needed: bool
@@ -146,10 +141,8 @@ class ReadOrphans(ReadSources):
 
 
 class PartNote(NamedTuple):
-    """What one part came to, for the driver: how many are needed, why others stay, and what could not be read.
-
-    `stay` has for each code the number of files and the first paths, `unread` texts for NeighbourSources.take.
-    """
+    """One part's result for the driver: how many are needed, why others stay, and what could not be read. `stay` has
+    for each code the number of files and the first paths, `unread` texts for NeighbourSources.take."""
 
     part: int
     needed: int
@@ -164,10 +157,8 @@ class PartNote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SubtractParts:
-    """Maps the runs of one or more parts to runs of what is left, or of what is needed, by ranges of paths.
-
-    `ends` are the paths at which the ranges end but the last one. What else is known of a part is a row of NOTE.
-    """
+    """Maps the runs of one or more parts to runs of the rest, or of what is needed, by ranges of paths. `ends` are the
+    paths at which all ranges but the last end. Other results of a part are a row of NOTE."""
 
     rules: Rules
     ends: tuple[str, ...]
@@ -200,7 +191,7 @@ class SubtractParts:
 
 @dataclass(frozen=True, slots=True)
 class WriteRanges:
-    """Writes what is left in a range of paths as chunks of a plan; returns these, and the notes of parts."""
+    """Writes the rest in a range of paths as chunks of a plan. Returns these, and the notes of parts."""
 
     resources: ExecutorResources
     plan_id: str
@@ -219,7 +210,7 @@ class WriteRanges:
 
 
 class DeleteOrphans(DeleteChunks):
-    """Maps numbers of shares to one result per chunk of one plan, by what is deleted as it was listed."""
+    """Maps numbers of shares to one result per chunk of one plan. Deletes unchanged objects."""
 
     __slots__ = ()
 
@@ -244,10 +235,8 @@ def _deleter(resources: ExecutorResources, identifier: TableIdentifier, policy: 
 
 
 class SpreadNeeded:
-    """NeededSet with executors: the driver reads metadata and manifest lists, and notes what else is to be read.
-
-    Up to `rows_here` files are read and compared by the driver, because a job takes longer to start.
-    """
+    """NeededSet with executors: the driver reads metadata and manifest lists, and records what else to read. The driver
+    reads and compares up to `rows_here` files itself, because a job takes longer to start."""
 
     def __init__(self, ctx: OrphanContext, jobs: SparkJobs) -> None:
         self._ctx = ctx
@@ -296,7 +285,7 @@ class SpreadNeeded:
         return subtraction.result(chunks, held, self._unread.findings())
 
     def needed_among(self, parts: StoredParts, rules: Rules) -> Iterator[list[Candidate]]:
-        """See NeededSet.needed_among; what executors find is stored, and read chunk by chunk."""
+        """See NeededSet.needed_among. What executors find is stored, and read chunk by chunk."""
         sources = self._sources(parts)
         if self._is_small(sources):
             return self._sorted_here().needed_among(parts, rules)
@@ -324,7 +313,7 @@ class SpreadNeeded:
     def _sorted_here(self) -> SortedNeeded:
         """Return the same files, read and sorted in this process."""
         if self._here is None:
-            # What a manifest names was not read yet, only which manifests there are.
+            # Only the names of manifests are known; their contents were not read yet.
             self._here = SortedNeeded(self._ctx, ReadOnce(lists=self._once.lists, former=self._once.former))
             self._here.add_files(self._paths)
             self._here.add_entries(self._own)
@@ -339,11 +328,9 @@ class SpreadNeeded:
     def _compared(
         self, sources: Sources, parts: StoredParts, plan_id: str, rules: Rules, *, only_needed: bool
     ) -> tuple[list[Chunk], dict[int, list[Chunk]], list[PartNote]]:
-        """Compare on executors; return the chunks of what is left, or `only_needed`, in order, and what parts note.
-
-        Between them are the chunks of what stays for foreign tables. If one of these cannot be read, all at its place
-        stays, which takes another comparison.
-        """
+        """Compare on executors. Returns the chunks of the rest, or of `only_needed`, in order, then the chunks of what
+        stays for foreign tables, and the parts' notes. If a foreign table is unreadable, everything at its place stays,
+        which takes another comparison."""
         while True:
             areas = () if self._foreign is None else self._foreign.areas
             compared = self._compared_once(
@@ -372,7 +359,7 @@ class SpreadNeeded:
 
 
 def range_ends(parts: StoredParts, count: int) -> tuple[str, ...]:
-    """Return the paths at which up to `count` ranges of about as many candidates end; the last one has no end. Pure."""
+    """Return the ends of up to `count` ranges of paths with similar numbers of candidates, but the last's. Pure."""
     chunks = sorted((chunk for _, some in parts for chunk in some), key=lambda chunk: chunk.first)
     total, seen, ends = sum(chunk.count for chunk in chunks), 0, list[str]()
     for chunk in chunks:
@@ -390,11 +377,9 @@ class SparkOrphans(SparkDeletes):
     def list_parts(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress], listed: Callable[[int], None]
     ) -> Iterator[ListedProgress]:
-        """See OrphanEngine.list_parts: the driver lists the first pages, so that only large parts take a job.
-
-        Executors list so many pages of each at a time, which is a sign of life for the lease, and where a part that is
-        much larger than others is left to fewer tasks.
-        """
+        """See OrphanEngine.list_parts. The driver lists the first pages, so only large parts take a job. Executors list
+        a limited number of pages at a time. That is a sign of life for the lease, and spreads the work when one part is
+        much larger than others."""
         here, left = PartLister(how, ctx.store, ctx.plans, ctx.attempt.checkpoint, ctx.clock), list[ListedProgress]()
         for progress in here.run(begun, ctx.settings.pages_here):
             if progress.done:
@@ -410,7 +395,7 @@ class SparkOrphans(SparkDeletes):
     def _list_some(
         self, ctx: OrphanContext, how: PartsListing, begun: Sequence[ListedProgress]
     ) -> list[ListedProgress]:
-        """List some pages of each part on the executors, several parts in each task; return how far they are."""
+        """List some pages of each part on the executors, several parts in each task. Returns their positions."""
         shares = self._jobs.shares([progress.model_dump_json() for progress in begun], self._jobs.parallelism)
         task = ListOnExecutors(
             resources=self._jobs.resources,
@@ -429,11 +414,9 @@ class SparkOrphans(SparkDeletes):
 
 
 def remove_with_spark(spark: SparkContext, ctx: OrphanContext, resources: ExecutorResources) -> OrphanResult:
-    """Remove with executors; like `run.remove_orphan_files`, and raises EngineFailed as well.
-
-    `ctx` is the driver's; with `resources` each executor process opens its stores, which list, and checks the lease.
-    Between two jobs the driver alone works, so that what is needed by then is subtracted before the next one.
-    """
+    """Remove with executors; as `run.remove_orphan_files`, and raises EngineFailed too. `ctx` is the driver's; with
+    `resources` each executor process opens its stores, which list, and checks the lease. Between two jobs only the
+    driver works, so what is needed by then is subtracted before the next job."""
     return OrphanRun(ctx, SparkOrphans(SparkJobs(spark, resources))).run()
 
 

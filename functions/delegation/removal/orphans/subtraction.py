@@ -1,7 +1,5 @@
-"""Candidates minus what is needed: the plan, and a smaller one whenever something in it turns out to be needed.
-
-It is made of sorted rows, so it is the same in one process and in a task that has a part of all rows (`needed`).
-"""
+"""Candidates minus needed files: the plan, and a smaller one whenever one of its files turns out to be needed. The rows
+are sorted, so one process and a task with a part of all rows (`needed`) work alike."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -24,10 +22,8 @@ _KEEP: Final = (PrefixMismatch.code, AreaLeftAlone.code, AgeTooShort.code, FOREI
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Chunks of the candidates that nothing needs, how many are needed, and findings about others that stay.
-
-    `held` are chunks of those that stay for foreign tables alone, by the number of the first that needs them.
-    """
+    """Chunks of the candidates that nothing needs, how many are needed, and findings about others that stay. `held` are
+    chunks of those that stay only for foreign tables, by the number of the first that needs them."""
 
     chunks: tuple[Chunk, ...]
     needed: int
@@ -41,11 +37,9 @@ class Orphans:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What stays beside needed files: below `left` places (canonical, with a slash at the end), and with `mode`.
-
-    Those that were not written before a time, in seconds since 1970, stay too, those at `foreign` locations, and those
-    below `places`, the innermost first, for the foreign table with that number. Plain values: executors are sent them.
-    """
+    """What stays beside needed files, as plain values that are sent to executors. These are files below `left` places
+    (canonical, with a trailing slash), by `mode`, not written before a time in seconds since 1970, at `foreign`
+    locations, and below `places`, innermost first, for the foreign table with that number."""
 
     mode: MismatchMode
     left: tuple[str, ...] = ()
@@ -68,8 +62,8 @@ class Subtraction:
     ) -> Iterator[tuple[list[Row], list[Row]]]:
         """Yield those that nothing needs, and those that stay for `foreign` tables, and count the others.
 
-        Rows are of path and ETag with END between, time and size; the latter's have the table's number after the ETag.
-        `foreign` are sorted rows of texts as needed files have, with the number.
+        Rows have path and ETag with END between, time and size; those for foreign tables have the table's number after
+        the ETag. `foreign` are sorted rows of texts as for needed files, with the number.
         """
         mode, written_before = self._rules.mode, self._rules.written_before
         mismatched, left, young, theirs = (self.stay[code] for code in _KEEP)
@@ -98,7 +92,7 @@ class Subtraction:
     def others(
         self, batches: Iterable[list[Row]], texts: Iterable[list[str]], foreign: Iterable[list[Row]]
     ) -> Iterator[list[Row]]:
-        """Yield those that are needed, or may be, as `orphans` yields those that nothing needs, and count nothing."""
+        """Yield those that are or may be needed, in the form of `orphans`. Counts nothing."""
         numbers = _ForeignNumbers(foreign, self._rules.places)
         for rows in compared(batches, texts):
             nobodys = frozenset(rows.left)
@@ -114,7 +108,7 @@ class Subtraction:
                 yield others
 
     def add(self, needed: int, stay: Iterable[tuple[str, int, Sequence[str]]], equal: Equal) -> None:
-        """Add the figures of a part of all rows, with the first paths of each code; other parts have other paths."""
+        """Add the figures of a part of all rows, with the first paths of each code. Other parts have other paths."""
         self.needed += needed
         for code, count, sample in stay:
             tally = self.stay[code]
@@ -124,7 +118,7 @@ class Subtraction:
             del tally.sample[SAMPLE:]
 
     def check(self) -> None:
-        """Raise PrefixMismatch if the rules refuse what was found."""
+        """Raise PrefixMismatch if the rules refuse the result."""
         mismatched = self.stay[PrefixMismatch.code]
         if mismatched.count and self._rules.mode is MismatchMode.ERROR:
             raise PrefixMismatch(mismatched.count, mismatched.sample)
@@ -132,10 +126,8 @@ class Subtraction:
     def result(
         self, chunks: Iterable[Chunk], held: Mapping[int, Sequence[Chunk]], beside: Iterable[Finding]
     ) -> Orphans:
-        """Return what is found, with the chunks of all orphans, and of those that stay for foreign tables.
-
-        `beside` are findings that are not about candidates.
-        """
+        """Return the result, with the chunks of all orphans, and of those that stay for foreign tables. `beside` are
+        findings that are not about candidates."""
         tallies = ((code, self.stay[code]) for code in _KEEP)
         findings = (tally.finding(code) for code, tally in tallies if tally.count)
         return Orphans(tuple(chunks), self.needed, (*findings, *beside), held)
@@ -151,7 +143,7 @@ class _ForeignNumbers:
         self._numbers: dict[str, int] = {}
 
     def among(self, rows: Sequence[Row]) -> Callable[[str, str], int]:
-        """Return what returns the number of a table for folded and canonical path of one of these, 0 for none."""
+        """Return a function of a row's folded and canonical path that returns the number of a table, 0 for none."""
         if rows:
             first, last = rows[0][0].partition(END)[0], rows[-1][0].partition(END)[0]
             # Rows of one path may be in two batches.
@@ -172,7 +164,7 @@ class _ForeignNumbers:
 
 
 def write_rows(writer: CandidateWriter, batches: Iterable[list[Row]]) -> tuple[Chunk, ...]:
-    """Store sorted rows of Subtraction.orphans as chunks of candidates; return these."""
+    """Store sorted rows of Subtraction.orphans as chunks of candidates, and return these."""
     for batch in batches:
         writer.extend(candidates_in(batch))
     writer.flush()
@@ -182,7 +174,7 @@ def write_rows(writer: CandidateWriter, batches: Iterable[list[Row]]) -> tuple[C
 def write_held(
     store: PlanStore, plan_id: str, name: str, batches: Iterable[list[Row]], most: int
 ) -> dict[int, list[Chunk]]:
-    """Store sorted rows of files that stay as chunks of candidates by the numbers of tables; `most` are in memory."""
+    """Store sorted rows of files that stay as chunks of candidates by the tables' numbers; `most` are in memory."""
     writers, held = dict[int, CandidateWriter](), 0
     for batch in batches:
         for text, modified, size in batch:
@@ -228,10 +220,8 @@ class ComparedRows(NamedTuple):
 
 
 def compared(batches: Iterable[list[Row]], needed: Iterable[list[str]]) -> Iterator[ComparedRows]:
-    """Compare sorted rows with sorted texts of needed files, batch by batch.
-
-    All candidates are at one location, so they have the same scheme and authority.
-    """
+    """Compare sorted rows with sorted texts of needed files, batch by batch. All candidates are at one location, so
+    they have the same scheme and authority."""
     lists = iter(needed)
     some: list[str] = []
     own, others = set[str](), set[str]()

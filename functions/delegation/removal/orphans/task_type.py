@@ -14,20 +14,20 @@ TASK_TYPE: Final = "ORPHAN_FILES"
 PLAN_TASK_TYPE: Final = "ORPHAN_FILES_PLAN"
 """A dry run: it lists and plans, deletes nothing, and has an id of its own."""
 PREFIX: Final = "delegation.orphan-files."
-"""The beginning of the operator's properties of removals."""
+"""The prefix of the operator's properties of removals."""
 POLICY: Final = "upkeep-policy"
-"""The property of a removal that a policy asked for: the policy's dotted name. A caller's removal has none."""
+"""The property of a policy's removal: the policy's dotted name. A caller's removal has none."""
 TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 FOLDER: Final = "orphans"
-"""The folder of the plan bucket that states which plans of a table were consented to."""
+"""The folder of the plan bucket with the plans of each table that had consent."""
 KEPT: Final = frozenset({"waits", "waiting_plan", "waiting_location", "approval"})
-"""What the next submission of a task keeps of its details (`details.OrphanDetails`)."""
+"""The details that a task's next submission keeps (`details.OrphanDetails`)."""
 BACKGROUND: Final = Traits(is_background=True)
 """What admission knows of every removal: no other task waits for it."""
 
 
 def _next_step(task: Task) -> str | None:
-    """Return how the plan is looked at and approved with which a task ended, None without one."""
+    """Return how to view and approve the plan with which a task ended, None without one."""
     from delegation.removal.orphans.details import OrphanDetails, approvable  # noqa: PLC0415 - few need it
 
     plan = approvable(task)

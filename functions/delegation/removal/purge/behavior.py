@@ -56,10 +56,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class EngineEstimate:
     """The number of files to delete and of distinct manifests, the engine, and the seconds that inline would take.
-
-    Numbers are lower bounds, because counting stops once the engine is known. With `planned` they are exactly what is
-    left of the plan; without it `table` is what was loaded to count them.
-    """
+    Numbers are lower bounds, because counting stops once the engine is known. With `planned` they are the exact rest of
+    the plan. Without it `table` is the table that was loaded to count them."""
 
     files: int
     manifests: int
@@ -72,11 +70,10 @@ class EngineEstimate:
 def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimate:
     """Choose the engine: the requested one, else inline for what a Lambda function can purge, else Spark.
 
-    With a published plan, the files left of it are counted and the table is not loaded; otherwise the manifests'
-    entries (added + existing + deleted). `within` is the seconds that this process has, where it has less than a
-    function: counting stops once the purge takes longer. Raises GuardRefused (TOO_LARGE_FOR_INLINE,
-    SPARK_NOT_AVAILABLE), PlanOutdated and the errors of guards and of corrupt metadata, so that no job is started for a
-    table that must not be purged.
+    With a published plan its remaining files are counted, without a load of the table; otherwise the manifests' entries
+    (added + existing + deleted). `within` is this process's time in seconds if it is less than a function's: counting
+    stops once the purge takes longer. Raises GuardRefused (TOO_LARGE_FOR_INLINE, SPARK_NOT_AVAILABLE), PlanOutdated and
+    the errors of guards and of corrupt metadata, so that no job starts for a table that must not be purged.
     """
     indexes = _indexes(ctx)
     if indexes:
@@ -106,10 +103,8 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
 
 
 class _Count:
-    """Decides after each manifest list whether enough is known; `ran_out` once counting itself took too long.
-
-    All is counted again whenever there are a tenth more manifests, so that many lists take no quadratic time.
-    """
+    """Decides after each manifest list whether enough is known. `ran_out` is true once counting itself took too long.
+    Everything is counted again when there are a tenth more manifests, so many lists do not take quadratic time."""
 
     def __init__(self, ctx: PurgeContext, within: float | None) -> None:
         self._settings = ctx.settings
@@ -140,7 +135,7 @@ class _Count:
 
 
 def _indexes(ctx: PurgeContext) -> list[PlanIndex]:
-    """Return the published plan or the one that the options name; nothing for one that is lost and planned again."""
+    """Return the published plan or the one named in the options, empty for a lost plan that is made again."""
     segments = ctx.attempt.plan()
     try:
         return [load_index(ctx.plans, segment) for segment in segments or _requested_plan(ctx)]
@@ -151,7 +146,7 @@ def _indexes(ctx: PurgeContext) -> list[PlanIndex]:
 
 
 def _requested_plan(ctx: PurgeContext) -> tuple[PlanSegment, ...]:
-    """Return the plan that the options name, if any; raise PlanOutdated unless the table still has its metadata."""
+    """Return the plan named in the options, if any. Raises PlanOutdated unless the table still has its metadata."""
     if ctx.options.execute_plan is None:
         return ()
     segment = ctx.named_plan(ctx.options.execute_plan)
@@ -181,7 +176,7 @@ def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
 
 
 def _manifests(ctx: PurgeContext, table: LoadedTable, count: _Count) -> Manifests:
-    """Return the table's distinct manifests, or as many as are enough to count, after its former metadata files."""
+    """Return the table's distinct manifests, or enough of them to count, after its former metadata files."""
     metadata = _metadata_of(ctx, table)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_stated(ctx.stated, metadata)
@@ -195,7 +190,7 @@ def _manifests(ctx: PurgeContext, table: LoadedTable, count: _Count) -> Manifest
     fetcher = Fetcher(ctx.store, threads=ctx.settings.read_threads, checkpoint=ctx.attempt.checkpoint)
     readable = reads(metadata, covered)
     spelling = Spelling(kept_spellings(ctx.options))
-    # What cannot be read of them is a finding of the plan.
+    # Unreadable ones are a finding of the plan.
     tolerance = Tolerance(lambda _path, _error: None, spelling)
     count.former = read_history(metadata, fetcher, readable, tolerance, enough=count.is_late)
     return read_manifest_lists(
@@ -209,20 +204,18 @@ def _manifests(ctx: PurgeContext, table: LoadedTable, count: _Count) -> Manifest
 
 
 PREPARE_FOR: Final = timedelta(seconds=30)
-"""How long an attempt that no caller waits for makes a pass before it chooses the engine."""
+"""How long an attempt without a waiting caller makes a pass before it chooses the engine."""
 _PAUSE: Final = timedelta(milliseconds=250)
 _USED_OF_A_REQUEST: Final = 0.5
-"""The part of a request's time that a purge in it is expected to take at most: stores and catalogs may be slow."""
+"""The part of a request's time in which a purge must be expected to end: stores and catalogs may be slow."""
 _UNPLANNED_ATTEMPTS: Final = 2
-"""Attempts that may be handed over without a plan, one of them within a request, before Spark makes it."""
+"""Attempts that may be handed over without a plan, one of them within a request, before Spark makes the plan."""
 
 
 def ensure_known(ctx: PurgeContext, references: IndexedNeighbours, hand_over_at: datetime | None) -> None:
-    """Have the pass made that a purge needs; see Refresher.ensure.
-
-    While a caller waits, so does this for another process's pass. Otherwise the attempt ends and leaves its place: also
-    after PREPARE_FOR, because the function that prepares attempts has a minute. Raises RunHandedOver.
-    """
+    """Make the pass that a purge needs; see Refresher.ensure. If a caller waits, another process's pass is awaited too.
+    Otherwise the attempt ends and leaves its place, also after PREPARE_FOR, because the function that prepares attempts
+    has a minute. Raises RunHandedOver."""
     if hand_over_at is None:
         references.ensure_known(until=ctx.now() + PREPARE_FOR.total_seconds())
         return
@@ -239,11 +232,9 @@ def ensure_known(ctx: PurgeContext, references: IndexedNeighbours, hand_over_at:
 
 
 def chosen(ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> EngineEstimate:
-    """Choose the engine by the counts in manifest lists; no manifest is read.
-
-    At `hand_over_at` no further list is read. A plan that one process could not make in its time, twice, is made with
-    Spark. Raises RunHandedOver if inline would take longer than half of the time until then.
-    """
+    """Choose the engine by the counts in manifest lists, without reading a manifest. At `hand_over_at` no further list
+    is read. A plan that one process failed twice to make in its time is made with Spark. Raises RunHandedOver if inline
+    would take more than half of the time until then."""
     if hand_over_at is None:
         estimated = estimate(ctx)
         again = task.error_code == HANDED_OVER and task.attempt_count > _UNPLANNED_ATTEMPTS
@@ -263,7 +254,7 @@ def chosen(ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> Engi
 
 @dataclass(frozen=True, slots=True)
 class OpenTable:
-    """A table's source and files, and what the source loaded last."""
+    """A table's source and files, and the table last loaded from the source."""
 
     source: TableSource = field(repr=False)
     store: "ListableStore" = field(repr=False)
@@ -271,7 +262,7 @@ class OpenTable:
 
 
 class LastOpened:
-    """Keeps the table of one attempt; another attempt, or the same one a second time, opens its table itself."""
+    """Keeps one attempt's table. Other attempts, and later uses by the same one, open the table themselves."""
 
     def __init__(self) -> None:
         self._kept: tuple[str, int, OpenTable] | None = None
@@ -280,7 +271,7 @@ class LastOpened:
         self._kept = (task.task_id, task.attempt_count, table)
 
     def take(self, task: Task) -> OpenTable | None:
-        """Return and forget the attempt's table; None if it is not the one that was kept."""
+        """Return and forget the attempt's table, None if another attempt's is kept."""
         kept, self._kept = self._kept, None
         if kept is None or kept[:2] != (task.task_id, task.attempt_count):
             return None
@@ -288,7 +279,7 @@ class LastOpened:
 
 
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the summary, the details and the other fields of a task that ends with SUCCESS."""
+    """Return the summary, the details and the other fields of a successful task."""
     if result.status == "PLANNED":
         summary = f"planned {result.files_planned} files, {result.bytes_planned} bytes; nothing was deleted"
         fields: dict[str, Any] = {"engine": result.engine}
@@ -304,7 +295,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         **result.deleted_details(),
         **_kept(result),
         purged_identifier=identifier_text(result.identifier),
-        # Another purge of a table that kept its metadata file may find more to delete, so it is no replay.
+        # Another purge of a table that kept its metadata file may find more to delete, so it is not a replay.
         purged_metadata_location=None if result.root_kept else result.metadata_location,
         purged_states=states_of(result.metadata_files),
     )
@@ -312,7 +303,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
 
 
 def _kept(result: PurgeResult) -> dict[str, Any]:
-    """Return the details of what was kept; samples are in the plan, to bound a task's record."""
+    """Return the details of what was kept. Samples are in the plan, to limit the size of a task's record."""
     return {"files_kept": result.files_kept, "findings": counts_of(result.findings)}
 
 
@@ -321,7 +312,7 @@ PurgeFunction = Callable[[PurgeContext], PurgeResult]
 
 @dataclass(frozen=True)
 class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
-    """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN, with the access of a process."""
+    """TaskBehavior for TABLE_PURGE and TABLE_PURGE_PLAN, with the process's access."""
 
     task_types: ClassVar[frozenset[str]] = TASK_TYPES
     advice = errors.ADVICE
@@ -353,7 +344,7 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         return self.runner.prepare(task, lambda: self.engine(task, hand_over_at))
 
     def engine(self, task: Task, hand_over_at: datetime | None) -> str:
-        """Return the engine for an attempt, once other tables' references are known; raise what ends the attempt."""
+        """Return the engine for an attempt, once other tables' references are known. Raises what ends the attempt."""
         if task.killed.count >= KILLED_TWICE:
             return self._after_kills(task)
         if self.settings.has_spark and is_lost_often(task) and not self._is_for_inline(task):
@@ -367,7 +358,7 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         return estimated.engine
 
     def _after_kills(self, task: Task) -> str:
-        """Return SPARK, without counting what attempts were killed at; raise GuardRefused (TOO_LARGE_FOR_FUNCTION)."""
+        """Return SPARK without counting, after killed attempts. Raises GuardRefused (TOO_LARGE_FOR_FUNCTION)."""
         check_killed(task, has_spark=self.settings.has_spark)
         if self._is_for_inline(task):
             raise too_large(task, "leave `engine` out, so that Spark runs it")
@@ -377,7 +368,7 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         return options_of(TablePurge.of(task).properties, self.limits, accepted=True).engine == INLINE
 
     def run(self, task: Task, *, hand_over_at: datetime | None) -> Task:
-        """See TaskBehavior.run: the inline engine."""
+        """See TaskBehavior.run. Uses the inline engine."""
         return self.runner.run(task, lambda: self.purged(purge_table, task, hand_over_at))
 
     def done_in_job(self, task: Task, work: PurgeFunction) -> Task:
@@ -386,10 +377,8 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
     def purged(
         self, engine: PurgeFunction, task: Task, hand_over_at: datetime | None = None, *, in_job: bool = False
     ) -> Task:
-        """Run an engine for a leased task and record its success; raises what ends the attempt otherwise.
-
-        A job waits for a pass over the references that begins after it did: it may have been queued for long.
-        """
+        """Run an engine for a leased task and record its success. Otherwise raises what ends the attempt. A job waits
+        for a pass over the references that starts after it, because it may have been queued for long."""
         ctx = self.context(task, hand_over_at=hand_over_at)
         if in_job and ctx.references is not None and not ctx.options.dry_run:
             ctx.references.renew()

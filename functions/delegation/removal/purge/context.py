@@ -3,11 +3,12 @@
 docs/architecture/guards.md has the guards: which tables may be purged, which paths may be deleted, what a plan is for.
 
 A caller may have loaded the table before the last commits: the purge continues with the catalog's state. Any other
-difference to what the caller states means another table, or a state that the table never had.
+difference from the caller's state means another table, or a state that the table never had.
 
 A plan that was lost after its first delete is made again. Manifests are deleted after all files, manifest lists after
-all manifests, and the head records which steps are done, so a missing manifest is no unknown one. Readable parts of the
-lost plan are used, because they may be the last to name former metadata files. An altered part is refused.
+all manifests, and the head records the done steps: so it is known whether this purge deleted a missing manifest.
+Readable parts of the lost plan are used, as they may be the last to name former metadata files. Altered parts are
+refused.
 """
 
 import shlex
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 
 _ANOTHER = "make a new plan, with a dry run that has the same options"
-# Errors in a manifest list or manifest for which a setting of the operator keeps it: the setting, and the verdict.
+# Errors of a manifest list or manifest that an operator's setting keeps: the setting, and the verdict.
 _KEPT_FOR: Final[Mapping[type[DelegationError], tuple[str, GuardVerdict]]] = {
     ManifestMissing: ("damaged", "missing"),
     CorruptManifestError: ("damaged", "corrupt"),
@@ -83,7 +84,7 @@ def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: 
 
 
 def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
-    """Return why a manifest list or manifest that cannot be read is kept; raise its error unless a setting keeps it."""
+    """Return why an unreadable manifest list or manifest is kept. Raises its error unless a setting keeps it."""
     setting, verdict = _KEPT_FOR.get(type(error), ("", ""))
     if setting and getattr(options, setting) == "keep":
         return verdict
@@ -91,7 +92,7 @@ def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
 
 
 def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
-    """Check an earlier plan against the current options; raise PlanNotAllowed or what `refuse_findings` raises."""
+    """Check an earlier plan against the current options. Raises PlanNotAllowed, and as `refuse_findings`."""
     if index.outside == "delete" and options.outside != "delete":
         raise errors.PlanNotAllowed(
             f"plan {index.plan_id} was made with outside=delete, but the request has {options.outside}. Make a new plan"
@@ -111,7 +112,7 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
 
 
 def check_same_options(index: PlanIndex, options: PurgeOptions) -> None:
-    """Raise PlanNotAllowed for a plan that other options would have made; the rest is decided by `check_plan`."""
+    """Raise PlanNotAllowed for a plan that other options would have made. `check_plan` decides the rest."""
     deletes = "delete" if options.outside == "delete" else "keep or refuse"
     made = "delete" if index.outside == "delete" else "keep or refuse"
     if made != deletes:
@@ -128,7 +129,7 @@ def check_same_options(index: PlanIndex, options: PurgeOptions) -> None:
 
 
 def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
-    """Raise the error of a finding that the options `refuse`."""
+    """Raise the error of a finding that the options refuse."""
     for finding in findings:
         if finding.code == OUTSIDE and options.outside == "refuse":
             raise errors.PathsOutsideTable(finding.count, finding.sample)
@@ -158,12 +159,9 @@ class StatedTable:
 
 
 def check_stated(stated: StatedTable | None, metadata: ParsedMetadata) -> None:
-    """Raise GuardRefused (TABLE_STATE_MISMATCH), which has both values, unless the table has or had what the caller
-    states.
-
-    The location has to be the present one, the metadata file the present one or one of the metadata log, and the format
-    version at most the present one, because a table is never set back to an older version.
-    """
+    """Raise GuardRefused (TABLE_STATE_MISMATCH), with both values, unless the table has or had the stated state. The
+    location must be the current one, the metadata file the current one or in the metadata log, and the format version
+    at most the current one, because a table never returns to an older version."""
     if stated is None:
         return
     if _place(stated.location) != _place(metadata.location):
@@ -175,12 +173,10 @@ def check_stated(stated: StatedTable | None, metadata: ParsedMetadata) -> None:
 
 
 def check_not_replaced(plans: PlanStore, metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> None:
-    """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue the table's history from where a segment
-    was planned.
-
-    The metadata log decides (Iceberg Table Spec, Table Metadata Fields): the clocks of the writers may differ. A plan
-    has the former metadata files of its table, so a rollback to one, and a commit after a rollback, are recognized.
-    """
+    """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue the table's history from a planned
+    segment. The metadata log decides (Iceberg Table Spec, Table Metadata Fields), because the writers' clocks may
+    differ. A plan has the former metadata files of its table, so a rollback to one, and a commit after a rollback, are
+    recognized."""
     if not earlier or _place(metadata.path) == _place(earlier[-1].metadata_location):
         return
     log = frozenset(_place(path) for path in metadata.former)
@@ -202,7 +198,7 @@ def continues(metadata: ParsedMetadata, location: str, *, exactly: bool = False)
 
 
 def metadata_files(plans: PlanStore, indexes: Sequence[PlanIndex]) -> tuple[str, ...]:
-    """Return the metadata files of a plan's table, without those of lost chunks; raise PlanTampered."""
+    """Return the metadata files of a plan's table, without those of lost chunks. Raises PlanTampered."""
     paths: set[str] = set()
     for index in indexes:
         for chunk in (each for each in index.chunks if each.kind in _METADATA):
@@ -213,20 +209,18 @@ def metadata_files(plans: PlanStore, indexes: Sequence[PlanIndex]) -> tuple[str,
 
 
 def _meets(own: Set[str], plans: PlanStore, earlier: Sequence[PlanIndex]) -> bool:
-    """Return whether the plans have one of these metadata files, so that both histories have it in common."""
+    """Return whether the plans have one of these metadata files, so that the histories share it."""
     return any(path in own for path in planned_paths(plans, earlier, _METADATA))
 
 
 def _is_older(metadata: ParsedMetadata, earlier: Sequence[PlanIndex]) -> bool:
-    """Compare the times; for two histories without a common file, because a log was cut between them.
-
-    `write.metadata.previous-versions-max` bounds the log (Iceberg documentation, Configuration).
-    """
+    """Compare the times of two histories without a common file, because a log was cut between them.
+    `write.metadata.previous-versions-max` limits the log (Iceberg documentation, Configuration)."""
     return metadata.last_updated_ms < max(index.last_updated_ms for index in earlier)
 
 
 def _place(location: str) -> str:
-    """Return one spelling of a location; one that cannot be read is compared by its letters."""
+    """Return one spelling of a location. An unreadable location is compared as text."""
     text = location.rstrip("/")
     try:
         return canonical(text)
@@ -242,7 +236,7 @@ _MOST_ROOT_BYTES: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class LostPlan:
-    """A plan of which parts are missing: its segments, what is left of their indexes, and what the head records."""
+    """A plan with missing parts: its segments, the remaining indexes, and the head's record."""
 
     segments: tuple[PlanSegment, ...]
     left: tuple[PlanIndex, ...]
@@ -250,7 +244,7 @@ class LostPlan:
 
     @classmethod
     def read(cls, plans: PlanStore, segments: Sequence[PlanSegment], done: StepsDone | None) -> "LostPlan":
-        """Read what is left of published segments; raise PlanTampered for a part that was altered."""
+        """Read the remains of published segments. Raises PlanTampered for an altered part."""
         left = []
         for segment in segments:
             try:
@@ -264,7 +258,7 @@ class LostPlan:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The locations that the table is known to have had."""
+        """The table's known current and former locations."""
         recorded = () if self.done is None else self.done.roots
         return (*recorded, *(root for index in self.left for root in index.roots))
 
@@ -274,18 +268,18 @@ class LostPlan:
         return self.done is not None and self.done.lost == self.segments[-1].id
 
     def known(self) -> StepsDone:
-        """Return what the head has to record for that."""
+        """Return the head's record of that."""
         return replace(self.done or StepsDone(of="", state="", steps=()), lost=self.segments[-1].id)
 
     @property
     def root(self) -> str | None:
-        """The metadata file that the plan was to delete last, if it is known."""
+        """The metadata file that the plan was to delete last, if known."""
         if self.left:
             return self.left[-1].metadata_location
         return (self.done.state or None) if self.done is not None else None
 
     def steps_known(self, *, root_is_next: bool) -> tuple[str, ...]:
-        """Return the steps of which everything is deleted, by the head's record or the mark that the root is next."""
+        """Return the steps that are completely deleted, by the head's record or the mark that the root is next."""
         if root_is_next:
             order = list(DeleteStep)
             return tuple(order[: order.index(DeleteStep.ROOT)])
@@ -293,7 +287,7 @@ class LostPlan:
         return done.steps if done is not None and done.of == self.segments[-1].id else ()
 
     def files(self, plans: PlanStore) -> Iterator[TableFile]:
-        """Yield what is left to delete of the plan except data files, which the remaining manifests name."""
+        """Yield the plan's files still to delete, except data files, which the remaining manifests name."""
         for index in self.left:
             done = Marks(plans, index.plan_id).once_done()
             for chunk in index.chunks:
@@ -301,7 +295,7 @@ class LostPlan:
                     yield from read_chunk(plans, index.plan_id, chunk)
 
     def check_continues(self, plans: PlanStore, metadata: ParsedMetadata) -> None:
-        """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue from where the plan was made."""
+        """Raise GuardRefused (METADATA_REPLACED) if the metadata does not continue from the plan's."""
         check_not_replaced(plans, metadata, self.left)
         if self.done is not None and self.done.state and not self.left and not continues(metadata, self.done.state):
             raise metadata_replaced(
@@ -310,14 +304,14 @@ class LostPlan:
             )
 
     def excuses(self, metadata: ParsedMetadata, spelling: Spelling) -> Callable[[str], bool]:
-        """Return a function that tells of a missing manifest or manifest list whether this purge deleted it."""
+        """Return a function that returns whether this purge deleted a missing manifest or manifest list."""
         steps = self.steps_of(metadata)
         named = (snapshot.manifest_list for snapshot in metadata.snapshots if snapshot.manifest_list is not None)
         lists = {spelling.one(path) for path in named}
         return lambda path: (DeleteStep.META if path in lists else DeleteStep.DATA) in steps
 
     def steps_of(self, metadata: ParsedMetadata) -> frozenset[str]:
-        """Return the steps that are done for this state of the table, by the record of this plan."""
+        """Return the steps that are done for this state of the table, by this plan's record."""
         done = self.done
         if (
             done is None
@@ -329,7 +323,7 @@ class LostPlan:
         return frozenset(done.steps)
 
     def finding(self) -> Finding:
-        """Return the finding that names what was lost."""
+        """Return the finding that names the lost parts."""
         return Finding(
             code=REPLANNED, count=len(self.segments), sample=tuple(segment.id for segment in self.segments[:SAMPLE])
         )
@@ -346,15 +340,13 @@ def steps_before(step: DeleteStep, indexes: Sequence[PlanIndex]) -> StepsDone:
 
 
 PAGES: Final = 3
-"""Requests of a count at most, for 1,000 objects each: nobody waits long for the count at a wide location."""
+"""The maximum number of requests of a count, each for 1,000 objects, so that a wide location takes little time."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocationContents:
-    """How many objects a location has, and their bytes; `is_whole` is False if there may be more.
-
-    `problem` is the code of the error for which nothing is known.
-    """
+    """How many objects a location has, and their bytes. `is_whole` is False if there may be more. `problem` is the code
+    of an error that left the contents unknown."""
 
     location: str
     objects: int = 0
@@ -363,28 +355,28 @@ class LocationContents:
     problem: str | None = None
 
     def recorded(self) -> dict[str, Any]:
-        """Return what the receipt has: the figures, and if there is something, a command that shows it."""
+        """Return the receipt's entry: the figures and, if there are objects, a command that shows them."""
         if self.problem is not None:
             return {"location": self.location, "problem": self.problem}
         figures = {"objects": self.objects, "bytes": self.size, "is_whole": self.is_whole}
         return {"location": self.location, **figures, **({"command": self._command()} if self.objects else {})}
 
     def _command(self) -> str:
-        # No command of this service lists the location of a table that the catalog does not have any more.
+        # This service has no command that lists the location of a table that has left the catalog.
         if self.location.startswith(LOCAL):
             return f"find {shlex.quote(self.location.removeprefix('file://'))} -type f"
         return f"aws s3 ls --recursive --summarize {shlex.quote(self.location)}"
 
 
 def count_stayed(store: "ListableStore", root: Root) -> LocationContents:
-    """Count the objects at a location, of whichever table or job; at most PAGES requests, the first failed one last."""
+    """Count the objects at a location, of any table or job. At most PAGES requests, the first failed one last."""
     objects, size, after = 0, 0, ""
     prefix = f"{root.prefix}/" if root.prefix else ""
     for _ in range(PAGES):
         try:
             page = store.page(root.bucket, prefix, after=after)
         except DelegationError as error:
-            # All is deleted. What hinders the count, such as credentials that may not list, is no fault of the purge.
+            # Everything is deleted, so an error of the count, such as missing rights to list, does not fail the purge.
             return LocationContents(root.uri, problem=error.code)
         objects += len(page.objects)
         size += sum(item.size for item in page.objects)
@@ -396,12 +388,9 @@ def count_stayed(store: "ListableStore", root: Root) -> LocationContents:
 
 @dataclass(frozen=True, kw_only=True)
 class PurgeContext(RemovalContext):
-    """One attempt at purging one table.
-
-    `stated` is compared with the table when no plan exists yet. `loaded` is the table as it was loaded to choose the
-    engine: a plan may be made from it, because the table is loaded and compared again before the first delete.
-    `lost_plan` is what is left of a plan that was lost, while it is made again.
-    """
+    """One attempt at purging one table. `stated` is compared with the table if no plan exists yet. `loaded` is the
+    table as loaded to choose the engine. A plan may be made from it, because the table is loaded and compared again
+    before the first delete. `lost_plan` is what remains of a lost plan, while it is made again."""
 
     options: PurgeOptions = field(default_factory=PurgeOptions)
     settings: PurgeSettings = field(default_factory=PurgeSettings)
@@ -412,13 +401,13 @@ class PurgeContext(RemovalContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeResult(RemovalResult):
-    """What a purge deleted, or with `status` PLANNED what it would delete and a `forecast` of that.
+    """What a purge deleted, or with `status` PLANNED would delete, and a `forecast` of that.
 
     `metadata_location` is the current metadata file, which is deleted last unless `root_kept`. `files_kept` were
-    reachable and not deleted. `metadata_files` are the present and former metadata files that the purge removed from
-    the table's history. `left_over` is the operator's command for files that the credentials do not cover, `stayed`
-    what is at the table's location afterwards, None if that was not looked at. INCOMPLETE means that some keys could
-    not be deleted; the receipt lists them.
+    reachable and not deleted. `metadata_files` are the current and former metadata files that the purge removed from
+    the table's history. `left_over` is the operator's command for files that the credentials do not cover. `stayed` is
+    what is at the table's location afterwards, None if that was not counted. INCOMPLETE means that some keys could not
+    be deleted; the receipt lists them.
     """
 
     status: Literal["PURGED", "PLANNED", "INCOMPLETE"]
@@ -434,7 +423,7 @@ class PurgeResult(RemovalResult):
 def own_of_receipt(
     ctx: PurgeContext, result: PurgeResult, indexes: Sequence[PlanIndex], segments: Sequence[PlanSegment]
 ) -> dict[str, Any]:
-    """Return the members of the receipt that operations do not have in common."""
+    """Return the members of the receipt that only purges have."""
     return {
         "format_version": indexes[-1].format_version,
         "snapshots": indexes[-1].snapshots,

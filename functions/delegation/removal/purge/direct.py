@@ -1,4 +1,4 @@
-"""Purging a table by its metadata file alone, without service, catalog or task store.
+"""Purges a table by its metadata file alone, without service, catalog or task store.
 
 It is for a table that its catalog has already dropped. The engines are the service's; the credentials are the
 operator's. `head.json` beside the plan names the table and the published segments. Use a plan's directory for one run
@@ -48,11 +48,9 @@ from polaris_common.errors import DelegationError, shown
 def newer_metadata(
     path: str, table_uuid: str, store: ObjectStore, names: Callable[[str, str], Iterable[str]]
 ) -> str | None:
-    """Return the table's newest metadata file in the directory of `path` if its version is higher, else None.
-
-    `names` lists the canonical URIs directly below a directory, from a name on. Another table's files, and what cannot
-    be read, are no newer state of this table.
-    """
+    """Return the table's newest metadata file in the directory of `path` if its version is higher, else None. `names`
+    lists the canonical URIs directly below a directory, starting with a name. Files of other tables and unreadable
+    files are ignored."""
     version = version_of(path)
     if version is None:
         return None
@@ -82,10 +80,8 @@ _TASK = "direct"
 
 @dataclass(frozen=True, slots=True)
 class DirectResources:
-    """ExecutorResources with the operator's credentials, as boto3 finds them.
-
-    `place` has the plan and the receipt: a directory, which may be given as `file:///…`, or `s3://bucket/prefix`.
-    """
+    """ExecutorResources with the operator's credentials, as found by boto3. `place` has the plan and the receipt: a
+    directory, also as `file:///…`, or `s3://bucket/prefix`."""
 
     place: str
     settings: S3Settings = field(default_factory=S3Settings)
@@ -97,10 +93,8 @@ class DirectResources:
         return S3ObjectStore(settings=self.settings)
 
     def names(self, directory: str, after: str) -> list[str]:
-        """Return the canonical URIs of files directly below a directory's URI, which ends with a slash.
-
-        In S3 they are the first page of the names after `after`, where newer metadata files are.
-        """
+        """Return the canonical URIs of files directly below a directory's URI, which ends with a slash. In S3 they are
+        the first page of the names after `after`, which has newer metadata files."""
         where = parse(directory + HEAD)
         below = where.key.removesuffix(HEAD)
         if where.bucket == LOCAL:
@@ -126,7 +120,7 @@ class DirectResources:
 
 @dataclass(frozen=True, slots=True)
 class DirectPurge:
-    """What to purge and how, without files at a `foreign` place or of the tables of `protect` (metadata files)."""
+    """What to purge and how, without files at a `foreign` place or of the tables in `protect` (metadata files)."""
 
     metadata_location: str
     engine: EngineChoice = "inline"
@@ -143,13 +137,13 @@ def default_place(metadata_location: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """A TableSource that reads one metadata file and raises TableMetadataMissing once that is deleted."""
+    """A TableSource that reads one metadata file. Raises TableMetadataMissing once the file is deleted."""
 
     path: str
     store: ObjectStore
 
     def load(self) -> LoadedTable:
-        """See TableSource.load; also raises CorruptMetadata and the errors of the store."""
+        """See TableSource.load. Also raises CorruptMetadata and the errors of the store."""
         try:
             data = self.store.read(parse(self.path), limit=MAX_METADATA_BYTES)
         except ObjectNotFound as error:
@@ -158,7 +152,7 @@ class MetadataFile:
 
 
 class DirectHead(PlanHead):
-    """The published segments, stored in `head.json` with the table they belong to."""
+    """The published segments, stored in `head.json` with their table."""
 
     def __init__(self, plans: PlanStore) -> None:
         super().__init__()
@@ -217,7 +211,7 @@ class DirectHead(PlanHead):
         self._write({**(self.stored or {}), "segments": [], "steps_done": None})
 
     def table_uuid(self, metadata_location: str) -> str | None:
-        """Return the uuid of the place's table, None for an unused one; raise GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
+        """Return the uuid of the place's table, None if unused. Raises GuardRefused (PLAN_OF_ANOTHER_TABLE)."""
         if self.stored is None:
             return None
         if self.stored["metadata_location"] != canonical(metadata_location):
@@ -251,7 +245,7 @@ class DirectHead(PlanHead):
 
 @dataclass
 class DirectRun:
-    """One run; `attempt` has its progress, also after an error."""
+    """One run. `attempt` has its progress, also after an error."""
 
     purge: DirectPurge
     resources: DirectResources
@@ -260,7 +254,7 @@ class DirectRun:
     warn: Callable[[str], None] = field(default=lambda _text: None)
 
     def __call__(self) -> PurgeResult:
-        """Make a plan unless there is one, then execute it; raise what `run.purge_table` raises."""
+        """Make a plan unless there is one, then execute it. Raises as `run.purge_table`."""
         ctx = self.context()
         if self.purge.engine == "inline":
             return purge_table(ctx)
@@ -270,10 +264,8 @@ class DirectRun:
         return purge_in_session(ctx, self.resources)
 
     def context(self) -> PurgeContext:
-        """Return the input of the engines.
-
-        Raises GuardRefused (PLAN_OF_ANOTHER_TABLE), PlanTampered and what MetadataFile.load raises.
-        """
+        """Return the input of the engines. Raises GuardRefused (PLAN_OF_ANOTHER_TABLE), PlanTampered, and as
+        MetadataFile.load."""
         path = canonical(self.purge.metadata_location)
         plans = self.resources.plans()
         store = self.resources.store(identifier_of(path))
@@ -310,7 +302,7 @@ class DirectRun:
         try:
             newest = newer_metadata(path, table_uuid, store, self.resources.names)
         except (OSError, ClientError, BotoCoreError, ObjectStoreError):
-            return  # a directory that may not be listed states nothing
+            return  # a directory that may not be listed shows nothing
         if newest is not None:
             self.warn(
                 f"{path} is not the table's newest metadata file. Purge {newest} instead, or files that only it "
@@ -318,16 +310,14 @@ class DirectRun:
             )
 
     def marked(self) -> tuple[int, Deleted]:
-        """Return the files planned, and what all runs here deleted. Raises PlanTampered and the plan store's errors."""
+        """Return the planned files, and what all runs here deleted. Raises PlanTampered and the plan store's errors."""
         plans = self.resources.plans()
         indexes = _readable(plans, DirectHead(plans).read())
         return sum(index.files_planned for index in indexes), deleted_by_marks(plans, indexes)
 
     def _check_options(self, head: DirectHead, plans: PlanStore) -> None:
-        """Raise PlanNotAllowed if the place's plan was made under other options.
-
-        A dry run replaces such a plan instead, unless its execution has begun.
-        """
+        """Raise PlanNotAllowed if the place's plan was made under other options. A dry run replaces such a plan, unless
+        its execution has started."""
         indexes = _readable(plans, head.read())
         try:
             for index in indexes:
@@ -358,7 +348,7 @@ class DirectRun:
 
 
 def _readable(plans: PlanStore, segments: Sequence[PlanSegment]) -> list[PlanIndex]:
-    """Return the indexes that are not lost; what is left of the table is planned again without those."""
+    """Return the indexes that are not lost. The rest of the table is planned again without lost ones."""
     indexes = []
     for segment in segments:
         with suppress(PlanLost):
@@ -367,5 +357,5 @@ def _readable(plans: PlanStore, segments: Sequence[PlanSegment]) -> list[PlanInd
 
 
 def identifier_of(path: str) -> TableIdentifier:
-    """Return an identifier for a table outside any catalog: its name is the metadata file's canonical URI."""
+    """Return an identifier for a table outside any catalog. Its name is the metadata file's canonical URI."""
     return TableIdentifier("-", ("-",), path.replace(NAMESPACE_SEPARATOR, "%1F"))

@@ -1,8 +1,6 @@
-"""Directory markers of planned files: `dir/` (consoles, pyarrow) and `dir_$folder$` (Hadoop on S3).
-
-No metadata names them, so their keys are tried for each directory from a planned file up to the table's location. Only
-an object of zero bytes is one.
-"""
+"""Directory markers of planned files: `dir/` (consoles, pyarrow) and `dir_$folder$` (Hadoop on S3). No metadata names
+them, so their keys are tried for each directory from a planned file up to the table's location. Only objects of zero
+bytes count."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,10 +26,8 @@ _AT_ONCE: Final = 512
 
 
 def with_markers(ctx: PurgeContext, index: PlanIndex, earlier: Sequence[PlanIndex]) -> PlanIndex:
-    """Return the plan with the existing directory markers as further META chunks.
-
-    If a neighbour table's location overlaps, the directories may be shared: none is searched, which is a finding.
-    """
+    """Return the plan with the existing directory markers as further META chunks. If a neighbour table's location
+    overlaps, the directories may be shared: none is searched, which is a finding."""
     overlapping = [neighbour.identifier for neighbour in index.neighbours if neighbour.overlaps]
     if overlapping:
         finding = Finding(code=NOT_SEARCHED, count=len(overlapping), sample=tuple(overlapping[:20]))
@@ -51,7 +47,7 @@ def with_markers(ctx: PurgeContext, index: PlanIndex, earlier: Sequence[PlanInde
 
 
 def _possible(ctx: PurgeContext, index: PlanIndex) -> Iterator[str]:
-    """Yield the keys that directory markers of planned files would have, some more than once."""
+    """Yield the possible keys of directory markers of planned files, some more than once."""
     roots = tuple(root for root in index.roots if split(root)[0] != LOCAL)
     covered = index.covered
     for directory in _directories(planned_paths(ctx.plans, [index], (Phase.DATA, Phase.META, Phase.ROOT)), roots):

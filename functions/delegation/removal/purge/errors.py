@@ -1,4 +1,4 @@
-"""Errors of purging, split by what the caller can do next."""
+"""Errors of purging, by what the caller can do next."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
@@ -23,7 +23,7 @@ ADVICE: Final[Mapping[type[DelegationError], str]] = {
     FileTooLarge: f". If it is a manifest list or a manifest, {_DAMAGED}",
     EncryptedMetadataFile: ". Have the operator set delegation.purge.unsupported=keep to purge the rest",
 }
-"""What a purge's outcome adds to an error."""
+"""A purge outcome's addition to an error."""
 
 
 class PurgeError(DelegationError):
@@ -33,7 +33,7 @@ class PurgeError(DelegationError):
 
 
 def table_state_mismatch(name: str, stated: str, actual: str) -> GuardRefused:
-    """Return the error: the request states something that the catalog's table does not have and never had."""
+    """Return the error for a stated value that the catalog's table does not have and never had."""
     return GuardRefused(
         f"the request states {name} {printable(stated)}, but the catalog's table has {printable(actual)}. Load the "
         "table again, and send a new purge if you want to delete that table",
@@ -42,12 +42,12 @@ def table_state_mismatch(name: str, stated: str, actual: str) -> GuardRefused:
 
 
 def metadata_replaced(message: str) -> GuardRefused:
-    """Return the error: the catalog names metadata that is not a later state of what the plan was made from."""
+    """Return the error for catalog metadata that is not a later state than the plan's."""
     return GuardRefused(message, code="METADATA_REPLACED")
 
 
 class _FilesRefused(GuardRefused):
-    """`count` files that a guard refuses to delete, and a `sample` of their paths."""
+    """A guard refuses to delete `count` files; `sample` has some of their paths."""
 
     problem: ClassVar[str]
 
@@ -79,14 +79,14 @@ class FilesAtAnotherTable(_FilesRefused):
 
 
 class CredentialsDoNotCover(_FilesRefused):
-    """No vended credential covers some files, which are often at former locations, or the metadata file itself."""
+    """No vended credential covers some files, often at former locations, or the metadata file itself."""
 
     code = "CREDENTIALS_DO_NOT_COVER"
     problem = "the vended credentials do not cover {} files"
 
 
 def spark_not_available(files: int, *, requested: bool) -> GuardRefused:
-    """Return the error: a purge needs Spark, or asks for it, and the deployment's jobs would not reach Polaris."""
+    """Return the error for a purge that needs or requests Spark in a deployment whose jobs cannot reach Polaris."""
     why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
     return GuardRefused(
         f"{why}, but this deployment has no Spark jobs, because they cannot reach Polaris. Set "
@@ -96,10 +96,8 @@ def spark_not_available(files: int, *, requested: bool) -> GuardRefused:
 
 
 class PlanOutdated(GuardRefused):
-    """The table has newer commits than the requested plan.
-
-    It can come after the first delete; then the same request without `plan` finishes the purge.
-    """
+    """The table has newer commits than the requested plan. This can happen after the first delete; then the same
+    request without `plan` finishes the purge."""
 
     code = "PLAN_OUTDATED"
 
@@ -108,13 +106,13 @@ class PlanOutdated(GuardRefused):
 
 
 class PlanNotAllowed(GuardRefused):
-    """The plan was made under other options than the request's, so it deletes more or less than that asks for."""
+    """The plan was made under other options than the request's, so it deletes more or less than requested."""
 
     code = "PLAN_NOT_ALLOWED"
 
 
 def table_is_written_to(commits: int) -> PurgeError:
-    """Return the error: the table received a commit at so many of the purge's looks that it stopped following them."""
+    """Return the error for a table with a commit at each of this many comparisons."""
     return PurgeError(
         f"the table received new commits at {commits} loads of this attempt. Stop its writers, then send the same "
         "purge again to delete the remaining files",
@@ -125,11 +123,9 @@ def table_is_written_to(commits: int) -> PurgeError:
 def files_left_unknown(
     plan_id: str, why: str, *, root: str | None, deleted: Sequence[str], locations: Sequence[str]
 ) -> PurgeError:
-    """Return the error: neither the purge's plan nor the table's metadata can be read, so nothing lists what is left.
-
-    `deleted` are the steps of which every file is known to be deleted, `locations` the table's as far as they are
-    known, `root` its metadata file.
-    """
+    """Return the error for an unreadable plan of a table with unreadable metadata: nothing lists the remaining files.
+    `deleted` are the steps that are known to be completely deleted, `locations` the table's known ones, `root` its
+    metadata file."""
     known = f"All files of these steps are deleted: {', '.join(deleted)}" if deleted else _NO_STEP
     file = "" if root is None else f" (metadata file {root})"
     where = f"below {shown(locations)}" if locations else "where the table was"
@@ -145,7 +141,7 @@ _NO_STEP = "No step is recorded as done"
 
 
 def dropped(root: str) -> PurgeError:
-    """Return the error of a table whose entry is gone while its metadata file may still exist."""
+    """Return the error for a table whose entry is gone while its metadata file may still exist."""
     return _table_gone(
         "the catalog no longer has the table, so it vends no credentials for it. The purge had not yet deleted the "
         f"table's current metadata file {root}",
@@ -154,7 +150,7 @@ def dropped(root: str) -> PurgeError:
 
 
 def root_lost(root: str, plan_id: str) -> PurgeError:
-    """Return the error of a table whose current metadata file was deleted by another process."""
+    """Return the error for a table whose current metadata file was deleted by another process."""
     return _table_gone(
         f"the table's current metadata file {root} was deleted by another process before the purge reached it",
         f"The plan {plan_id} lists the files. Delete those that remain, then drop the table",

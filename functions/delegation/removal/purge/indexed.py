@@ -1,8 +1,6 @@
-"""Finding the live tables that may reference a table's files, and holding a purge back while one cannot be read.
-
-A held purge is RETRY_SCHEDULED, takes no place in admission, and its attempts do not count. It is tried again every
-hour, and as soon as the index finds that the table is readable or gone, or that an operator exempted it.
-"""
+"""Finds the live tables that may reference a table's files, and holds a purge while one cannot be read. A held purge is
+RETRY_SCHEDULED, takes no place in admission, and its attempts do not count. It is retried every hour, and as soon as
+the index finds that the table is readable or gone, or that an operator exempted it."""
 
 import logging
 import time
@@ -47,14 +45,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 HELD_FOR: Final = timedelta(hours=1)
 CHANGED_WAIT: Final = timedelta(minutes=1)
-"""Until a purge is tried again whose neighbour lost a manifest to an expiry while it was read."""
+"""The pause of a purge whose neighbour lost a manifest to an expiry while it was read."""
 
 
 def may_be_held(task: Task) -> bool:
-    """Return whether a purge waits for a table that cannot be read.
-
-    A dry run states at once what it found. A caller that waits is answered with 409, and after that nothing is deleted.
-    """
+    """Return whether a purge waits for an unreadable table. A dry run returns its findings at once. A waiting caller
+    gets 409, after which nothing is deleted."""
     answered = task.synchronous and task.effects_began_ts is None
     return task.task_type != PLAN_TASK_TYPE and not answered
 
@@ -62,16 +58,16 @@ def may_be_held(task: Task) -> bool:
 def held_by(
     task: Task, error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore | None, now: datetime
 ) -> tuple[AttemptError, timedelta] | None:
-    """Return how the attempt ends and for how long the purge waits, and record what it waits for; None if it fails."""
+    """Return the attempt's ending and the purge's pause, and record what it waits for; None if the purge fails."""
     if index is not None and (isinstance(error, NeighbourChanged) or error.is_found):
-        with suppress(ReferencesError):  # then the next attempt finds it
+        with suppress(ReferencesError):  # otherwise the next attempt finds it
             _record_found(error, index, now)
     if isinstance(error, NeighbourChanged):
         return AttemptError(error.code, str(error), ErrorClass.HANDED_OVER), CHANGED_WAIT
     if not may_be_held(task):
         return None
     if index is not None and error.subject is not None:
-        with suppress(ReferencesError):  # then it runs within the hour
+        with suppress(ReferencesError):  # otherwise it runs within the hour
             index.put_held(HeldPurge(task.task_id, error.subject))
     fields = {"action": "hold", "task_id": task.task_id, "table": error.who, "error_code": error.why}
     logger.warning("a purge waits: a table that may use its files cannot be read", extra=fields)
@@ -79,11 +75,9 @@ def held_by(
 
 
 def _record_found(error: NeighbourUnreadable | NeighbourChanged, index: ReferenceStore, now: datetime) -> None:
-    """Record that a file of a table cannot be read which a pass had read, or had not: the next one reads all again.
-
-    Until then nobody knows which else cannot be read, and the areas are those of the state that was read last. A table
-    without one manifest, which an expiry may have removed, is read by the next attempt, as far as it was not before.
-    """
+    """Record an unreadable file of a table, so that the next pass reads all files again. Until then it is unknown which
+    others are unreadable, and the areas are those of the last read. If a manifest is missing, which an expiry may have
+    removed, only that and unread files are read again."""
     subject = error.subject
     if subject is None or subject.name is None:
         return
@@ -100,7 +94,7 @@ def _record_found(error: NeighbourUnreadable | NeighbourChanged, index: Referenc
 
 
 def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], now: datetime) -> int:
-    """Let the purges run that wait for something which holds back no purge any more; return how many."""
+    """Release the purges held by something that no longer holds them; return how many."""
 
     def hastened(held: HeldPurge) -> bool:
         try:
@@ -113,7 +107,7 @@ def release(index: ReferenceStore, writes: WriteLoop, catalogs: Iterable[str], n
         return True
 
     purges = (held for catalog in catalogs for held in freed(index, catalog, now))
-    # What fails runs within the hour.
+    # A purge whose release fails runs within the hour.
     return sum(
         release.result is True
         for release in each_item(
@@ -127,14 +121,14 @@ Found = FoundTables[IndexedNeighbours]
 
 @dataclass(frozen=True)
 class PurgeAccess:
-    """The access of a process to tables, with the operator's settings of purges; it finds other tables for attempts.
+    """The access of a process to tables, with the operator's settings of purges. It finds other tables for attempts.
 
-    `store_of` opens a table's storage with vended credentials, `store_with` with those of a table just loaded; `plans`
-    is the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
-    serves both; by default they are opened apart. Without `references` only tables found by a scan are checked. A pass
-    over the index has up to `loads_at_once` loads under way, if `catalog` and `references` are safe for threads. `held`
-    is called with each purge that waits for a neighbour, and why, `passed` with a catalog after a complete pass of the
-    recurring task. `visits` returns what that task calls with each changed table, such as what reads its health.
+    `store_of` opens a table's storage with vended credentials, `store_with` with those of a loaded table; `plans` is
+    the service's plan bucket. `open_table` opens the purged table's source and storage together, so that one load
+    serves both; by default they are opened separately. Without `references` only tables found by a scan are checked. A
+    pass over the index has up to `loads_at_once` loads in progress, if `catalog` and `references` are thread-safe.
+    `held` is called with each purge that waits for a neighbour, and why; `passed` with a catalog after a complete pass
+    of the recurring task. `visits` returns what that task calls with each changed table, such as what reads its health.
     `generic_tables` finds tables of other formats.
     """
 
@@ -159,11 +153,9 @@ class PurgeAccess:
     def of_purge(
         self, purge: TablePurge, options: PurgeOptions, attempt: TaskAttempt, task: Task, *, waited_for: bool
     ) -> Found:
-        """Return how a purge finds the live tables that may reference its table's files.
-
-        By the index, unless the operator chose another mode or nothing stores one. A caller that waits for the purge
-        does not wait for others to share its pass.
-        """
+        """Return how a purge finds the live tables that may reference its table's files: by the index, unless the
+        operator chose another mode or there is no index. A waiting caller's purge does not wait for others to share its
+        pass."""
         index = self.references
         if index is None or options.references != "index":
             return self._neighbourhood(purge.identifier, options, attempt), None
@@ -173,11 +165,9 @@ class PurgeAccess:
         return self._with_lost_refs(tables, index, ends_table=True), tables
 
     def search(self, identifier: TableIdentifier, table_uuid: str, attempt: TaskAttempt, task: Task) -> Found:
-        """Return how another operation of the service finds the live tables that may reference a table's files.
-
-        By the operator's settings of purges, but never as of a pass before the attempt first asks: what
-        `reference-max-age` relaxes is for drops.
-        """
+        """Return how another operation finds the live tables that may reference a table's files. The operator's
+        settings of purges apply, but never a pass from before the attempt's first request: `reference-max-age` is only
+        for drops."""
         index, options = self.references, self.limits.base
         if index is None or options.references != "index":
             return self._neighbourhood(identifier, options, attempt), None
@@ -186,7 +176,7 @@ class PurgeAccess:
         return self._with_lost_refs(tables, index), tables
 
     def ensure_passed(self, tables: IndexedNeighbours, ensure: Callable[[], None]) -> None:
-        """Have `ensure` make the pass that a purge needs, and the index refreshed from time to time."""
+        """Make the pass that a purge needs by `ensure`, and refresh the index regularly."""
         self._ensure_submitted(tables.catalogs)
         before = {catalog: tables.index.pass_of(catalog).complete for catalog in tables.catalogs}
         ensure()
@@ -194,11 +184,9 @@ class PurgeAccess:
         release(tables.index, self.tasks.writes, passed, self.tasks.clock())
 
     def hold(self, task: Task, error: NeighbourUnreadable | NeighbourChanged) -> tuple[AttemptError, timedelta] | None:
-        """Return how an attempt ends that waits for another table, and for how long; None if the task fails.
-
-        What it waits for is recorded, so that it runs as soon as the index finds the table readable or gone. The next
-        attempt has a new moment: other tables may have taken files while the purge was held.
-        """
+        """Return the ending, and the pause, of an attempt that waits for another table; None if the task fails. The
+        reason is recorded, so that the task runs as soon as the index finds the table readable or gone. The next
+        attempt has a new moment, because other tables may have taken files while the purge was held."""
         purge = held_by(task, error, self.references, self.tasks.clock())
         if purge is not None:
             if isinstance(error, NeighbourUnreadable):
@@ -208,7 +196,7 @@ class PurgeAccess:
         return purge
 
     def reference_task(self) -> Behavior[RecurringCatalog, IndexReport] | None:
-        """Return the behavior that refreshes the index with this access to tables; None without an index."""
+        """Return the behavior that refreshes the index with this access to tables, None without an index."""
         index = self.references
         if index is None:
             return None
@@ -221,7 +209,7 @@ class PurgeAccess:
             lambda run: replace(
                 self.refresher(index, f"{run.task.task_id}/{run.task.attempt_count}", run.checkpoint),
                 visited=self.visits(),
-                # A pass of many hand-overs must be seen to get ahead.
+                # A pass of many hand-overs must show progress.
                 report=lambda checked: run.report(done=checked, unit="tables"),
             ),
             every=self.reference_settings.refresh_interval,
@@ -269,7 +257,7 @@ class PurgeAccess:
         )
 
     def refresher(self, index: ReferenceStore, owner: str, checkpoint: Callable[[], None]) -> Refresher:
-        """Return what makes a pass as `owner`, which calls `checkpoint` before each load."""
+        """Return a refresher that makes passes as `owner`, and calls `checkpoint` before each load."""
         return Refresher(
             index,
             self.catalog,

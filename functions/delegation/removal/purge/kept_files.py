@@ -1,8 +1,8 @@
-"""What a purge's plan keeps: files of other tables, and of another root.
+"""What a purge's plan keeps: files of other tables, and a kept metadata file.
 
-Files kept only for live tables are recorded for the later purges of these tables: `kept/{table-uuid of the live
+Files kept only for live tables are recorded for the later purges of these tables. `kept/{table-uuid of the live
 table}/{id of the plan}.json` has the hash of the plan's index, whose KEPT chunks have the paths. The record is written
-before the purged table's metadata file is deleted, the last that leads to them. The later purge compares them again.
+before the purged table's metadata file, the last that leads to them, is deleted. The later purge compares them again.
 """
 
 import heapq
@@ -67,7 +67,7 @@ def record_kept(plans: PlanStore, indexes: Sequence[PlanIndex], segments: Sequen
 
 
 def taken_over(plans: PlanStore, table_uuid: str, earlier: Sequence[PlanIndex]) -> tuple[PlanIndex, ...]:
-    """Return the plans that kept files for a table, without expired ones; raise PlanTampered for an altered one."""
+    """Return the plans that kept files for a table, without expired ones. Raises PlanTampered for an altered one."""
     own = {index.plan_id for index in earlier}
     indexes = []
     for key in plans.keys(f"{_FOLDER}/{table_uuid.lower()}/"):
@@ -82,13 +82,13 @@ def taken_over(plans: PlanStore, table_uuid: str, earlier: Sequence[PlanIndex]) 
 
 
 def kept_rows(plans: PlanStore, index: PlanIndex) -> Iterator[Row]:
-    """Yield the files that a plan would have deleted without live tables; raise PlanTampered."""
+    """Yield the files that a plan would have deleted without live tables. Raises PlanTampered."""
     for _plan_id, run in sorted_runs(index, Phase.KEPT):
         yield from _rows(plans, index, run)
 
 
 def kept_paths(plans: PlanStore, records: Sequence[PlanIndex]) -> Iterator[str]:
-    """Yield the paths of `kept_rows` of several plans in order."""
+    """Yield the paths of `kept_rows` of several plans, in order."""
     runs = [(index, run) for index in records for _plan_id, run in sorted_runs(index, Phase.KEPT)]
     return heapq.merge(*((row[0] for row in _rows(plans, index, run)) for index, run in runs))
 
@@ -99,14 +99,14 @@ def roots_of(index: PlanIndex) -> tuple[str, ...]:
 
 
 def left_over(plans: PlanStore, indexes: Sequence[PlanIndex]) -> str | None:
-    """Return the operator's command that deletes what a plan kept as NOT_COVERED; None if it kept nothing for that."""
+    """Return the operator's command that deletes what a plan kept as NOT_COVERED, None without such files."""
     plan_ids = (index.plan_id for index in indexes if any(finding.code == NOT_COVERED for finding in index.findings))
     commands = (f"delegation purge {plans.where(f'{plan_id}/{INDEX}')} --not-covered" for plan_id in plan_ids)
     return "; ".join(commands) or None
 
 
 def _rows(plans: PlanStore, index: PlanIndex, chunks: Sequence[Chunk]) -> Iterator[Row]:
-    """Yield what is kept for a live table and for no other reason: it is at the table's locations, and covered."""
+    """Yield what is kept only for a live table: files at the table's locations that the credentials cover."""
     roots = Roots(roots_of(index))
     covered = None if index.covered is None else Roots(index.covered)
     for chunk in chunks:
@@ -129,10 +129,8 @@ _NOTE = "; the current metadata file stays with them, and once the table is drop
 
 def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanIndex]) -> None:
     """Raise PathsOutsideTable, CredentialsDoNotCover or GuardRefused (ROOT_KEPT, FOREIGN_LOCATION) for a plan that
-    keeps the current metadata file.
-
-    One that is kept for a live table is no reason, unless the plan deletes nothing and keeps other files for another.
-    """
+    keeps the current metadata file. If it is kept for a live table that is no reason, unless the plan deletes nothing
+    and keeps other files for another reason."""
     if any(chunk.kind is Phase.ROOT for chunk in index.chunks):
         return
     reason = _reason(plans, index)
@@ -166,7 +164,7 @@ def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -
 
 
 def _reason(plans: PlanStore, index: PlanIndex) -> str | None:
-    """Return why the plan keeps the current metadata file; None if it does not list it, as an earlier segment does."""
+    """Return why the plan keeps the current metadata file, None if only an earlier segment lists it."""
     root = index.metadata_location
     for chunk in index.chunks:
         if chunk.kind is not Phase.KEPT or not chunk.first <= root <= chunk.last:
@@ -183,13 +181,12 @@ _DELETED: Final = (Phase.DATA, Phase.META, Phase.ROOT)
 def check_still_not_shared(
     ctx: PurgeContext, indexes: Sequence[PlanIndex], own: Roots, table: LoadedTable | None = None
 ) -> None:
-    """Check the neighbours again before an earlier plan is executed; raise FilesShared or FilesAtAnotherTable.
+    """Check the neighbours again before an earlier plan is executed. Raises FilesShared or FilesAtAnotherTable. With
+    the current `table` those that no catalog lists are searched too, as when a plan is made.
 
-    With the `table` as it is now those that no catalog lists are looked for too, as when a plan is made.
-
-    A table with the same metadata as when it was checked is not read again. The plan is not altered: a table that
-    shares files since then (a registered clone), or that has its location around planned files that are not at `own`,
-    the purged table's, ends the purge, and the operator decides.
+    A table with the same metadata as at its check is not read again. The plan is not altered. The purge ends if a table
+    shares files since then (a registered clone), or has its location around planned files that are not at `own`, the
+    purged table's; then the operator decides.
     """
     roots = Roots(root for index in indexes for root in (*index.roots, *index.taken))
     outside = any(index.outside == "delete" for index in indexes)

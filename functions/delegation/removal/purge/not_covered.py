@@ -1,9 +1,7 @@
-"""Deleting what a plan kept as NOT_COVERED, with the operator's credentials: files of a table that is purged already.
-
-A purge takes such files over from one before it (`kept`) and lists them in its KEPT chunks, because the
-credentials that its catalog vends do not cover them. No live table referenced them when that plan was made; tables
-that may reference them since are named to protect theirs.
-"""
+"""Deletes what a plan kept as NOT_COVERED, with the operator's credentials: files of an already purged table. A purge
+takes such files over from an earlier one (`kept_files`) and lists them in its KEPT chunks, because its vended
+credentials do not cover them. When that plan was made, no live table referenced them. Tables that may reference them
+since then are named to protect theirs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +31,7 @@ VERDICT: Final = "not-covered"
 
 @dataclass
 class NotCoveredRun:
-    """One run; it may be repeated, for an absent file counts as deleted."""
+    """One run. It may be repeated, because an absent file counts as deleted."""
 
     index_location: str
     resources: DirectResources
@@ -44,7 +42,7 @@ class NotCoveredRun:
     deleted: Deleted = field(default_factory=Deleted)
 
     def __call__(self) -> PurgeResult:
-        """Delete the files, or count them; raise PlanTampered, FilesNotDeleted, and what reading a table raises."""
+        """Delete the files, or count them. Raises PlanTampered, FilesNotDeleted, and what reading a table raises."""
         started = time.monotonic()
         plans = self.resources.plans()
         index = read_index(plans, plan_of(self.index_location))
@@ -115,12 +113,12 @@ class NotCoveredRun:
 
 
 def place_of(index_location: str) -> str:
-    """Return where the plans are of which this is an index, `DIR_OR_URI/TASK/ATTEMPT/NONCE/index.json`."""
+    """Return the place of the plans from an index's location, `DIR_OR_URI/TASK/ATTEMPT/NONCE/index.json`."""
     return index_location.removesuffix(f"/{plan_of(index_location)}/{INDEX}")
 
 
 def plan_of(index_location: str) -> str:
-    """Return the id of a plan by the location of its index; raise PlanTampered if it is none."""
+    """Return a plan's id from its index's location. Raises PlanTampered if it is not one."""
     parts = index_location.split("/")
     if len(parts) < 5 or parts[-1] != INDEX:
         raise PlanTampered(index_location, f"name a plan's {INDEX}, as the receipt does")

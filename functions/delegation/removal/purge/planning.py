@@ -1,7 +1,5 @@
-"""Making a plan: from the table's metadata to chunks in the plan bucket, before anything is deleted.
-
-Both engines use these steps. One process writes the chunks with memory bounded by a sort run and a chunk.
-"""
+"""Makes a plan before anything is deleted: from the table's metadata to chunks in the plan bucket. Both engines use
+these steps. One process writes the chunks with a sort run and a chunk in memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
 
 _FORMER: Final = RANK[FileType.FORMER_METADATA]
 _MOST_ASKED: Final = 3
-"""Objects of a bucket that are read to learn whether it keeps versions."""
+"""Objects of a bucket that are read to find out whether it keeps versions."""
 
 
 @dataclass(slots=True)
@@ -93,10 +91,8 @@ class Survey:
         return tuple(dict.fromkeys(root for index in self.taken for root in roots_of(index)))
 
     def check_neighbours(self, ctx: PurgeContext) -> Iterator[Neighbour]:
-        """Return the neighbours whose files have to be read, the locations of which the guard then respects.
-
-        Tables that no catalog lists come last, with metadata beside the table's own.
-        """
+        """Return the neighbours whose files must be read, and set their locations in the guard. Tables that no catalog
+        lists come last, with metadata beside the table's own."""
         roots = Roots((*self.guard.roots.uris, *self.taken_roots))
         self.neighbours, self.checked = neighbours_of(ctx, roots, self.earlier, self.unread)
         self.guard.neighbour_roots = Roots([*locations_of(self.neighbours).uris, *self.unread.located])
@@ -111,10 +107,8 @@ class Survey:
 
 
 def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] = ()) -> Survey:
-    """Read metadata, former metadata and manifest lists; raise the errors of guards and of corrupt files.
-
-    Manifests in `earlier` segments of the plan are not read again and may be deleted already.
-    """
+    """Read metadata, former metadata and manifest lists. Manifests in `earlier` segments of the plan are not read
+    again, and may be deleted already. Raises the errors of guards and of corrupt files."""
     metadata = parse_metadata(table.metadata_location, table.metadata, experimental=ctx.options.experimental_format)
     check_table(metadata, ctx.options, table_uuid=ctx.table_uuid)
     check_not_replaced(ctx.plans, metadata, earlier)
@@ -173,11 +167,8 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
 
 
 def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str]) -> None:
-    """Raise CredentialsDoNotCover for manifest lists and manifests outside the table that cannot be read.
-
-    They are kept anyway, but files of the table that they name would remain. The guard decides on those in another
-    kind of storage.
-    """
+    """Raise CredentialsDoNotCover for unreadable manifest lists and manifests outside the table. They are kept anyway,
+    but the table's files that they name would remain. The guard decides on those in another kind of storage."""
     ours = [path for path in maps if path.startswith(guard.storage)]
     unread = [path for path in ours if not guard.covers(path) and not guard.roots.contains(path)]
     if unread and options.uncovered == "refuse":
@@ -185,12 +176,12 @@ def _refuse_unread(guard: PathGuard, options: PurgeOptions, maps: Sequence[str])
 
 
 class TableDamage:
-    """Decides on manifest lists and manifests of the table that cannot be read; `verdicts` gets those that are kept.
+    """Decides on unreadable manifest lists and manifests of the table. `verdicts` gets those that are kept.
 
     A registered clone has its original's uuid and so its task: if the clone was purged first, manifests of the original
-    may be deleted. A manifest in a marked META chunk was deleted after all its files, so its entries are not needed.
-    Where the plan of a half deleted table was lost, `excuses` tells which of these its purge had deleted before. Any
-    other error is raised, because entries would be unknown, unless the operator's setting keeps such files.
+    may be deleted. A manifest in a marked META chunk was deleted after all its files, so its entries are not needed. If
+    the plan of a half deleted table was lost, `excuses` returns which of these its purge had deleted. Any other error
+    is raised, because entries would be unknown, unless the operator's setting keeps such files.
     """
 
     def __init__(
@@ -204,7 +195,7 @@ class TableDamage:
         self._excuses = excuses
 
     def keep(self, path: str, error: DelegationError) -> None:
-        """Take a file out of the plan; raise its error unless it is explained or kept."""
+        """Take a file out of the plan. Raises its error unless it is explained or kept."""
         if not (isinstance(error, ManifestMissing) and self._is_explained(path)):
             self._verdicts[path] = kept_for(error, self._ctx.options)
 
@@ -220,7 +211,7 @@ class TableDamage:
             index = read_index(plans, plan_id)
             if index.table_uuid != self._ctx.table_uuid.lower():
                 continue
-            # What was deleted once may be gone although its mark is void.
+            # A chunk that was ever deleted may be gone although its mark is void.
             done = Marks(plans, index.plan_id).once_done()
             for chunk in index.chunks:
                 if chunk.kind is Phase.META and chunk.name in done:
@@ -265,11 +256,8 @@ def make_plan(
     earlier: Sequence[PlanIndex],
     engine: PlanEngine[PurgeContext, Survey],
 ) -> tuple[PlanIndex, PlanSegment]:
-    """Make a plan, without publishing it.
-
-    Files in `earlier` segments are left out. Raises the errors of guards, of findings that the options refuse, and of
-    corrupt files.
-    """
+    """Make a plan, without publishing it. Files in `earlier` segments are left out. Raises the errors of guards, of
+    findings that the options refuse, and of corrupt files."""
     surveyed = survey(ctx, table, earlier)
     plan_id = ctx.new_plan_id()
     chunks, totals = engine.write(ctx, surveyed, plan_id)
@@ -314,7 +302,7 @@ def _findings(ctx: PurgeContext, surveyed: Survey, chunks: Sequence[Chunk]) -> t
 
 
 def _keeps_versions(ctx: PurgeContext, bucket: str, surveyed: Survey, chunks: Sequence[Chunk]) -> bool:
-    """Ask a bucket, or if it may not be asked its objects: the metadata file, else files of the plan."""
+    """Ask a bucket, or without permission its objects: the metadata file, else files of the plan."""
     planned = (path for chunk in chunks for path in (chunk.first, chunk.last))
     paths = (canonical(surveyed.metadata.path), *(path for path in planned if not is_marked(path)))
     known = (where for path in paths if (where := parse(path)).bucket == bucket)

@@ -1,4 +1,4 @@
-"""Requests for purges: parameters, options and their limits, how one relates to the stored task, and its answer."""
+"""Requests for purges: parameters, options and their limits, their relation to the stored task, and the answer."""
 
 import json
 from collections.abc import Mapping
@@ -37,15 +37,15 @@ _KEEPING = ("damaged", "unsupported", "ambiguous", "neighbour")
 
 @dataclass(frozen=True, slots=True)
 class PurgeOptions:
-    """The caller's choices (`operation_parameters.properties`); the defaults delete the least.
+    """The caller's choices (`operation_parameters.properties`). The defaults delete the least.
 
     `outside`: files outside the table's locations. `uncovered`: files that the credentials do not cover. `shared`:
     files that a neighbour table references. `overlap_scan`: where to search for neighbour tables. `versioned`: buckets
     where a delete frees nothing. `execute_plan`: the id of an existing plan. `engine`: None lets the estimate choose.
-    The others are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, and read
-    format versions that this release may not read completely. The last four keep what cannot be purged and purge the
-    rest: manifests and lists that are lost or corrupt, files elsewhere than in the table's storage or encrypted,
-    ambiguous paths, and what is not known of a neighbour table that cannot be read.
+    The others are the operator's: ignore `gc.enabled=false`, try a delete before the first real one, and read format
+    versions that this release may not read completely. The last four keep what cannot be purged and purge the rest:
+    lost or corrupt manifests and lists, files outside the table's storage or encrypted, ambiguous paths, and the
+    unknown files of an unreadable neighbour table.
     """
 
     outside: Literal["keep", "refuse", "delete"] = "keep"
@@ -67,11 +67,9 @@ class PurgeOptions:
     neighbour: Literal["refuse", "report"] = "refuse"
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`.
-
-        Those that keep what cannot be purged are recorded if they are set. `references` is left out: a receipt lists
-        the catalogs that were really checked.
-        """
+        """Return the options for the receipt, whose format has `remove_directory_markers` as `delete_markers`. Options
+        that keep what cannot be purged are included if set. `references` is left out, because a receipt lists the
+        catalogs that were checked."""
         names = {"remove_directory_markers": "delete_markers"}
         unset = {"references", *(name for name in _KEEPING if getattr(self, name) == "refuse")}
         return {names.get(name, name): value for name, value in asdict(self).items() if name not in unset}
@@ -79,11 +77,9 @@ class PurgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeSettings(RemovalSettings):
-    """The operator's numbers. Where no Spark jobs can run (`has_spark`), purges which need them are refused.
-
-    A plan is extended by at most `most_extensions` segments per attempt, each for the commits since the look before.
-    Counting to choose an engine ends after `counting_seconds`.
-    """
+    """The operator's numbers. Without Spark jobs (`has_spark`), purges that need them are refused. An attempt extends a
+    plan by at most `most_extensions` segments, each for the commits since the last comparison. Counting to choose an
+    engine ends after `counting_seconds`."""
 
     counting_seconds: float = 20.0
     neighbours_per_second: float = 50.0
@@ -102,12 +98,9 @@ REFERENCE_SETTINGS: Final = frozenset({_MAX_AGE, _INTERVAL, _CATALOGS, _LOADS})
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSettings:
-    """How the index is refreshed, and which catalogs are checked besides the task's own.
-
-    `refresh_interval` is how often the recurring task refreshes it. A purge makes a pass of its own or waits for one
-    that began after its moment, unless the last one is `max_age` old at most: 0 is never. A pass loads
-    `loads_per_second` tables at most.
-    """
+    """How the index is refreshed, and which catalogs are checked besides the task's own. The recurring task refreshes
+    it every `refresh_interval`. A purge makes a pass or waits for one that started after its moment, unless the last
+    one is at most `max_age` old; 0 is never. A pass loads at most `loads_per_second` tables."""
 
     max_age: timedelta = timedelta(0)
     refresh_interval: timedelta = timedelta(hours=1)
@@ -116,7 +109,7 @@ class ReferenceSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the settings among the service's properties; raise InvalidProperty."""
+        """Read the settings among the service's properties. Raises InvalidProperty."""
         settings = cls()
         ages = {_MAX_AGE: settings.max_age, _INTERVAL: settings.refresh_interval}
         for name in ages:
@@ -139,7 +132,7 @@ class ReferenceSettings:
 
 
 def _limited(name: str, values: tuple[str, ...], loosest: str, meaning: str) -> Option:
-    """Return an option of callers whose loosest value the operator sets. Deleting more is looser, checking less too."""
+    """Return a caller's option whose loosest value the operator sets. Deleting more or checking less is looser."""
     return Option(name=name, by=SetBy.BOTH, values=values, loosest=loosest, meaning=meaning)
 
 
@@ -192,7 +185,7 @@ OPTIONS: Final = OptionTable(
             values=("false", "true"),
             setting="delete-marker-files",
             loosest="true",
-            default="false",  # directory markers are deleted only when a request chooses that
+            default="false",  # directory markers are deleted only if a request chooses it
             meaning="Whether requests may delete directory markers.",
         ),
         Option(name="engine", by=SetBy.CALLER, values=("", "inline", "spark")),
@@ -253,7 +246,7 @@ _FLAGS: Final = frozenset(option.name for option in OPTIONS.options if set(optio
 
 
 def fields_of(by: SetBy, chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of PurgeOptions that these options are, with the values chosen."""
+    """Return the fields of PurgeOptions for these options, with the chosen values."""
     return {field: chosen[name] == "true" if name in _FLAGS else chosen[name] for name, field in _FIELDS[by].items()}
 
 
@@ -266,7 +259,7 @@ class Limits:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that begin with PREFIX and ignore all others; raise InvalidProperty."""
+        """Read the properties that start with PREFIX and ignore all others. Raises InvalidProperty."""
         limits = OPTIONS.limits(properties)
         return cls(limits, PurgeOptions(**fields_of(SetBy.OPERATOR, limits.fixed)))
 
@@ -283,10 +276,8 @@ class TablePurge(TableWork):
     )
 
     def dry_run_id(self, options: Mapping[str, Any]) -> str:
-        """Return the id of a dry run: another one for another state, identifier or option of the table's purge.
-
-        So the same request attaches or is replayed, and the plan that was approved is found again after a commit.
-        """
+        """Return the id of a dry run: another one for another state, identifier or option of the table's purge. So the
+        same request attaches or is replayed, and an approved plan is found again after a commit."""
         parts = [
             *(self.realm, PLAN_TASK_TYPE, self.identifier.catalog, self.table.table_uuid.lower()),
             [self.identifier.catalog, *self.identifier.namespace, self.identifier.name],
@@ -309,14 +300,14 @@ class TablePurge(TableWork):
         return details.purged_metadata_location == location or state_of(location) in details.purged_states
 
     def is_same(self, task: Task, current: Self) -> bool:
-        """See TableWork.is_same; also without its `plan`, which failed as a commit made it stale or as it is lost."""
+        """See TableWork.is_same. Also without its `plan`, which failed because a commit outdated it or it is lost."""
         rest = {name: value for name, value in current.of_the_work().items() if name != PLAN}
         without_plan = task.error_code in {PlanOutdated.code, PlanLost.code} and self.of_the_work() == rest
         return super().is_same(task, current) or without_plan
 
 
 def identifier_text(identifier: TableIdentifier) -> str:
-    """Return `purged_identifier` as a JSON array, because a dotted name is ambiguous if a level has a dot."""
+    """Return `purged_identifier` as a JSON array: a dotted name is ambiguous if a level contains a dot."""
     return json.dumps([identifier.catalog, *identifier.namespace, identifier.name], ensure_ascii=False)
 
 
@@ -324,11 +315,9 @@ _NO_LIMITS: Final = Limits()
 
 
 def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, accepted: bool = False) -> PurgeOptions:
-    """Read a request's properties; raise InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED), which name the
-    property.
-
-    In a request that was already `accepted`, a value that is looser than today's settings is replaced by the setting.
-    """
+    """Read a request's properties. Raises InvalidOption or DelegationError (PROPERTY_NOT_ALLOWED), which name the
+    property. In a request that was already `accepted`, a value looser than today's settings is replaced by the
+    setting."""
     chosen = OPTIONS.chosen(properties, limits.requests, accepted=accepted)
     return replace(
         limits.base,
@@ -341,7 +330,7 @@ def options_of(properties: Mapping[str, str], limits: Limits = _NO_LIMITS, *, ac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeForm(TableForm[TablePurge]):
-    """RequestForm of purges, whose callers may wait, with the loaded table."""
+    """RequestForm of purges with the loaded table. Their callers may wait."""
 
     deletes: ClassVar[bool] = True
     is_waited_for: ClassVar[bool] = True
@@ -351,7 +340,7 @@ class PurgeForm(TableForm[TablePurge]):
         return PurgeRequest(**dict(wanted)).request(synchronous=synchronous)
 
     def refuse_waiting(self, body: PurgePayload) -> None:
-        """See RequestForm.refuse_waiting: a dry run, because its caller drops the table after a 200."""
+        """See RequestForm.refuse_waiting. Refuses a dry run, because its caller would drop the table after a 200."""
         if body.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
             expected = (
                 "absent or false here, where 200 means that the files are deleted. Send a dry run to POST /v1/tasks"
@@ -363,7 +352,7 @@ class PurgeForm(TableForm[TablePurge]):
 
 
 def _checks(properties: Mapping[str, str], limits: Limits, _sources: RequestSources) -> TableCheck:
-    """Check a request's options; raise InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED)."""
+    """Check a request's options. Raises InvalidOption and DelegationError (PROPERTY_NOT_ALLOWED)."""
     OPTIONS.chosen(properties, limits.requests)
     return bool
 
@@ -377,11 +366,10 @@ PURGE_FORM: Final = PurgeForm(
     limits=Limits.from_properties,
     checks=_checks,
 )
-"""The form of requests for purges."""
 
 
 def execution_result(task: Task) -> ExecutionResult:
-    """Return the totals of a purge that succeeded; raises MalformedRecord."""
+    """Return the totals of a successful purge. Raises MalformedRecord."""
     details = PurgeDetails.of(task)
     return ExecutionResult(
         files_deleted=details.files_deleted,

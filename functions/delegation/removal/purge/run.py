@@ -1,11 +1,11 @@
-"""Executing a plan in phases, with checks between them, so that it can be resumed at any point.
+"""Executes a plan in phases, with checks between them, so that it can be resumed at any point.
 
     compare → DATA → compare → META (manifest lists last) → compare → mark "ROOT next" → ROOT → compare
-To compare is to load the table again. Another uuid is refused. Newer metadata becomes a further segment of the plan,
-and the phases start again with the unmarked chunks. A table that cannot be loaded means success, but only after the
-mark "ROOT next". A call after a crash resumes: marked chunks are skipped, the others are repeated, and a missing object
+A comparison loads the table again. Another uuid is refused. Newer metadata becomes a further segment of the plan, and
+the phases start again with the unmarked chunks. A table that cannot be loaded means success, but only after the mark
+"ROOT next". A call after a crash resumes: marked chunks are skipped, the others are repeated, and a missing object
 counts as deleted. ROOT is the current metadata file. Before META and before the lists the head records what is deleted,
-so that a plan which is lost later can be made again (`context.LostPlan`).
+so that a plan that is lost later can be made again (`context.LostPlan`).
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ from delegation.removal.purge.planning import InlineEngine, Survey, make_plan
 from delegation.removal.run import ExecutedPlan, RemovalRun, Reported
 from delegation.storage.locations import Root, canonical, parse
 
-# What is deleted between two looks at the table.
+# What is deleted between two comparisons with the table.
 _PHASES = ((DeleteStep.DATA,), (DeleteStep.META, DeleteStep.LISTS), (DeleteStep.ROOT,))
 # The namespace may have been dropped with the table.
 _DROPPED = (NoSuchTable, NoSuchNamespace)
@@ -113,10 +113,8 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         self._use(published)
 
     def _open_again(self, lost: PlanLost) -> None:
-        """Replace a plan of which a part is missing by one of what is left; raise PlanTampered if a part was altered.
-
-        A plan that the request names is not replaced: another may delete what nobody approved.
-        """
+        """Replace a plan with a missing part by one of the rest. Raises PlanTampered for an altered part. A plan named
+        in the request is not replaced: another may delete files that nobody approved."""
         ctx = self._ctx
         segments = ctx.attempt.plan()
         if self._planned_again or ctx.options.execute_plan is not None or not segments:
@@ -145,7 +143,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
             ) from error
 
     def _check_stated(self, table: LoadedTable) -> None:
-        """Compare the table with what the caller states; a plan that exists decides alone, for the purge has begun."""
+        """Compare the table with the caller's state. If a plan exists the purge has started, and the plan decides."""
         metadata = self._metadata_of(table)
         check_table(metadata, self._ctx.options, table_uuid=self._ctx.table_uuid)
         check_stated(self._ctx.stated, metadata)
@@ -183,7 +181,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
                 return
 
     def _compare(self) -> _Comparison:
-        """Load the table and compare it with the plan; extend the plan if the table has newer commits."""
+        """Load the table and compare it with the plan. Extends the plan if the table has newer commits."""
         ctx, last = self._ctx, self._plan.index
         ctx.attempt.checkpoint()
         try:
@@ -247,16 +245,14 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         return partial(delete_in_this_process if is_root else self._engine.delete, self._ctx, work)
 
     def _mark_root(self) -> None:
-        """Mark the ROOT chunk, whose file was deleted before a crash: the catalog cannot read it any more."""
+        """Mark the ROOT chunk, whose file was deleted before a crash: the catalog can no longer read it."""
         for work in self._plan.left(DeleteStep.ROOT):
             Marks(self._ctx.plans, work.index.plan_id, work.voided).mark_done(work.chunk)
 
     def _finish_dropped(self) -> None:
-        """Delete the ROOT chunk, if it is left, of a table that the catalog has dropped.
-
-        The file may still exist, so the store has to confirm the delete. Credentials come from loading the table, so
-        only a process that already has some can delete it.
-        """
+        """Delete the remaining ROOT chunk of a table that the catalog has dropped. The file may still exist, so the
+        store must confirm the delete. Credentials come from loading the table, so only a process that already has some
+        can delete it."""
         if not self._plan.left(DeleteStep.ROOT):
             return
         self._plan.begin()
@@ -266,11 +262,9 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
             raise errors.dropped(self._plan.index.metadata_location) from error
 
     def _root_is_deleted(self) -> bool:
-        """Check the store for the metadata file, because the catalog may answer from a cache after its delete.
-
-        If it is there, the store has confirmed a delete that it did not make, perhaps others too: no mark is valid.
-        Marks of former attempts are replaced by this one; after deletes of its own it raises FilesNotDeletedYet.
-        """
+        """Check the store for the metadata file, because the catalog may answer from a cache after its delete. If it
+        exists, the store confirmed a delete that it did not make, and maybe others: no mark is valid. Marks of former
+        attempts are replaced; after own deletes FilesNotDeletedYet is raised."""
         last = self._plan.index
         location = parse(last.metadata_location)
         planned = any(chunk.kind is Phase.ROOT for chunk in last.chunks)
@@ -288,7 +282,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
         return Marks(self._ctx.plans, index.plan_id)
 
     def _stayed(self) -> LocationContents | None:
-        """Count what is at the table's location; an attempt that never loaded the table has no credentials for it."""
+        """Count what is at the table's location. An attempt that never loaded the table has no credentials for it."""
         return None if self._location is None else count_stayed(self._ctx.store, self._location)
 
     def _result(self, status: Literal["PURGED", "PLANNED", "INCOMPLETE"]) -> PurgeResult:
@@ -316,9 +310,7 @@ class Execution(RemovalRun[PurgeContext, PlanIndex, PurgeResult]):
 
 
 def purge_table(ctx: PurgeContext) -> PurgeResult:
-    """Purge a table in this process; a call after a failure resumes where it stopped.
-
-    Raises GuardRefused (before the first delete, except PlanOutdated), IcebergError, WorksetError, PurgeError,
-    RunStopped, and the errors of the object store and of delegation.polaris.
-    """
+    """Purge a table in this process. A call after a failure resumes. Raises GuardRefused (before the first delete,
+    except PlanOutdated), IcebergError, WorksetError, PurgeError, RunStopped, and the errors of the object store and of
+    delegation.polaris."""
     return Execution(ctx, InlineEngine()).run()

@@ -1,7 +1,5 @@
-"""Purging with Spark: executors make the plan and delete its files; no path is sent to the driver.
-
-`removal.spark_executors` describes what all such functions have in common, `removal.sources` what they read.
-"""
+"""Purges with Spark: executors make the plan and delete its files. No path is sent to the driver.
+`removal.spark_executors` describes what all such functions share, `removal.sources` what they read."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,10 +40,8 @@ from polaris_common.errors import DelegationError
 @dataclass(frozen=True, slots=True)
 class ReadPurge(ReadSources):
     """Reads the table, earlier segments of its plan, and chunks that are taken over, with the index as their plan.
-
-    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones; with
-    `excused` this purge had deleted all that are missing, before its plan was lost.
-    """
+    `explained` are manifests that an earlier purge of the task deleted, if the options keep missing ones. With
+    `excused` this purge had deleted all missing ones before its plan was lost."""
 
     options: PurgeOptions
     explained: frozenset[str]
@@ -65,7 +61,7 @@ class ReadPurge(ReadSources):
         del number
 
         def unreadable(path: str, error: DelegationError) -> None:
-            """Note what could not be read of the table."""
+            """Record what could not be read of the table."""
             if isinstance(error, ManifestMissing) and self.excused:
                 return
             if not isinstance(error, ManifestMissing):
@@ -80,10 +76,8 @@ class ReadPurge(ReadSources):
 
 
 def purge_with_spark(spark: SparkContext, ctx: PurgeContext, resources: ExecutorResources) -> PurgeResult:
-    """Purge a table with executors; like `run.purge_table`, and raises EngineFailed as well.
-
-    `ctx` is the driver's; with `resources` each executor process opens its stores and checks the lease.
-    """
+    """Purge a table with executors; as `run.purge_table`, and raises EngineFailed too. `ctx` is the driver's; with
+    `resources` each executor process opens its stores and checks the lease."""
     return Execution(ctx, SparkEngine(SparkJobs(spark, resources))).run()
 
 

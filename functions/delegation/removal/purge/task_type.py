@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from delegation.wire.responses import ExecutionResult
 
 TASK_TYPE: Final = "TABLE_PURGE"
-"""The stored `task_type`; requests may also name it SYNCHRONOUS_TABLE_PURGE or DATA_FILE_PURGE."""
+"""The stored `task_type`. Requests may also name it SYNCHRONOUS_TABLE_PURGE or DATA_FILE_PURGE."""
 
 PLAN_TASK_TYPE: Final = "TABLE_PURGE_PLAN"
 """A dry run: it makes a plan, deletes nothing, and has an id of its own."""
 
 PREFIX: Final = "delegation.purge."
-"""The beginning of the operator's properties of purges."""
+"""The prefix of the operator's properties of purges."""
 
 TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 
@@ -33,14 +33,12 @@ UPKEEP_TASK_TYPE: Final = "TOMBSTONE_UPKEEP"
 _S3_ALIASES: Final = ("s3a://", "s3n://")
 
 MOST_STATES: Final = 500
-"""The newest ones are kept, to bound a task's record; Iceberg keeps 100 former metadata files by default."""
+"""The newest are kept, to limit a task's record. Iceberg keeps 100 former metadata files by default."""
 
 
 class PurgeDetails(PlanDetails):
-    """The published plan, its progress, and which table and metadata a finished purge deleted.
-
-    `purged_states` are digests of the purged metadata files: a request that states one of them asks for what is done.
-    """
+    """The published plan, its progress, and the table and metadata that a finished purge deleted. `purged_states` are
+    digests of the purged metadata files. A request that states one of them requests what is already done."""
 
     purged_identifier: str | None = None
     purged_metadata_location: str | None = None
@@ -54,7 +52,7 @@ def state_of(metadata_location: str) -> str:
 
 
 def states_of(metadata_files: Sequence[str]) -> tuple[str, ...]:
-    """Return the digests of the newest MOST_STATES files; their names begin with a version number."""
+    """Return the digests of the newest MOST_STATES files. Their names begin with a version number."""
     newest = sorted(metadata_files, key=lambda path: path.rpartition("/")[2])[-MOST_STATES:]
     return tuple(state_of(path) for path in newest)
 
