@@ -105,7 +105,7 @@ def reset_command(
 
 
 def open_process(objects: str, references: str, endpoint: str | None) -> "PersistenceProcess":
-    """Return the process over the two tables; raises DelegationError."""
+    """Return the process over the two tables. Raises DelegationError."""
     from polaris_persistence.catalogs.process import PersistenceProcess  # noqa: PLC0415
     from polaris_persistence.ids.nodes import SHORT_LIVED  # noqa: PLC0415
 
@@ -113,7 +113,7 @@ def open_process(objects: str, references: str, endpoint: str | None) -> "Persis
 
 
 def open_backend(objects: str, references: str, endpoint: str | None) -> "Backend":
-    """Return the backend over the two tables, with the operator's own AWS credentials; raises DelegationError."""
+    """Return the backend over the two tables, with the operator's own AWS credentials. Raises DelegationError."""
     import boto3  # noqa: PLC0415
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415
 

@@ -16,12 +16,13 @@ class BackendUnavailable(PersistenceError):
 
 
 def backend_refused(message: str) -> BackendUnavailable:
-    """Return the error: the store refuses the call again, for a missing table or permission, or an invalid request."""
+    """Return the error for a store that would refuse a repeat too: a missing table or permission, an invalid
+    request."""
     return BackendUnavailable(message, code="PERSISTENCE_REFUSED", retryable=False)
 
 
 class CommitOutcomeUnknown(PersistenceError):
-    """A conditional write got no clear answer: it may have been applied, or may be later; read before deciding."""
+    """A conditional write got no clear answer: it may have been applied, or may be later; read before you decide."""
 
     code, retryable = "PERSISTENCE_OUTCOME_UNKNOWN", True
 
@@ -39,7 +40,7 @@ class ObjectTooLarge(PersistenceError):
 
 
 class ValueNotStorable(PersistenceError):
-    """A value has no stored form that reads back: it nests too deeply, or holds what CBOR or its model does not have;
+    """A value has no stored form that reads back: it nests too deeply, or holds what CBOR or its model cannot hold;
     nothing was written."""
 
     code = "VALUE_NOT_STORABLE"
@@ -95,7 +96,7 @@ class RealmNotReady(PersistenceError):
 
 
 class PreparedExpired(PersistenceError):
-    """Maintenance may have deleted a prepared object; nothing was changed. Prepare it anew, and commit again."""
+    """Maintenance may have deleted a prepared object; nothing was changed. Prepare it again, and commit again."""
 
     code, retryable = "PREPARED_EXPIRED", True
 
@@ -107,7 +108,7 @@ class CommitContended(PersistenceError):
 
 
 class CommitUnknown(PersistenceError):
-    """The outcome of a commit's compare-and-set cannot be read; read the log before repeating the change."""
+    """The outcome of a commit's compare-and-set cannot be read; read the log before you repeat the change."""
 
     code = "COMMIT_UNKNOWN"
 
@@ -153,7 +154,7 @@ class MaintenanceRefused(PersistenceError):
 
 
 class CorruptIndexError(CorruptObject):
-    """Bytes do not decode as an index: `reason` at `offset` of the value, -1 where no single offset can be named."""
+    """Bytes do not decode as an index: `reason` at `offset` of the value, -1 if no single offset can be named."""
 
     code = "CORRUPT_INDEX"
 
@@ -164,20 +165,21 @@ class CorruptIndexError(CorruptObject):
 
 
 def invalid_page_token(message: str) -> PersistenceError:
-    """Return the error: a page token was altered, or belongs to another listing; start the listing again."""
+    """Return the error for a page token that was altered, or belongs to another listing; start the listing again."""
     return PersistenceError(message, code="INVALID_PAGE_TOKEN")
 
 
 def feed_expired(message: str) -> PersistenceError:
-    """Return the error: commits after the cursor of a change feed are no longer kept, or the reference was reset.
+    """Return the error for commits that are no longer kept after a change feed's cursor, or for a reset reference.
 
-    List everything anew, and follow the feed from the position before.
+    Take a new cursor, list everything again, and follow the feed from that cursor.
     """
     return PersistenceError(message, code="FEED_EXPIRED")
 
 
 def invalid_location(message: str) -> PersistenceError:
-    """Return the error: a text is no storage location, or one that clients take differently; nothing was changed."""
+    """Return the error for a text that is no storage location, or that clients interpret differently; nothing was
+    changed."""
     return PersistenceError(message, code="INVALID_LOCATION")
 
 
@@ -196,8 +198,7 @@ class InvalidIcebergMetadata(PersistenceError):
 class IcebergUpdateError(PersistenceError):
     """The base of the refusals of a commit to a table or view; nothing was changed.
 
-    `update` names the refused update or requirement (`commit` for what they lead to together), `reason` is Iceberg's
-    message.
+    `update` names the refused update or requirement (`commit` for their joint result), `reason` is Iceberg's message.
     """
 
     code = "ICEBERG_UPDATE_REFUSED"
@@ -209,7 +210,7 @@ class IcebergUpdateError(PersistenceError):
 
 
 class InvalidIcebergUpdate(IcebergUpdateError):
-    """Iceberg would refuse the update, or not read the metadata that it leads to; correct the update."""
+    """Iceberg would refuse the update, or not read the resulting metadata; correct the update."""
 
     code = "INVALID_ICEBERG_UPDATE"
 

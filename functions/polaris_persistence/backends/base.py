@@ -15,10 +15,10 @@ MAX_KEY_BYTES: Final = 2_048
 """The longest partition key of DynamoDB (Amazon DynamoDB, Constraints: Partition keys and sort keys)."""
 RECENT_HEADS: Final = 20
 COPIED_BYTES: Final = 4_096
-"""A head up to this size is copied into the row of its reference, which saves the round trip that reads the head."""
+"""A head up to this size is copied into the row of its reference, which saves the read of the head."""
 MAX_ID: Final = 2**63 - 1
 CLOSED: Final = 0
-"""The id in the place of the head of a closed reference; no object has it."""
+"""The head id of a closed reference; no object has it."""
 SYSTEM: Final = ""
 """The realm and catalog of objects that belong to no tenant, such as node leases."""
 
@@ -49,7 +49,7 @@ class Locator:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """A stored object; `token` is set on updateable objects only, `created_at` is in µs since 1970 UTC."""
+    """A stored object. Only updateable objects have a `token`; `created_at` is in µs since 1970 UTC."""
 
     key: ObjectKey
     value: bytes
@@ -71,7 +71,7 @@ class ScannedRow:
 class ScanPage:
     """Rows and the position to continue after, None at the end. A page before the end may be empty.
 
-    `unread` counts rows that cannot be read, which are no object of this release.
+    `unread` counts unreadable rows, which are no object of this release.
     """
 
     rows: tuple[ScannedRow, ...]
@@ -122,10 +122,10 @@ class Reference:
     """The pointer to the current head: `heads` are ids, the current one first, then the RECENT_HEADS - 1 before it.
 
     `version` counts the changes and never repeats, so a compare-and-set that arrives late always fails. `waiting` are
-    the ids of the changes that wait to be combined into a commit, `copy` is the head object itself if it is small, and
-    `copies` are some objects that it names, if its committers copy them. All three change without a new version or are
-    repeated elsewhere, so they do not count when references are compared. `problem` is why the stored row cannot be
-    read: then nothing but its key is known, of whose parts those that cannot be read are empty.
+    the ids of the changes to be combined into a commit. `copy` is the head object itself if it is small; `copies` are
+    some objects that it names, if its committers copy them. These three change without a new version or repeat what is
+    stored elsewhere, so comparisons of references ignore them. `problem` is why the stored row cannot be read: then
+    only its key is known, with unreadable parts empty.
     """
 
     key: ReferenceKey
@@ -144,7 +144,7 @@ class Reference:
 
     @property
     def closed(self) -> bool:
-        """Return whether its objects are being removed: it takes no commit any more, and no reader uses it."""
+        """Whether its objects are being removed: it accepts no commit, and no reader uses it."""
         return self.head == CLOSED
 
     def closing(self) -> "Reference":
@@ -188,7 +188,7 @@ class Refused(Generic[T]):
 class Backend(Protocol):
     """A store of objects and references, shared by threads and processes.
 
-    Methods raise BackendUnavailable when the store does not answer, with the code PERSISTENCE_REFUSED if a repeat would
+    Methods raise BackendUnavailable if the store does not answer, with the code PERSISTENCE_REFUSED if a repeat would
     fail too. A conditional write was not applied then; put_many and delete_many work row by row, may be half done, and
     can be repeated safely. A conditional write returns None once it is applied; one that may have been applied is not
     repeated but raises CommitOutcomeUnknown.
@@ -196,21 +196,21 @@ class Backend(Protocol):
 
     @property
     def longest_call(self) -> float:
-        """Return how many seconds a method usually lasts at most after the last check of the deadline.
+        """The longest usual time of a method, in seconds, after its last check of the deadline.
 
-        Each call of a method begins with `deadlines.check_time` and is given up after `deadlines.seconds_left`.
+        Each call of a method starts with `deadlines.check_time` and is given up after `deadlines.seconds_left`.
         """
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
-        """Return the objects that exist. `consistent=False` may be cheaper and is for immutable objects only: absent
-        ones are read again consistently."""
+        """Return the existing objects. `consistent=False` may be cheaper and is for immutable objects only: absent ones
+        are read again consistently."""
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
         """Write immutable objects of up to MAX_PARTS parts. Raises ObjectTooLarge and PersistenceError (NAME_TOO_LONG)
         before anything is written; ValueError for one key with two contents."""
 
     def delete_many(self, locators: Iterable[Locator]) -> None:
-        """Delete objects with the parts stated; an absent one is no error."""
+        """Delete objects with the stated parts; an absent one is no error."""
 
     def insert(self, new: StoredObject) -> Refused[StoredObject] | None:
         """Write if the key is absent. Raises ObjectTooLarge if the value does not fit one row."""
@@ -224,13 +224,13 @@ class Backend(Protocol):
     def scan(
         self, *, realm: str | None = None, after: str | None = None, limit: int = 1_000, segment: Segment = WHOLE
     ) -> ScanPage:
-        """Return about `limit` rows of a segment in no particular order; rows written meanwhile may be among them.
+        """Return about `limit` rows of a segment in no particular order, perhaps with rows written meanwhile.
 
         A row belongs to the same one of `segment.of` segments in every call.
         """
 
     def read_reference(self, key: ReferenceKey) -> Reference | None:
-        """Return the current reference, by a consistent read."""
+        """Return the current reference by a consistent read."""
 
     def create_reference(self, new: Reference) -> Refused[Reference] | None:
         """Write if the key is absent. Raises PersistenceError (NAME_TOO_LONG)."""
@@ -238,31 +238,31 @@ class Backend(Protocol):
     def replace_reference(self, new: Reference, *, expected: Reference) -> Refused[Reference] | None:
         """Replace if the stored heads and version are those of `expected`.
 
-        Of the ids that wait, those in `expected` but not in `new` are removed; others, added meanwhile, stay.
+        Waiting ids that are in `expected` but not in `new` are removed; others, added meanwhile, stay.
         """
 
     def add_waiting(self, ids: Collection[int], *, expected: Reference) -> Refused[Reference] | None:
-        """Add to the ids that wait on a reference, if the stored version is that of `expected`. The version stays."""
+        """Add to the waiting ids of a reference if the stored version is that of `expected`. The version stays."""
 
     def withdraw(self, key: ReferenceKey, waiting: int, *, fenced: bool = True) -> Refused[Reference] | None:
-        """Remove one id from those that wait, if it is among them. With `fenced` the version is raised too: who has
-        read the id before can no longer combine it."""
+        """Remove one waiting id if it is there. With `fenced` the version is raised too: a process that has read the id
+        before can no longer combine it."""
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
-        """Return all references, in no particular order; one whose row cannot be read has a `problem`."""
+        """Return all references, in no particular order; an unreadable row has a `problem`."""
 
     def delete_reference(self, key: ReferenceKey) -> None:
         """Delete the reference of a dropped catalog or purged realm; an absent one is no error."""
 
     def time(self) -> int:
-        """Return the time by the store's clock, never by this process's: µs since 1970, exact to a second."""
+        """Return the time by the store's clock, never by this process': µs since 1970, exact to a second."""
 
     def estimated_time(self) -> int | None:
         """Return `time` without a call, from the newest answer and the monotonic time since; None before the first."""
 
 
 def key_text(*fields: str) -> str:
-    """Return the fields of a key as the text that names its row: each percent-encoded, with slashes between."""
+    """Return the text that names a key's row: its fields percent-encoded, with slashes between."""
     return "/".join(quote(field, safe="") for field in fields)
 
 
@@ -309,10 +309,8 @@ def hints(wanted: Iterable[Locator]) -> dict[ObjectKey, int]:
 
 
 def check_fits_one_row(one: StoredObject, part_bytes: int = PART_BYTES) -> None:
-    """Raise ObjectTooLarge unless a condition on one row covers the whole object.
-
-    PersistenceError (NAME_TOO_LONG) for its key.
-    """
+    """Raise ObjectTooLarge unless a condition on one row covers the whole object, PersistenceError (NAME_TOO_LONG) for
+    its key."""
     check_key(one.key)
     if len(one.value) > part_bytes:
         raise ObjectTooLarge(f"{one.key} has {len(one.value)} bytes; an updateable object has at most {part_bytes}")

@@ -1,4 +1,4 @@
-"""Until when the calls that a commit makes may begin and last, for its thread and those that it hands batches to."""
+"""The deadline of a commit's calls, for its thread and the threads to which it hands batches."""
 
 import math
 import threading
@@ -26,21 +26,22 @@ def calls_begin_within(left: Callable[[], float], longest: float = 0.0) -> Itera
 
 
 def check_time() -> None:
-    """Raise BackendUnavailable if no further call may begin, because it might outlast the deadline of a commit."""
+    """Raise BackendUnavailable if no further call may start, because it might outlast the deadline of a commit."""
     left, longest = _LEFT.get()
     if left() < longest:
         raise BackendUnavailable("the store was too slow, so the commit ran out of time. Try again later")
 
 
 def seconds_left() -> float:
-    """Return for how many seconds a call may last that begins now, infinity outside of a commit."""
+    """Return for how many seconds a call that starts now may last, infinity outside of a commit."""
     return _LEFT.get()[0]()
 
 
 def answer_in_time(call: Callable[[], T]) -> T:
-    """Make a call, and give up waiting for its answer at the deadline of the commit: raises TimeoutError.
+    """Make a call, and give up waiting for its answer at the deadline of the commit.
 
-    The time-outs of a client are no bound: they count from one byte to the next. The call may still take effect.
+    The time-outs of a client are no bound: they count from one byte to the next. The call may still take effect. Raises
+    TimeoutError.
     """
     left = seconds_left()
     if math.isinf(left):

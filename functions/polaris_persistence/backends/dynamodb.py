@@ -38,8 +38,8 @@ from polaris_persistence.errors import BackendUnavailable, CommitOutcomeUnknown,
 _GET_KEYS: Final = 100
 _WRITE_ROWS: Final = 25
 TIMEOUTS: Final[Mapping[str, float]] = {"connect_timeout": 1, "read_timeout": 2}
-"""For `polaris_common.dynamodb.client_config`, in seconds: short, so that a commit has time to find out what became of
-a call that got no answer."""
+"""For `polaris_common.dynamodb.client_config`, in seconds. Short, so that a commit has time to find out the result of a
+call without an answer."""
 _NEW: Final = {
     "ConditionExpression": "attribute_not_exists(#key)",
     "ExpressionAttributeNames": {"#key": items.KEY},
@@ -64,19 +64,19 @@ class Calls(DynamoDbCalls):
 
     @property
     def longest(self) -> float:
-        """Return how many seconds one call lasts at most without repeats: the client's time-outs."""
+        """The longest time of one call in seconds, without repeats: the client's time-outs."""
         config = self.client.meta.config
         return float(config.connect_timeout + config.read_timeout)
 
     def send(self, call: Callable[[], Any]) -> Any:
-        """Make a call; one without an answer at the deadline of the commit ends as by a time-out of the client."""
+        """Make a call; without an answer at the deadline of the commit it ends like a time-out of the client."""
         try:
             return answer_in_time(call)
         except TimeoutError as error:
             raise ReadTimeoutError(endpoint_url="DynamoDB", error=error) from error
 
     def wait(self, attempt: int) -> None:
-        """Pause before a repeat, and check that the call may begin. Raises BackendUnavailable."""
+        """Pause before a repeat, and check that the call may start. Raises BackendUnavailable."""
         check_time()
         super().wait(attempt)
         check_time()
@@ -95,8 +95,8 @@ class Calls(DynamoDbCalls):
 
 
 class DynamoDbBackend:
-    """Backend on DynamoDB. The batches of a call are sent `parallel` at a time, at most as many as the client has
-    connections; `part_bytes` is the largest value of one row, smaller only in tests."""
+    """Backend on DynamoDB. `parallel` batches of a call are sent at a time, at most as many as the client has
+    connections. `part_bytes` is the largest value of one row, smaller only in tests."""
 
     def __init__(
         self, calls: Calls, *, objects: str, references: str, part_bytes: int = PART_BYTES, parallel: int = 8
@@ -313,7 +313,7 @@ class DynamoDbBackend:
                 self._until_processed(batch, send)
             return
         with ThreadPoolExecutor(min(self._parallel, len(batches))) as pool:
-            # To the end, because it raises what a batch raised.
+            # Consume the results to the end, which raises a batch's error.
             limited = [(copy_context(), batch) for batch in batches]
             list(pool.map(lambda one: one[0].run(self._until_processed, one[1], send), limited))
 

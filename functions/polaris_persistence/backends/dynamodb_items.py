@@ -83,16 +83,14 @@ def parts_stated(item: Mapping[str, Any]) -> int:
 
 
 def scanned(item: Mapping[str, Any]) -> ScannedRow:
-    """Return a row of a scan whose projection left the value out. Raises CorruptObject."""
+    """Return a row of a scan that did not read the value. Raises CorruptObject."""
     with _decoding(item):
         return ScannedRow(row_key(item)[0], parts_stated(item), int(item[CREATED_AT]["N"]), _token(item))
 
 
 def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None:
     """Return the object of rows by part number; None if some are missing, because it is being written or deleted.
-
-    Raises CorruptObject.
-    """
+    Raises CorruptObject."""
     if 0 not in parts:
         return None
     first = parts[0]
@@ -132,7 +130,7 @@ def packed_copy(one: HeadCopy) -> AttributeMap:
 
 
 def _copy(item: Mapping[str, Any], head: int | None) -> HeadCopy | None:
-    """Return the copy of the head `head`; a copy of another head is left by a release that does not know it."""
+    """Return the copy of the head `head`; a copy of another head comes from a release that does not maintain it."""
     data = bytes(item[COPY]["B"]) if COPY in item else b""
     if len(data) < _COPY_START.size:
         return None
@@ -180,7 +178,7 @@ def reference(item: Mapping[str, Any]) -> Reference:
 
 
 def listed_reference(item: Mapping[str, Any]) -> Reference:
-    """Return the reference of a row, one with a `problem` if it cannot be read."""
+    """Return the reference of a row, with a `problem` if it cannot be read."""
     try:
         return reference(item)
     except CorruptObject as error:

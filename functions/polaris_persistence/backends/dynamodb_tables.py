@@ -1,4 +1,4 @@
-"""The two DynamoDB tables themselves: their keys, as `backends.dynamodb` uses them."""
+"""Creates the two DynamoDB tables with the keys that `backends.dynamodb` uses."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +15,7 @@ _REFERENCES: Final = {items.KEY: "S"}
 def create_tables(client: Any, objects: str, references: str) -> list[str]:
     """Create the two tables, billed by request, wait until they can be used, and return the names of the new ones.
 
-    `client` is a boto3 DynamoDB client. Raises BackendUnavailable when DynamoDB refuses or cannot be reached.
+    `client` is a boto3 DynamoDB client. Raises BackendUnavailable if DynamoDB refuses or cannot be reached.
     """
     tables = ((objects, _OBJECTS), (references, _REFERENCES))
     return [name for name, key in tables if _create(client, name, key)]

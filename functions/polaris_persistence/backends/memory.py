@@ -36,10 +36,10 @@ def _no_hook(_operation: str) -> None:
 class MemoryBackend:
     """Backend in dictionaries.
 
-    `before` and `after` are called with the method's name around each call, outside the lock: one that raises simulates
-    a call that failed before or after it was applied, one that blocks a slow network. put_many and delete_many
-    also call them with "put_row" and "delete_row" around each row, because a store may stop half-way. `now_us` is the
-    store's clock.
+    `before` and `after` are called with the method's name around each call, outside the lock. A hook that raises
+    simulates a call that failed before or after it was applied; one that blocks simulates a slow network. put_many and
+    delete_many also call them with "put_row" and "delete_row" around each row, because a store may stop half-way.
+    `now_us` is the store's clock.
     """
 
     longest_call = 0.0

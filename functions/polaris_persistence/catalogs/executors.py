@@ -1,4 +1,4 @@
-"""The persistence of each process of a Spark job, opened there: no client and no credential is sent to executors."""
+"""Opens the persistence in each process of a Spark job: no client and no credential is sent to executors."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +13,7 @@ from polaris_persistence.catalogs.process import PersistenceProcess
 
 
 class ExecutorStores(Protocol):
-    """Opens the persistence of the process that it is called in; it is sent to executors, pickled."""
+    """Opens the persistence of the calling process; sent to executors, pickled."""
 
     def open(self) -> PersistenceProcess:
         """Return the persistence of this process, the same one in every call."""

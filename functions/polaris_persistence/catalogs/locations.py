@@ -1,4 +1,4 @@
-"""Storage locations that belong to one owner each, claimed in the same commit as the entity that they belong to.
+"""Storage locations with one owner each, claimed in the same commit as the entity that they belong to.
 
 A claim is an index key of the location's path, segment by segment, so that equal, outer and inner locations are found
 by their keys (NoSQL persistence proposal, Unique storage locations per table/view).
@@ -20,7 +20,7 @@ from polaris_persistence.objects.types import ObjectType
 LOCATIONS: Final = "locations"
 """The first element of the keys of claims; entities beside them need another one."""
 MOST_SEGMENTS: Final = 100
-"""The most segments of a path, each of which is looked up."""
+"""The most segments of a path; each costs a read of the index."""
 
 _SAME: Final = {
     **dict.fromkeys(("s3", "s3a", "s3n"), "s3"),
@@ -29,13 +29,13 @@ _SAME: Final = {
 }
 """Schemes that lead to the same objects."""
 _OBJECT_STORES: Final = frozenset(_SAME.values())
-"""Where a segment may be empty: keys of objects are not paths."""
+"""Stores in which a segment may be empty: keys of objects are not paths."""
 _AZURE_HOST: Final = re.compile(r"^(?P<account>[^.@]+)\.(?:blob|dfs)\.(?P<domain>.+)$")
 _FORM: Final = re.compile(r"^(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/?#]*))?(?P<path>/[^?#]*)?$")
 
 
 class LocationOwner(PersistedModel):
-    """Who claimed a location: `owner` is the caller's lasting name of it (a table's UUID, so that a rename changes
+    """Who claimed a location. `owner` is the caller's lasting name of it (a table's UUID, so that a rename changes
     nothing), `location` its text as it was given."""
 
     owner: str
@@ -48,12 +48,10 @@ LOCATION_TYPE: Final = ObjectType("location-owner", LocationOwner)
 def place_of(location: str) -> tuple[str, ...]:
     """Return what identifies a location: scheme, authority, and the segments of its path.
 
-    Raises PersistenceError (INVALID_LOCATION).
-
-    Locations that lead to the same objects are equal: by another scheme of the same store, in another case of scheme or
-    host, with slashes at the end, and but for object stores with several slashes in place of one. A segment `.` or `..`
-    is refused, because clients differ in what they make of it, and so are a query, a fragment, and a `file:` location
-    with an escaped character.
+    Locations that lead to the same objects are equal: with another scheme of the same store, another case of scheme or
+    host, slashes at the end, and except in object stores with several slashes in place of one. A segment `.` or `..` is
+    refused, because clients interpret it differently; so are a query, a fragment, and a `file:` location with an
+    escaped character. Raises PersistenceError (INVALID_LOCATION).
     """
     found = _FORM.match(location)
     if found is None:
@@ -73,7 +71,7 @@ def place_of(location: str) -> tuple[str, ...]:
     family = _SAME.get(scheme, scheme)
     segments = path.rstrip("/").split("/")[1:]
     if family not in _OBJECT_STORES:
-        # File systems take several slashes for one; normpath keeps two at the beginning (POSIX, Pathname Resolution).
+        # File systems take several slashes for one; normpath keeps two at the start (POSIX, Pathname Resolution).
         segments = [one for one in segments if one]
     if any(one in {".", ".."} for one in segments):
         raise invalid_location(f"{printable(location, 100)!r} has a segment . or .., which clients read differently")
@@ -83,7 +81,7 @@ def place_of(location: str) -> tuple[str, ...]:
 
 
 def claim(entities: EntityChanges, location: str, owner: str) -> None:
-    """Claim a location for an owner, within the commit of `entities`; one that it has claimed before stays its own.
+    """Claim a location for an owner, within the commit of `entities`; a repeat by the same owner changes nothing.
 
     Raises LocationTaken if another owner has the same location, an outer or an inner one; PersistenceError
     (INVALID_LOCATION).
@@ -121,7 +119,7 @@ def _overlapping(entities: EntityChanges, key: IndexKey) -> Iterator[IndexKey]:
         outer = IndexKey.of(*elements[:length])
         if entities.get(outer) is not None:
             yield outer
-    # An inner claim in the way of a new one is of another owner, or the outer one was claimed before by the same.
+    # An inner claim belongs to another owner, or the same owner had claimed the outer location before.
     yield from (inner for inner, _ in entities.items(key) if inner != key)
 
 

@@ -1,5 +1,5 @@
-"""What realms and catalogs are called in keys, remembered for a while, absent names too (NoSQL persistence proposal,
-Object Types: negative caching)."""
+"""The names of realms and catalogs in keys, cached for a while, absent ones too (NoSQL persistence proposal, Object
+Types: negative caching)."""
 
 import time
 from collections.abc import Callable
@@ -12,17 +12,18 @@ _CAPACITY: Final = 2**20
 
 
 class Spaces(NamedTuple):
-    """What a realm and one of its catalogs are called in keys."""
+    """The names in keys of a realm and one of its catalogs."""
 
     realm: str
     catalog: str
 
 
 class NameCache:
-    """The spaces of catalogs by name for `cached_for` seconds, 0 for not at all.
+    """The spaces of catalogs by name for `cached_for` seconds; 0 turns the cache off.
 
     An old answer is safe: a space is never used again, and the references of a dropped catalog are deleted, so commits
-    and reads of its head raise ReferenceNotFound. A realm that another process made inactive may be opened that long.
+    and reads of its head raise ReferenceNotFound. A realm that another process made inactive may be opened for that
+    long.
     """
 
     def __init__(self, cached_for: float = 0, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,9 +36,9 @@ class NameCache:
         self._kept: Cache[tuple[str, str], Spaces | str] = Cache(_CAPACITY, clock=self._clock)
 
     def spaces(self, realm: str, catalog: str, look_up: Callable[[], Spaces]) -> Spaces:
-        """Return the spaces of a catalog, from `look_up` unless they are known.
+        """Return the spaces of a catalog, from `look_up` unless they are cached.
 
-        Raises EntityNotFound, also a remembered one, and what else `look_up` raises.
+        Raises EntityNotFound, also a cached one, and what else `look_up` raises.
         """
 
         def load(_keys: list[tuple[str, str]]) -> dict[tuple[str, str], CacheEntry[Spaces | str]]:

@@ -42,10 +42,10 @@ OWN_TYPES: Final[tuple[ObjectType[Any], ...]] = (
 class PersistenceProcess:
     """Persistence in one process; thread-safe. `close` releases the node id, which the first id leases.
 
-    With `overlaps_lease` the first commit has it leased in another thread while it reads the reference and the index.
+    With `overlaps_lease` the first commit leases it in another thread while it reads the reference and the index.
 
-    `now_ns` is the wall clock in nanoseconds since 1970; what is written has its time, corrected by that of the
-    database's answers. `clock` counts seconds and never goes back. The names of catalogs are remembered for
+    `now_ns` is the wall clock in nanoseconds since 1970; it times what is written, corrected by the time of the
+    database's answers. `clock` counts seconds and never goes back. The names of catalogs are cached for
     `names_cached_for` seconds (NameCache). `unreadable` is called once for each waiting change that this process finds
     and cannot decode.
     """
@@ -95,16 +95,14 @@ class PersistenceProcess:
         return Realms(self.backend, self.store, names=self._names, **settings)
 
     def uncached_store(self, realm: str, catalog: str) -> CatalogStore:
-        """Return the store of a catalog that bypasses the cache, so that maintenance sees what is stored and does not
-        evict what is in use."""
+        """Return the store of a catalog that bypasses the cache, so that maintenance sees what is stored and evicts
+        nothing that is in use."""
         return self._store(realm, catalog, Cache[Any, Any](0, clock=self._clock))
 
     def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen
-        """Return the mark and sweep."""
         return RealmMaintenance(self.backend, self.uncached_store, policy=policy, clock=self._clock)
 
     def statistics(self) -> CacheStatistics:
-        """Return the counters of the cache."""
         return self._cache.statistics()
 
     def close(self) -> None:

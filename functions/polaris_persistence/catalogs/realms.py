@@ -39,7 +39,7 @@ MAIN: Final = "main"
 _LOG: Final = logging.getLogger(__name__)
 _MOST_REASONS: Final = 10
 _OF_THE_SYSTEM: Final = (NODE_TYPE, TASK_TYPE)
-"""Updateable types that no realm has objects of."""
+"""Updateable types of which no realm has objects."""
 
 
 class RealmStatus(StrEnum):
@@ -58,15 +58,15 @@ _NEXT: Final[Mapping[RealmStatus, frozenset[RealmStatus]]] = {
 
 
 _IN_SPACE: Final = "IN_SPACE_"
-"""Before the stored status of a realm with a space."""
+"""Prefix of the stored status of a realm with a space."""
 
 
 class Realm(PersistedModel):
     """A tenant; `status` is a RealmStatus, stored as text so that a later release can add one.
 
-    `space` is the realm in its keys, so that a realm of the same name starts empty; a realm that the last release made
-    has none and has its name there. The last release would take a realm with a space for an empty one, so the stored
-    status is one that it refuses to use.
+    `space` is the realm's name in its keys, so that a realm created again under its name starts empty. A realm from the
+    last release has none and uses its name. The last release would take a realm with a space for an empty one, so the
+    stored status is one that it refuses to use.
     """
 
     status: str = RealmStatus.ACTIVE.value
@@ -84,8 +84,8 @@ class Realm(PersistedModel):
 
 
 class RealmCatalog(PersistedModel):
-    """A catalog of a realm. `space` is the catalog in its keys, so that a catalog of the same name starts empty;
-    `dropped` is set while its references are being deleted."""
+    """A catalog of a realm. `space` is its name in its keys, so that a catalog created again under its name starts
+    empty; `dropped` is set while its references are being deleted."""
 
     space: str
     dropped: bool = False
@@ -108,9 +108,9 @@ class RealmPurge:
 class Realms:
     """The realms of a store, and the catalogs of each.
 
-    `store_of` makes a CatalogStore for a realm and a catalog as they are called in keys. The catalog named SYSTEM holds
-    what belongs to a realm but to none of its catalogs, such as the list of catalogs. `names` remembers the catalogs
-    that `open` looked up; by default none.
+    `store_of` makes a CatalogStore for the names in keys of a realm and a catalog. The catalog named SYSTEM holds what
+    belongs to a realm but to none of its catalogs, such as the list of catalogs. `names` caches the catalogs that
+    `open` found; by default none.
     """
 
     def __init__(
@@ -129,8 +129,8 @@ class Realms:
         self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, copied=True, **settings)
 
     def create(self, realm: str, properties: Mapping[str, str]) -> None:
-        """Create a realm, active and without catalogs. Raises EntityExists; ValueError for the empty name or one that
-        is too long."""
+        """Create a realm, active and without catalogs. Raises EntityExists; ValueError for an empty or too long
+        name."""
         if realm == SYSTEM:
             raise ValueError("a realm needs a name")
         IndexKey.of(realm)
@@ -166,13 +166,13 @@ class Realms:
         self._names.clear()
 
     def purge(self, realm: str, *, page: int = 1_000, scan: bool = False) -> RealmPurge:
-        """Delete an inactive realm with everything that its references lead to; repeated after a crash, it continues.
+        """Delete an inactive realm with everything that its references lead to; a repeat after a crash continues.
 
-        Only keys of the realm are read. What nothing leads to (objects of dropped catalogs, of commits that lost or
-        ended half-way) is left to maintenance. With `scan` both tables are read as a whole, and every row of the realm
-        is deleted; so it is if the links may not lead to all objects, with the reasons in `scanned` and a warning.
-        References are closed first, so that no commit succeeds any more. A realm made anew meanwhile has another space,
-        so a late purge leaves it alone. Raises EntityNotFound, also if another process completed the purge;
+        Only keys of the realm are read. Unreferenced objects (of dropped catalogs, and of commits that lost or ended
+        half-way) are left to maintenance. With `scan` both tables are read as a whole, and every row of the realm is
+        deleted. The same happens if the links may not lead to all objects, with the reasons in `scanned` and a warning.
+        References are closed first, so that no further commit succeeds. A realm created again meanwhile has another
+        space, so a late purge does not touch it. Raises EntityNotFound, also if another process completed the purge;
         RealmNotReady; CommitContended (repeat it).
         """
         found = self.get(realm)
@@ -183,7 +183,7 @@ class Realms:
         reasons = self._unlisted(found)
         if scan:
             reasons.insert(0, "its caller asked for it")
-        # No catalog is registered any more once the list is closed, which is removed last.
+        # After the list is closed no catalog is registered; the list is removed last.
         try:
             catalogs = self._removal(space, SYSTEM, CATALOGS, page)
         except CorruptObject as error:
@@ -193,7 +193,7 @@ class Realms:
         if catalogs is not None:
             for one in self._catalog_removals(space, catalogs, page):
                 if one.unproved:
-                    # Before anything is deleted by which a repeated purge would find that out again.
+                    # Before the delete of anything from which a repeated purge would find that out again.
                     catalogs.keep_unproved()
                     reasons += one.unproved
                 objects += one.delete()
@@ -228,7 +228,7 @@ class Realms:
         return store
 
     def open(self, realm: str, catalog: str) -> CatalogStore:
-        """Return the store of a catalog; it writes nothing. Raises EntityNotFound, RealmNotReady.
+        """Return the store of a catalog; writes nothing. Raises EntityNotFound, RealmNotReady.
 
         If the catalog is dropped meanwhile, every commit to the store raises ReferenceNotFound.
         """
@@ -242,8 +242,8 @@ class Realms:
         return Spaces(space, found.space)
 
     def drop_catalog(self, realm: str, catalog: str) -> None:
-        """Delete a catalog, repeatably; maintenance sweeps its objects. Raises EntityNotFound, also for a catalog that
-        another process dropped and made anew meanwhile; RealmNotReady."""
+        """Delete a catalog; may be repeated. Maintenance sweeps its objects. Raises EntityNotFound, also for a catalog
+        that another process dropped and created again meanwhile; RealmNotReady."""
         space = self._space(realm)
         catalogs = self._catalogs(space)
         found = catalogs.get(catalog).value
@@ -261,7 +261,8 @@ class Realms:
         catalogs.remove(catalog, only_if=lambda now: now.space == found.space)
 
     def _listed(self, use: Callable[[Directory[Realm]], T]) -> T:
-        """Use the list of realms, whose reference is made when it is missed: to look first would cost a round trip."""
+        """Use the list of realms, whose reference is created when it is missing: a check first would cost a round
+        trip."""
         try:
             return use(self._realms)
         except ReferenceNotFound:
@@ -269,7 +270,7 @@ class Realms:
             return use(self._realms)
 
     def _space(self, realm: str) -> str:
-        """Return what an active realm is called in its keys."""
+        """Return the name of an active realm in its keys."""
         found = self.get(realm)
         if found.status != RealmStatus.ACTIVE:
             raise RealmNotReady(f"realm {realm!r} is {found.status}")
@@ -279,9 +280,9 @@ class Realms:
         return directory_of(self._store_of(space, SYSTEM), CATALOGS, RealmCatalog, copied=True, **self._settings)
 
     def _register(self, store: CatalogStore, reference: str, register: Callable[[], object]) -> None:
-        """Make a reference, then register what it belongs to: what is registered can always be used.
+        """Create a reference, then register what it belongs to: a registered realm or catalog can always be used.
 
-        After a crash in between, or without an answer, a reference without commits remains that nothing names.
+        After a crash in between, or without an answer, an unnamed reference without commits remains.
         """
         store.create_reference(reference)
         try:
@@ -300,7 +301,7 @@ class Realms:
         return StoreRemoval(store, closed, page=page) if closed is not None else None
 
     def _catalog_removals(self, space: str, listed: StoreRemoval, page: int) -> Iterator[StoreRemoval]:
-        """Return the removals of all catalogs that the list or its log has; those of a former removal have none."""
+        """Return the removals of all catalogs that the list or its log has; none for those that are already removed."""
         store = self._store_of(space, SYSTEM)
         spaces: dict[str, None] = {}
         for some in batched(listed.refs(CATALOG_TYPE.name), page):
@@ -341,7 +342,7 @@ class Realms:
             references += len(some)
         while removed := self._delete_objects(space, page):
             objects += removed
-        # Last, because a purge that is repeated finds in it that it has to scan.
+        # Last, because a repeated purge learns from it that it has to scan.
         if last in found:
             self._backend.delete_reference(last)
             references += 1
@@ -360,12 +361,12 @@ class Realms:
 
 
 def in_keys(name: str, realm: Realm) -> str:
-    """Return what a realm is called in its keys."""
+    """Return the name of a realm in its keys."""
     return realm.space or name
 
 
 def space_of(store_of: Callable[[str, str], CatalogStore], realm: str) -> str:
-    """Return what a realm is called in its keys; the text itself if no realm has this name, because it may be a space.
+    """Return the name of a realm in its keys; the text itself if no realm has this name, because it may be a space.
 
     After a disaster the list of realms may be unreadable: then only spaces can be used.
     """
@@ -382,4 +383,4 @@ def _ensure_reference(store: CatalogStore, name: str) -> None:
         try:
             store.create_reference(name)
         except ReferenceExists:
-            return  # Another process created it meanwhile.
+            return  # another process created it meanwhile

@@ -1,7 +1,8 @@
-"""The removal of a reference with all objects that it leads to: by their own keys, so no row of another realm is read.
+"""The removal of a reference with all objects that it leads to, by their own keys: no row of another realm is read.
 
-The reference is closed first, which no commit survives, and deleted last; its objects are deleted from the ends of the
-links backwards. So whenever a removal ends, what is left is still led to, and the next one removes it.
+The reference is closed first, after which no commit succeeds, and deleted last. Its objects are deleted from the ends
+of the links backwards. So the remaining objects of an interrupted removal can still be found, and the next one removes
+them.
 """
 
 import itertools
@@ -38,17 +39,18 @@ def close(backend: Backend, key: ReferenceKey) -> Reference | None:
             current = backend.read_reference(key)
             continue
         if refused is None:
-            # Read again for the changes that began to wait meanwhile; none can any more.
+            # Read again for the changes that started to wait meanwhile; none can afterwards.
             return backend.read_reference(key)
         current = refused.stored
     raise CommitContended(f"reference {key.name!r} moved during every attempt to close it. Try again")
 
 
 class StoreRemoval:
-    """All objects that a closed reference leads to: its heads, the log before them, what waits, and all their links.
+    """All objects that a closed reference leads to: its heads, the log before them, waiting changes, and all their
+    links.
 
-    An object is of the level after the one that led to it first. `unproved` states why there may be others that were
-    not found. Objects are read and deleted `page` at a time; their names are held in memory, about 200 bytes each.
+    An object's level follows that of the first object that led to it. `unproved` states why some objects may not have
+    been found. Objects are read and deleted `page` at a time; their names are held in memory, about 200 bytes each.
     """
 
     def __init__(self, store: CatalogStore, closed: Reference, *, page: int) -> None:
@@ -67,11 +69,11 @@ class StoreRemoval:
         if current is None:
             self._find(self._waiting())
             return
-        # The current head alone is of the first level: as long as it exists, anything else may.
+        # Only the current head is in the first level: while it exists, anything else may exist.
         first = self._level([ObjectRef(kind, current) for kind in heads])
         self._find([*first, *self._of_commits(listed), *self._waiting()])
         if not self._levels[0] and self._levels[1:]:
-            # Without any level a former removal ended before it deleted the reference itself.
+            # Without any level, a former removal ended just before it deleted the reference itself.
             self.unproved.append(f"head {current} of reference {closed.key.name!r} is missing")
 
     def keep_unproved(self) -> None:
@@ -91,7 +93,6 @@ class StoreRemoval:
         raise CommitContended(f"reference {self._closed.key.name!r} moved during every attempt. Try again")
 
     def refs(self, type_: str) -> list[ObjectRef]:
-        """Return the objects of a type."""
         return [ref for level in self._levels for ref in level if ref.type == type_]
 
     def delete(self) -> int:
@@ -107,7 +108,7 @@ class StoreRemoval:
             pass
 
     def _level(self, named: Iterable[ObjectRef]) -> list[ObjectRef]:
-        """Make a level of those that are new and stored; return what they name. What leads on is read."""
+        """Make a level of the new and stored ones among these; return what they name. Objects with links are read."""
         level: list[ObjectRef] = []
         read: list[ObjectRef] = []
         for ref in named:
@@ -168,6 +169,6 @@ class StoreRemoval:
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Return the items in lists of `size`, the last one of the rest."""
+    """Return the items in lists of `size`; the last list has the rest."""
     rest = iter(items)
     return iter(lambda: list(itertools.islice(rest, size)), [])

@@ -15,7 +15,7 @@ from polaris_persistence.objects.types import follows_links
 TAIL: Final = 20
 """The most ancestors that a head names, so that the log is read in batches."""
 REUSED_FOR: Final = 60.0
-"""How many seconds an object stored for a lost attempt may be used by the next one; far below the grace period."""
+"""For how many seconds an object stored for a lost attempt may be reused; far below the grace period."""
 
 _MOST_READ: Final = 1_000
 """Objects of a level that are read to find out whether what a value names is kept."""
@@ -24,7 +24,7 @@ FENCES_OF_A_DELETION: Final = 2
 
 
 class CommitObject(PersistedModel):
-    """The base of head objects; the committer sets these fields, never a change.
+    """The base of head objects; only the committer sets these fields, never a change.
 
     `seq` counts the commits of the reference, `tail` are the ids of at most TAIL heads before this one, newest first,
     `created_at` is in µs, `operations` name what was committed, several when commits were grouped.
@@ -60,7 +60,7 @@ Writes = dict[int, Prepared[Any]]
 
 
 class PreparedHandle(NamedTuple):
-    """An object that was written outside of an attempt (`Committer.prepare`), to be named by a later commit.
+    """An object that was written outside of an attempt (`Committer.prepare`), for a later commit to name.
 
     `reference` and `created_at` are those of the reference, `fences` counts its fences before the object was written.
     """
@@ -71,7 +71,7 @@ class PreparedHandle(NamedTuple):
     fences: int
 
     def usable(self, reference: Reference, fences: int) -> bool:
-        """Return whether the object exists for certain if a reference with so many fences moves.
+        """Return whether the object certainly exists if a reference with this many fences moves.
 
         Maintenance deletes what two runs found unneeded, and each has fenced the reference before: after one fence a
         commit comes before the second, or its compare-and-set fails. A reset changes the count too.
@@ -82,7 +82,7 @@ class PreparedHandle(NamedTuple):
 class Moment(NamedTuple):
     """When something was made, by three counts: wall clock (µs), monotonic clock (s), fences of the reference.
 
-    Each clock may be wrong or stop while a machine is suspended. `fences` is exact: maintenance adds one before each
+    Each clock may be wrong, or stop while a machine is suspended. `fences` is exact: maintenance adds one before each
     deletion of what the reference does not name.
     """
 
@@ -97,7 +97,7 @@ class Moment(NamedTuple):
 
 
 class Memoised(NamedTuple):
-    """An object made in an earlier attempt, and all objects that were written while it was made, itself included.
+    """An object made in an earlier attempt, and all objects that were written while it was made, including itself.
 
     `source` is the id of the entity state that it was made from, `begun` the moment before its first object was made.
     """
@@ -116,11 +116,11 @@ class CommitAttempt(Generic[H]):
     """One attempt of a change: its head, its writes, and reads that include the earlier writes of its group.
 
     `fences` counts the fences of the reference (`fences_of`), `clock` seconds that never go back. `reference` is the
-    one that the attempt is to move, None if no prepared object may be used. `files` are those that earlier changes of
-    the group have named, None if none can be written.
+    one that the attempt moves, None if no prepared object may be used. `files` are those that earlier changes of the
+    group have named, None if none can be written.
 
-    `opaque` is set once the change has seen the head itself. `reader` is what the change read and changed entities by,
-    and `used` are the prepared objects that it used: so it can be recorded as data (`commits.recorded`).
+    `opaque` is set once the change has seen the head itself. `reader` is what the change read and changed entities
+    with, and `used` are the prepared objects that it used: so it can be recorded as data (`commits.recorded`).
     """
 
     def __init__(
@@ -153,24 +153,24 @@ class CommitAttempt(Generic[H]):
 
     @property
     def head(self) -> H | None:
-        """Return the head that the change is applied to, None before the first commit."""
+        """The head that the change is applied to, None before the first commit."""
         self.opaque = True
         return self._head
 
     def read_by(self, reader: object) -> H | None:
-        """Return the head to what notes all that it reads of it; one may do so in an attempt."""
+        """Return the head to a reader that notes all that it reads of it; an attempt has at most one."""
         self.opaque = self.opaque or self.reader is not None
         self.reader = reader
         return self._head
 
     @property
     def new_id(self) -> int:
-        """Return an id that no other object, and no other attempt, has."""
+        """A new id that no other object and no other attempt has."""
         return self._store.new_id()
 
     @property
     def now_us(self) -> int:
-        """Return the time in µs since 1970."""
+        """The time in µs since 1970."""
         return self._store.now_us()
 
     def fetch(self, ref: ObjectRef, model: type[M]) -> Loaded[M] | None:
@@ -225,7 +225,7 @@ class CommitAttempt(Generic[H]):
         return prepared.ref
 
     def use_stored(self, ref: ObjectRef, created_at: int, fences: int) -> ObjectRef:
-        """Return the ref of an object that was prepared for this reference; raises as `use` does."""
+        """Return the ref of an object that was prepared for this reference. Raises as `use`."""
         if self._reference is None:
             raise ValueError(f"no prepared object may be used here: {ref}")
         return self.use(PreparedHandle(ref, self._reference.key, created_at, fences))
@@ -235,9 +235,9 @@ class CommitAttempt(Generic[H]):
 
         Only the entity at `source` may influence `make` (NoSQL persistence proposal, Performing a Commit: memoized
         results). `memo` names the entity within this commit. What `make` writes through this attempt belongs to the
-        memo and is written by every attempt that reuses it. All of it is made again once maintenance may have deleted
-        it while the process was frozen: after REUSED_FOR by either clock, or after a fence. So is what names a file,
-        because the file belongs to one attempt.
+        memo, and every attempt that reuses it writes it. All of it is made again once maintenance may have deleted it
+        while the process was frozen: after REUSED_FOR by either clock, or after a fence. The same applies to what names
+        a file, because the file belongs to one attempt.
         """
         id_ = source.id if source else None
         now = Moment(self.now_us, self._clock(), self._fences)
@@ -254,10 +254,10 @@ class CommitAttempt(Generic[H]):
         return kept.made.loaded.ref
 
     def check_links(self) -> None:
-        """Raise PreparedExpired if a written value keeps an object alive that is not kept already.
+        """Raise PreparedExpired if a written value names an object that may not be kept.
 
-        That is what the head leads to, what this commit writes, and what it used as prepared; maintenance may have
-        deleted any other. What the change fetched is looked at first, so usually nothing is read.
+        Kept is what the head leads to, what this commit writes, and what it used as prepared; maintenance may have
+        deleted any other. What the change fetched is checked first, so usually nothing is read.
         """
         used = {one.ref[:2] for one in self.used}
         named = (ref for new in self.writes.values() for ref in self._links(new.loaded))
@@ -315,8 +315,8 @@ class CommitAttempt(Generic[H]):
 
 
 def fences_of(reference: Reference, head: CommitObject | None) -> int:
-    """Return how often a reference was fenced: each commit raises its `version` and the head's `seq`, a fence only
-    the former. A reset to an older head counts too."""
+    """Return how often a reference was fenced: each commit raises its `version` and the head's `seq`, a fence only the
+    former. A reset to an older head counts too."""
     return reference.version - (head.seq if head else 0)
 
 

@@ -2,8 +2,8 @@
 
 Without contention a commit takes three round trips: the reference is read unless it was just known, then one batch of
 writes, one compare-and-set. Commits of several threads are grouped (NoSQL persistence proposal, No Concurrent
-Retry-Loops per Process), and changes given as data also across processes (`commits.waiting`): changes are applied in
-turn and swapped together, and each has a separate outcome.
+Retry-Loops per Process), and changes given as data also across processes (`commits.waiting`). Grouped changes are
+applied in turn and swapped together; each has a separate outcome.
 """
 
 import random
@@ -45,11 +45,11 @@ __all__ = ["CommitRetries", "Committer"]
 
 
 class _NotTogetherError(Exception):
-    """The changes of a group do not make a head together; each is to be committed alone."""
+    """The changes of a group do not make a head together; each must be committed alone."""
 
 
 class _FoundReference(NamedTuple):
-    """The reference as it was last found, and whether that was during this commit."""
+    """The reference as it was last read, and whether that was during this commit."""
 
     known: Reference
     current: bool
@@ -60,11 +60,10 @@ class Committer(Generic[H]):
 
     At most `group_size` commits share a compare-and-set; 1 turns grouping off. `kinds` are the changes that can be
     given as data, `record` returns a function's change as data (`commits.recorded`). `seal` is applied to the head once
-    per attempt, after all changes (it encodes an index). Changes and `seal` may name files, which `files` writes.
-    What `beside` returns for a head before it is sealed is stored under the head's id and kept as long
-    (`commits.feed`). With `copied` the row of the reference repeats small objects that the head names, which are read
-    with it.
-    `clock` counts seconds, by default the store's, and `draw` returns from [0, 1).
+    per attempt, after all changes (it encodes an index). Changes and `seal` may name files, which `files` writes. What
+    `beside` returns for a head before it is sealed is stored under the head's id and kept as long (`commits.feed`).
+    With `copied` the row of the reference repeats small objects that the head names, which are read with it. `clock`
+    counts seconds, by default the store's, and `draw` returns from [0, 1).
     """
 
     def __init__(
@@ -112,14 +111,14 @@ class Committer(Generic[H]):
     def commit(self, change: CommitChange[H, R], *, operation: str = "") -> Committed[R]:
         """Apply a change to the current head, atomically; once it returns, the change is in the log exactly once.
 
-        Nothing slow may run in `change`, because others wait for it. Raises what the change raised; CommitContended and
-        BackendUnavailable (nothing was applied); CommitUnknown; ReferenceNotFound; CorruptObject if the head object is
-        missing. `operation` is recorded in the head.
+        Nothing slow may run in `change`, because others wait for it. `operation` is recorded in the head. Raises what
+        the change raised; CommitContended and BackendUnavailable (nothing was applied); CommitUnknown;
+        ReferenceNotFound; CorruptObject if the head object is missing.
         """
         return self._commit(change, WaitingChange(reference=self._name, operation=operation))
 
     def commit_data(self, kind: str, data: Any, *, operation: str = "") -> Committed[Any]:
-        """Apply a change of one of `kinds`, given as data: a contended one is combined into another process's commit.
+        """Apply a change of one of `kinds`, given as data: a contended one is combined into another process' commit.
 
         Raises KeyError for an unknown kind, and what `commit` raises.
         """
@@ -130,7 +129,7 @@ class Committer(Generic[H]):
     def prepare(self, values: Iterable[PersistedModel]) -> list[PreparedHandle]:
         """Write new immutable objects for a later commit to this reference, which names them by `CommitAttempt.use`.
 
-        They are kept for a grace period of maintenance at least. Raises ReferenceNotFound, BackendUnavailable,
+        They are kept for at least a grace period of maintenance. Raises ReferenceNotFound, BackendUnavailable,
         ValueNotStorable, ObjectTooLarge.
         """
         # First the fences, then the objects: a process may be suspended in between.
@@ -188,7 +187,7 @@ class Committer(Generic[H]):
         finally:
             with self._lock:
                 self._queue[:0] = left
-                # The first thread that has no outcome runs the next group.
+                # The first thread without an outcome runs the next group.
                 self._busy = bool(self._queue)
                 successor = self._queue[:1]
             for one in [*(one for one in group if one.settled), *successor]:
@@ -222,7 +221,7 @@ class Committer(Generic[H]):
         self._sleep(max(0.0, min(seconds, self._time_left(group) - self._longest_call)))
 
     def _attempt_until_settled(self, group: Group[H]) -> None:
-        """Attempt, or wait while others that wait longer are next, until the first member has an outcome."""
+        """Attempt, or wait for changes that have waited longer, until the first member has an outcome."""
         self._end_late(group)
         self._store.expect_ids()
         state: _FoundReference | None = None
@@ -230,14 +229,14 @@ class Committer(Generic[H]):
             try:
                 state = self._step(group, state or self._start(group))
             except BackendUnavailable:
-                # There may only have been too little time for those that began long before the others.
+                # There may only have been too little time for those that started long before the others.
                 if not self._end_late(group):
                     raise
                 state = None
             group.wake_settled()
 
     def _start(self, group: Group[H]) -> _FoundReference:
-        # One that was known before a change began to wait does not show whether it still does.
+        # A reference read before a change started to wait does not show whether it still waits.
         waits = any(one.ticket for one in group.waiting)
         if not waits and self._known is not None and self._clock() - self._known_at <= self._retry.known_for:
             return _FoundReference(self._known, False)
@@ -269,7 +268,7 @@ class Committer(Generic[H]):
         return _FoundReference(known, current)
 
     def _attempt(self, group: Group[H], known: Reference, current: bool) -> Reference | None:
-        """Make one attempt; return None if the group is settled, else the reference as it was found meanwhile."""
+        """Make one attempt; return None if the group is settled, else the present reference."""
         group.attempts += 1
         base = self._head_of(known)
         if base is None and known.head is not None:
@@ -310,9 +309,9 @@ class Committer(Generic[H]):
         raise error
 
     def _end_late(self, group: Group[H]) -> bool:
-        """Answer the members for which no further call may begin, and return whether there were any.
+        """Answer the members for which no further call may start, and return whether there were any.
 
-        One whose change waits as data is answered a call earlier, which takes its change back.
+        A member whose change waits as data is answered a call earlier, which takes its change back.
         """
         now, late = self._clock(), False
         for one in group.waiting:

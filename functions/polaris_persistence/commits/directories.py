@@ -1,4 +1,4 @@
-"""Named entities of one model: changes of one each, and listings of one commit."""
+"""Named entities of one model: changes of one entity each, and listings of one commit."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from polaris_persistence.objects.store import CatalogStore, of_model
 
 @dataclass(frozen=True, slots=True)
 class EntityPage(Generic[M]):
-    """Some entities in the order of their names, the errors of those that cannot be read, and the next page's token."""
+    """Some entities in the order of their names, the errors of unreadable ones, and the next page's token."""
 
     entities: tuple[tuple[IndexKey, Loaded[M]], ...]
     next_token: str | None
@@ -76,7 +76,8 @@ class Directory(Generic[M]):
         return found
 
     def update(self, name: str, change: Callable[[M], M]) -> Loaded[M]:
-        """Replace an entity by what `change` returns for it, unless it raises. Raises EntityNotFound, ObjectMissing."""
+        """Replace an entity by what `change` returns for it, unless that raises. Raises EntityNotFound,
+        ObjectMissing."""
         key = IndexKey.of(name)
 
         def changed(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, Loaded[M]]:
@@ -87,8 +88,8 @@ class Directory(Generic[M]):
         return self._committer.commit(changed, operation=f"update {name}").result
 
     def remove(self, name: str, *, only_if: Callable[[M], bool] | None = None) -> None:
-        """Remove an entity, without `only_if` also one whose object is gone. Raises EntityNotFound, also for one that
-        `only_if` does not hold for."""
+        """Remove an entity; without `only_if` also one whose object is gone. Raises EntityNotFound, also for an entity
+        that `only_if` refuses."""
         key = IndexKey.of(name)
 
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
@@ -104,7 +105,7 @@ class Directory(Generic[M]):
         self._committer.commit(change, operation=f"remove {name}")
 
     def names(self, *, limit: int, token: str | None = None, prefix: str = "") -> NamePage:
-        """Return names that begin with a prefix, in order, as of the listing's first page; no entity is read.
+        """Return names that start with a prefix, in order, as of the listing's first page; no entity is read.
 
         Raises PersistenceError (INVALID_PAGE_TOKEN), also for a listing whose objects are no longer kept, or with
         another prefix.
@@ -113,7 +114,7 @@ class Directory(Generic[M]):
         return NamePage(tuple(key.elements()[0] for key, _ in found.entries), found.next_token)
 
     def page(self, *, limit: int, token: str | None = None, prefix: str = "") -> EntityPage[M]:
-        """Return entities whose names begin with a prefix, in the order of names, as of the listing's first page.
+        """Return entities whose names start with a prefix, in the order of names, as of the listing's first page.
 
         Raises PersistenceError (INVALID_PAGE_TOKEN), also for a listing whose objects are no longer kept, or with
         another prefix.
@@ -124,7 +125,7 @@ class Directory(Generic[M]):
         damaged: list[tuple[IndexKey, PersistenceError]] = []
         for (key, ref), one in zip(page.entries, found, strict=True):
             if one is None:
-                # Kept by the current head it is lost; otherwise it was swept because this listing is too old.
+                # If the current head names it, it is lost; otherwise it was swept because this listing is too old.
                 if self._current_ref(key) != ref:
                     raise _too_old()
                 damaged.append((key, missing(key, ref)))
@@ -162,7 +163,7 @@ class Directory(Generic[M]):
 
 
 def _beginning_with(prefix: str) -> Listing:
-    """Return the listing of the keys of one element that begin with a text."""
+    """Return the listing of the keys of one element that start with a text."""
     if not prefix:
         return Listing()
     start = IndexKey.of(prefix)
@@ -185,8 +186,8 @@ def entity_committer(
 ) -> Committer[EntityHead]:
     """Return the committer of a reference whose heads have an index; `settings` go to it.
 
-    With `feed` each commit notes the names that it changed (`commits.feed`), for one more row; all processes must.
-    Its changes can be combined by other processes: those of `kinds`, and functions that use `EntityChanges` alone.
+    With `feed` each commit notes the names that it changed (`commits.feed`), for one more row; all processes must do
+    so. Other processes can combine its changes of `kinds`, and functions that use only `EntityChanges`.
     """
     if feed:
         settings["beside"] = names_of

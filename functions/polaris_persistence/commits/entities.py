@@ -20,7 +20,7 @@ from polaris_persistence.objects.objects import Loaded, M, ObjectRef, PersistedM
 from polaris_persistence.objects.types import Fetch, ObjectType
 
 _ALL: Final = IndexKey(b"")
-"""In the place of a prefix: all names."""
+"""Stands for a prefix of all names."""
 
 
 class EntityHead(CommitObject):
@@ -31,7 +31,7 @@ class EntityHead(CommitObject):
 
     @property
     def waiting(self) -> Mapping[IndexKey, ObjectRef | None]:
-        """Return the changes since the index was stored; None is a removal."""
+        """The changes since the index was stored; None is a removal."""
         return self._waiting
 
     def with_changes(self, changes: Mapping[IndexKey, ObjectRef | None]) -> "EntityHead":
@@ -84,26 +84,26 @@ class EntityChanges:
 
     @property
     def head(self) -> EntityHead | None:
-        """Return the head with the changes; None without changes."""
+        """The head with the changes; None without changes."""
         return self._before.with_changes(self._changes) if self._changes else None
 
     @property
     def changes(self) -> Mapping[IndexKey, ObjectRef | None]:
-        """Return what was changed; None is a removal."""
+        """The changed names; None is a removal."""
         return self._changes
 
     @property
     def reads(self) -> Mapping[IndexKey, ObjectRef | None]:
-        """Return what the head had under each name that was read."""
+        """What the head had under each name that was read."""
         return self._reads
 
     @property
     def scans(self) -> Collection[IndexKey]:
-        """Return the prefixes below which names were listed."""
+        """The prefixes below which names were listed."""
         return self._scans.keys()
 
     def made(self, head: CommitObject) -> bool:
-        """Return whether these changes, and nothing else, make `head` of the one that they began with."""
+        """Return whether these changes, and nothing else, make `head` from the head that they started with."""
         mine = self.head
         return mine is not None and mine.__dict__ == head.__dict__ and mine.waiting == getattr(head, "waiting", None)
 
@@ -113,7 +113,7 @@ class EntityChanges:
         return self._before.working_index(self.attempt.fetch_many).items(prefix=below)
 
     def name(self, key: IndexKey, ref: ObjectRef | None) -> None:
-        """Put a name on an object that is known to be kept, or remove it."""
+        """Put a name on an object that is known to be kept, or remove the name."""
         self._changes[key] = ref
 
     def get(self, key: IndexKey) -> ObjectRef | None:
@@ -143,8 +143,8 @@ class EntityChanges:
     def link(self, key: IndexKey, to: ObjectRef | PreparedHandle) -> None:
         """Put a name on an object that the head already names, that this attempt wrote, or that was prepared.
 
-        Raises PreparedExpired for any other object, because maintenance may delete it. That the head names one that
-        this attempt did not `get` is found out by reading the whole index.
+        Raises PreparedExpired for any other object, because maintenance may delete it. If this attempt did not `get`
+        the object, the whole index is read to find out whether the head names it.
         """
         if isinstance(to, PreparedHandle):
             self._changes[key] = self.attempt.use(to)

@@ -25,14 +25,14 @@ from polaris_persistence.objects.types import ObjectType
 MOST_LANDMARKS: Final = 12
 """The most later commits that a cursor names."""
 _SPREAD: Final = 4
-"""Each of these is so many times as far ahead as the one before it."""
+"""How many times as far ahead each of these is as the one before it."""
 MOST_NAMES: Final = 1_000
-"""A commit that changed more names states it, and its readers list everything."""
+"""A commit that changed more names states only that, and its readers list everything."""
 
 
 class CommitNames(PersistedModel):
     """The names that a commit changed, as encoded keys with the new ref (None for a removal), stored under the id of
-    its head; none if they were more than MOST_NAMES."""
+    its head; none if there were more than MOST_NAMES."""
 
     names: tuple[tuple[bytes, ObjectRef | None], ...] = ()
     complete: bool = True
@@ -54,8 +54,8 @@ def names_of(head: CommitObject) -> CommitNames | None:
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
     """One commit: its head's id, its number, its time in µs, its operations, and the names that it changed with their
-    new refs, None for a removal. `names` is None if they were not kept, are too many or cannot be read; of a head that
-    cannot be read the time is that of its id, and there are no operations."""
+    new refs, None for a removal. `names` is None if they were not kept, are too many or cannot be read. For an
+    unreadable head the time is that of its id, and there are no operations."""
 
     commit_id: int
     seq: int
@@ -66,7 +66,7 @@ class FeedEntry:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """Commits, the oldest first, and the cursor after the last one; `more` if there are further ones already."""
+    """Commits, oldest first, and the cursor after the last one; `more` if further ones exist already."""
 
     entries: tuple[FeedEntry, ...]
     cursor: str
@@ -118,9 +118,7 @@ class Feed:
 
     def now(self) -> str:
         """Return the cursor after the newest commit. Take it, then list everything, then follow: nothing is missed.
-
-        Raises ReferenceNotFound.
-        """
+        Raises ReferenceNotFound."""
         reference = self._store.current_reference(self._name)
         newest = next(self._back(reference.head), None)
         return FeedCursor(reference.created_at, newest[1] if newest else 0, newest[0] if newest else 0).encode()
@@ -128,7 +126,7 @@ class Feed:
     def read(self, cursor: str, *, limit: int = 100) -> FeedPage:
         """Return at most `limit` commits after the cursor.
 
-        Raises PersistenceError (FEED_EXPIRED) if some are no longer kept, or the reference was reset or made anew;
+        Raises PersistenceError (FEED_EXPIRED) if some are no longer kept, or the reference was reset or created again;
         PersistenceError (INVALID_PAGE_TOKEN); ReferenceNotFound; ValueError for a limit below 1.
         """
         if limit < 1:
@@ -160,7 +158,7 @@ class Feed:
         return FeedPage(entries, last.encode(), len(newer) > len(page))
 
     def _newer(self, after: FeedCursor, newest: int | None) -> list[tuple[int, int]]:
-        """Return id and number of the commits after a cursor up to one of them, the oldest first."""
+        """Return id and number of the commits after a cursor up to one of them, oldest first."""
         newer: list[tuple[int, int]] = []
         for id_, seq in self._back(newest):
             if seq <= after.seq:
@@ -181,8 +179,8 @@ class Feed:
     def _back(self, newest: int | None) -> Iterator[tuple[int, int]]:
         """Return id and number of the commits from one backwards, by every twentieth head.
 
-        In place of one that cannot be read the next newer one that can shows what is before it; after twenty of them
-        the rest counts as no longer kept. Raises CorruptObject if `newest` cannot be read.
+        For an unreadable head the next newer readable one shows what precedes it; after twenty of them the rest counts
+        as no longer kept. Raises CorruptObject if `newest` cannot be read.
         """
         ids: tuple[int, ...] = () if newest is None else (newest,)
         above, known = 0, 0  # the number of the head that names `ids`, and how many of these were returned
@@ -224,7 +222,7 @@ class Feed:
 
 
 def _landmarks(rest: list[tuple[int, int]], limit: int, settled: int) -> Iterator[tuple[int, int]]:
-    """Return number and id of commits after a page, of those up to the number `settled`."""
+    """Return number and id of commits after a page, up to the number `settled`."""
     at = max(limit, RECENT_HEADS)
     while at < len(rest) and rest[at][1] <= settled:
         yield rest[at][1], rest[at][0]

@@ -1,4 +1,4 @@
-"""Commits of one process that share an attempt: who waits, what was stored for them, and what each one is answered."""
+"""Commits of one process that share an attempt: who waits, what was stored for them, and how each is answered."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -22,11 +22,11 @@ ObjectName = tuple[str, int]
 class Pending(Generic[H]):
     """A commit that waits for its outcome until `deadline` (seconds of the committer's clock).
 
-    `as_data` is what waits for it in the store, under `ticket` once it was contended. `combined` is its id if it is the
-    waiting change of another process. `alone` is set once it did not make a head together with others.
-    A function that was `recorded` waits as data: `parts` are the objects stored beside it, `result` what it returns if
-    others apply it, and `keeps_parts` is set once they may have done so.
-    `held` are objects of attempts of former groups that its memo may name again.
+    `as_data` is its waiting change in the store, under `ticket` once it was contended. `combined` is its id if it is
+    the waiting change of another process. `alone` is set once it did not make a head together with others. A function
+    that was `recorded` waits as data: `parts` are the objects stored beside it, `result` what it returns if others
+    apply it, and `keeps_parts` is set once they may have done so. `held` are objects of attempts of former groups that
+    its memo may name again.
     """
 
     change: Callable[[CommitAttempt[H]], tuple[H | None, Any]]
@@ -48,18 +48,18 @@ class Pending(Generic[H]):
 
     @property
     def settled(self) -> bool:
-        """Return whether the outcome is known."""
         return self.outcome is not None or self.error is not None
 
     @property
     def waits_as(self) -> int | None:
-        """Return the id under which it waits on the reference, None if it does not."""
+        """The id under which it waits on the reference, None if it does not."""
         return self.ticket.id if self.ticket else self.combined
 
 
 @dataclass(eq=False)
 class Group(Generic[H]):
-    """Commits made together, and the objects stored for them in all attempts; `written` are those that certainly are.
+    """Commits made together, and the objects stored for them in all attempts; `written` are those that certainly are
+    stored.
 
     `swapping` is the head of a swap whose outcome is open, `kept` names the objects of the attempt that was applied.
     `apart` is set once changes of other processes did not make a head together with these. `attempts` counts all,
@@ -83,12 +83,11 @@ class Group(Generic[H]):
 
     @property
     def waiting(self) -> list[Pending[H]]:
-        """Return the members without an outcome."""
         return [one for one in self.members if not one.settled]
 
     @property
     def lost(self) -> list[ObjectRef]:
-        """Return the objects of attempts that are known to have lost, and that no attempt will write again.
+        """The objects of attempts that are known to have lost, and that no attempt will write again.
 
         A delete may be applied long after its client stopped waiting for it, so it must not name what a member without
         an outcome writes again in the next group.
@@ -100,7 +99,7 @@ class Group(Generic[H]):
         return unused + [ref for name, ref in self.stored.items() if name not in kept]
 
     def hold(self) -> None:
-        """Have the members without an outcome keep what their memos may name again."""
+        """Make the members without an outcome keep what their memos may name again."""
         for one in self.waiting:
             memoised = {
                 (part.loaded.key.type, part.loaded.key.id) for memo in one.memo.values() for part in memo.parts.values()
@@ -109,11 +108,10 @@ class Group(Generic[H]):
 
     @property
     def lost_files(self) -> set[str]:
-        """Return the files of attempts that are known to have lost."""
         return self.files - self.kept_files if self.swapping is None else set()
 
     def wake_settled(self) -> None:
-        """Let the threads continue whose outcome is known, while others of the group are still attempted."""
+        """Wake the threads whose outcome is known, while others of the group are still attempted."""
         for one in self.members:
             if one.settled:
                 one.woken.set()
@@ -133,7 +131,7 @@ class Group(Generic[H]):
 class Round(Generic[H]):
     """The results of one attempt of a group, valid only if the head it started from is the current one.
 
-    `dropped` are waiting changes that nobody waits for any more, `beside` is an object that belongs to the head,
+    `dropped` are waiting changes for which no process waits any more, `beside` is an object that belongs to the head,
     `files` are those that the changes have named.
     """
 
@@ -147,17 +145,16 @@ class Round(Generic[H]):
 
     @property
     def objects(self) -> dict[ObjectName, Prepared[Any]]:
-        """Return all new objects by name."""
         return {(one.loaded.key.type, one.loaded.key.id): one for one in (*self.writes.values(), *self.beside)}
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Return the names of what was changed."""
+        """The names of the committed operations."""
         return tuple(one.operation for one, changed, _ in self.results if changed and one.operation)
 
     @property
     def combined(self) -> tuple[CombinedOutcome, ...]:
-        """Return the outcomes of the changes of other processes."""
+        """The outcomes of the changes of other processes."""
         return tuple(
             CombinedOutcome(one.combined, changed, result)
             for one, changed, result in self.results
@@ -166,7 +163,7 @@ class Round(Generic[H]):
 
     @property
     def done(self) -> list[int]:
-        """Return the waiting ids that the commit settles."""
+        """The waiting ids that the commit settles."""
         own = [one for one, _ in self.refusals if one.combined is None]
         settled = [one.waits_as for one in (*(member for member, _, _ in self.results), *own)]
         return [*(one for one in settled if one is not None), *self.dropped]
@@ -182,7 +179,7 @@ class Round(Generic[H]):
 
 
 class Storing(Generic[H]):
-    """Stores what attempts made, objects and `files`, and deletes it once they are known to have lost."""
+    """Stores the objects and `files` of attempts, and deletes them once the attempts are known to have lost."""
 
     def __init__(self, store: CatalogStore, files: Files | None) -> None:
         self._store = store
@@ -210,7 +207,7 @@ class Storing(Generic[H]):
                 check_time()
                 answer_in_time(partial(self._files.delete_many, files))
         except (BackendUnavailable, TimeoutError):
-            return  # Nothing names them, so maintenance deletes the objects.
+            return  # maintenance deletes the objects, because nothing names them
 
     @staticmethod
     def _write(store: Files, files: Mapping[str, bytes]) -> None:

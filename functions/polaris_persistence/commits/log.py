@@ -8,7 +8,7 @@ from polaris_persistence.objects.store import CatalogStore, of_model
 
 
 def read_log(store: CatalogStore, head: int | None, model: type[H]) -> Iterator[Loaded[H]]:
-    """Return the commits from `head` backwards, read one tail at a time, up to the first one that is still stored."""
+    """Return the commits from `head` backwards, read one tail at a time, as long as they are stored."""
     type_ = store.types.of(model).name
     batch: tuple[int, ...] = () if head is None else (head,)
     while batch:

@@ -14,8 +14,8 @@ InTurn = Callable[[Group[H], Reference, Round[H]], list[Pending[H]]]
 
 
 class Making(Generic[H]):
-    """Makes the heads of attempts. `seal` is applied to a head after all changes; with `has_files` they may name
-    files. What `beside` returns for a head before that is stored under the id of the head."""
+    """Makes the heads of attempts. `seal` is applied to a head after all changes; with `has_files` they may name files.
+    What `beside` returns for a head before that is stored under the id of the head."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Making(Generic[H]):
         self._has_files = has_files
 
     def combine(self, in_turn: InTurn[H], group: Group[H], known: Reference, base: Loaded[H] | None) -> Round[H]:
-        """Apply changes one after another to the head that the reference has; `in_turn` returns them."""
+        """Apply changes one after another to the reference's head; `in_turn` returns them."""
         made: Round[H] = Round()
         head = base.value if base else None
         fences = fences_of(known, head)
@@ -53,7 +53,7 @@ class Making(Generic[H]):
                 changed, result = one.change(attempt)
                 attempt.check_links()
                 if len(together) > 1 and changed is not None:
-                    # What cannot be encoded fails the change that made it, not its neighbors.
+                    # A change that cannot be encoded fails alone, not with its neighbors.
                     encode(changed.model_copy(update={"operations": (one.operation,)}))
                 if one.combined is not None:
                     encode(CombinedOutcomes(outcomes=(CombinedOutcome(one.combined, True, result),)))

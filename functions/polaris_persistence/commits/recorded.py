@@ -1,8 +1,8 @@
 """A function's change as data, so that another process can combine it: what it read of the entities, and what it named.
 
-A function that reads and changes entities only (`EntityChanges`) is called once on the present head. The objects that
-it wrote are stored beside the waiting change, with the count of fences from before. Who combines it looks whether all
-that it read is still the same, and names the objects; otherwise it leaves the change to its own process.
+A function that reads and changes only entities (`EntityChanges`) is called once on the present head. The objects that
+it wrote are stored beside the waiting change, with the count of fences from before. The combining process checks that
+all that was read is unchanged, and names the objects; otherwise it leaves the change to its own process.
 """
 
 import hashlib
@@ -106,6 +106,6 @@ def _is_long(entities: EntityChanges, prefix: IndexKey) -> bool:
 def _digest(entities: EntityChanges, prefix: IndexKey) -> bytes:
     found = hashlib.sha256()
     for key, ref in _below(entities, prefix):
-        # A key has no line break only by chance, so its length is there too.
+        # A key may contain a line break, so its length is there too.
         found.update(b"%d %d " % (len(key), ref.id) + key)
     return found.digest()

@@ -9,12 +9,13 @@ from polaris_common.backoff import exponential
 class CommitRetries:
     """How often and how long a commit is attempted; the wait after attempt n is random, up to first_wait · 2^n seconds.
 
-    `seconds` count from the call of `commit`, the wait for other commits of the process included; after them no further
-    attempt begins. The default leaves time for one slow attempt before a gateway ends a request after 29 s (Amazon API
-    Gateway, Quotas). They must be far below the grace period of maintenance, which deletes what no head names.
+    `seconds` count from the call of `commit`, including the wait for other commits of the process; after them no
+    further attempt starts. The default leaves time for one slow attempt before a gateway ends a request after 29 s
+    (Amazon API Gateway, Quotas). They must be far below the grace period of maintenance, which deletes what no head
+    names.
 
     A reference known for longer than `known_for` seconds is read again before the first attempt. A commit that waits
-    for its turn looks at the reference about every `poll` seconds, less often if calls are slow.
+    for its turn reads the reference about every `poll` seconds, less often if calls are slow.
     """
 
     tries: int = 60

@@ -32,7 +32,7 @@ def swap(
 
     A swap without a clear answer, whatever was raised, is reconciled by reading. While the reference is unmoved, the
     same swap is repeated: one of the two wins, and neither can once another head is in place, because `version` never
-    repeats. `in_log` returns whether a reference's log has the new head, for one that moved by more heads than it has.
+    repeats. If the reference moved by more heads than it lists, `in_log` returns whether its log has the new head.
     Raises CommitUnknown; BackendUnavailable and ReferenceNotFound if not applied.
     """
     unclear: Exception | None = None
@@ -107,9 +107,9 @@ def copy_of(head: StoredObject) -> HeadCopy | None:
 
 
 def copies_named(known: Reference, writes: Writes, links: Iterable[ObjectRef]) -> list[ObjectCopy]:
-    """Return copies of small objects for the row of a reference, as far as they fit, the newest first.
+    """Return copies of small objects for the row of a reference, as far as they fit, newest first.
 
-    They are of the attempt's `writes` or already in the row `known`, and among the `links` of the new head.
+    They are from the attempt's `writes` or already in the row `known`, and among the `links` of the new head.
     """
     new = (
         ObjectCopy(one.loaded.key.type, id_, one.stored.created_at, one.stored.value)

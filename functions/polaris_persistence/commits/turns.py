@@ -1,4 +1,4 @@
-"""Whose turn it is to commit: who waits longest attempts next, and the others wait for it to combine their changes."""
+"""Whose turn it is to commit: the longest-waiting change is attempted next, and its process combines the others."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol
@@ -22,12 +22,12 @@ from polaris_persistence.objects.store import CatalogStore, Prepared
 IDLE_MS: Final = round(CommitRetries().seconds * 1_000)
 """A waiting change is idle once it is older than commits last."""
 ABANDONED_MS: Final = 120_000
-"""A waiting change this old is dropped: its process is gone. If it is not, it finds out and waits again, so a wrong
-clock costs time only."""
+"""A waiting change this old is dropped: its process is gone. If it is not, it notices and waits again, so a wrong clock
+only costs time."""
 _LOOKS_WITHOUT_PROGRESS: Final = 2
-"""After so many usual times between two looks without a commit, who waits longer is not waited for."""
+"""After this many usual poll intervals without a commit, older waiting changes are no longer waited for."""
 _POLLS_OF_CALLS: Final = 5
-"""A commit takes about as many round trips; looking more often than that would only cost."""
+"""The shortest poll interval, in durations of a call: a commit takes about this many round trips."""
 
 
 RECORDED_KIND: Final = "entity-changes"
@@ -48,7 +48,7 @@ class RecordedChange(Protocol):
 Recorder = Callable[
     [CatalogStore, Callable[[CommitAttempt[H]], tuple[H | None, Any]], Reference, H | None], RecordedChange | None
 ]
-"""Returns a function's change as data, None if that cannot be done."""
+"""Returns a function's change as data, None if that is not possible."""
 
 
 class Turns(Generic[H]):
@@ -86,7 +86,7 @@ class Turns(Generic[H]):
     def next(self, group: Group[H], known: Reference) -> tuple[Reference, float | None]:
         """Return the reference, and the seconds to wait for others; None if it is the turn of this group.
 
-        Who finds others waiting, or lost twice, waits in the queue too.
+        If others wait, or this group has lost twice, it joins the queue too.
         """
         if not self._waiting.usable:
             return known, None
@@ -101,11 +101,11 @@ class Turns(Generic[H]):
         if not before:
             return known, None
         heads, since = self._seen
-        # Not by the version: one that is taken back raises it, which is no progress.
+        # Not by the version: a change that is taken back raises it, which is no progress.
         if heads != known.heads:
             self._seen = heads, since = known.heads, self._clock()
         if self._clock() - since > _LOOKS_WITHOUT_PROGRESS * self._look:
-            # Nobody has committed: those before this one make no progress.
+            # Nobody has committed: the changes before this one make no progress.
             self._idle |= set(before)
             return known, None
         return known, self._poll(len(before))
@@ -155,7 +155,7 @@ class Turns(Generic[H]):
                 one.error = error
 
     def withdraw_all(self, group: Group[H]) -> None:
-        """Take the changes of members back that are decided without a commit; one combined meanwhile has an outcome."""
+        """Take back the changes of members that are decided without a commit; one combined meanwhile has an outcome."""
         for one in group.waiting:
             if one.ticket:
                 try:
@@ -175,7 +175,7 @@ class Turns(Generic[H]):
             try:
                 prepared.append((one, self._waiting.prepare(change)))
             except (ValueNotStorable, ObjectTooLarge) as error:
-                # Its own fault, not that of its neighbors; it is not applied, because nothing of it waits.
+                # Its own error, not its neighbors'; it is not applied, because nothing of it waits.
                 one.error = error
         if not prepared:
             return known
@@ -193,7 +193,7 @@ class Turns(Generic[H]):
         return known
 
     def _as_data(self, one: Pending[H], known: Reference) -> Iterator[WaitingChange]:
-        """Return the change of a member as data, nothing if it is a function that cannot be recorded."""
+        """Return the change of a member as data, nothing for a function that cannot be recorded."""
         if one.as_data.kind:
             yield one.as_data
             return
@@ -201,7 +201,7 @@ class Turns(Generic[H]):
             return
         head = self._store.fetch_head(self._type, known, self._model)
         if head is None and known.head is not None:
-            return  # Known for too long: maintenance may have swept it.
+            return  # known for too long: maintenance may have swept it
         found = self._record(self._store, one.change, known, head.value if head else None)
         if found is None:
             return
@@ -212,13 +212,13 @@ class Turns(Generic[H]):
 
     @property
     def _look(self) -> float:
-        """Return the usual seconds between two looks at the reference."""
+        """The usual seconds between two reads of the reference."""
         return max(self._retry.poll, _POLLS_OF_CALLS * self._trip)
 
     def _poll(self, before: int) -> float:
-        """Return the seconds until the next look: who is next looks all the time, who waits behind many less often.
+        """Return the seconds until the next read: the next in turn reads all the time, those far behind less often.
 
-        A head takes one commit after another: until the next one has noticed the last, nothing is committed.
+        A head takes one commit after another: until the next in turn has noticed the last commit, nothing is committed.
         """
         return self._look * min(0.3 * (before - 1), 2.0) * (0.75 + 0.5 * self._draw())
 

@@ -1,14 +1,15 @@
 """Changes that wait on a reference to be combined into the next commit, by whichever process makes it.
 
-A contended process stores its change as an object and adds the object's id to those that wait on the reference. The
-next winner applies all that wait, oldest first, and removes their ids in the same compare-and-set; before it, it stores
-what each change returned under the id of the new head. So a change is applied exactly once, and its process reads the
-outcome from the commits since. An id that no longer waits and has no outcome was dropped: it is never applied any more.
+A contended process stores its change as an object and adds the object's id to the waiting ids of the reference. The
+next winner applies all waiting changes, oldest first, and removes their ids in the same compare-and-set. Before that it
+stores what each change returned under the id of the new head. So a change is applied exactly once, and its process
+reads the outcome from the commits since. An id that no longer waits and has no outcome was dropped: it will never be
+applied.
 
-Only a change given as data is combined. For a function an id waits too, so that who waits longest is next.
+Only a change given as data is combined. A function's id waits too, which keeps its turn.
 
-An id older than any commit lasts is *idle*: its process is gone, or its clock is wrong. Nobody reads it or waits for
-it, and after a while the next commit drops it. Its process, if there still is one, attempts its change itself.
+An id older than any commit lasts is *idle*: its process is gone, or its clock is wrong. No process reads it or waits
+for it, and after a while the next commit drops it. Its process, if there still is one, attempts its change itself.
 """
 
 import logging
@@ -34,7 +35,7 @@ from polaris_persistence.objects.types import ObjectType
 
 _LOG: Final = logging.getLogger(__name__)
 MOST_WAITING: Final = 200
-"""With so many ids that are not idle a reference takes no more; the change is only retried then."""
+"""With this many ids that are not idle a reference accepts no more; the change is then only retried."""
 MOST_IDS: Final = 1_000
 """The same for all ids, so that its row stays small: about 11 KB."""
 _TRIES: Final = 8
@@ -71,7 +72,7 @@ WAITING_TYPES: Final[tuple[ObjectType[Any], ...]] = (WAITING_TYPE, OUTCOMES_TYPE
 
 @dataclass(frozen=True)
 class ChangeKind(Generic[H]):
-    """A change that can be given as data. `apply` reads and writes through the attempt only, without other I/O; data
+    """A change that can be given as data. `apply` reads and writes only through the attempt, without other I/O; data
     and result hold CBOR values. What it raises refuses the change, once its own process has raised it too."""
 
     name: str
@@ -121,7 +122,7 @@ class WaitingQueue:
         return prepared
 
     def place(self, prepared: Sequence[Prepared[WaitingChange]], known: Reference) -> tuple[list[Ticket], Reference]:
-        """Let prepared changes wait, as `add` does."""
+        """Let prepared changes wait, like `add`."""
         ids = [one.loaded.key.id for one in prepared]
         self._store.backend.put_many(one.stored for one in prepared)
         unclear: Exception | None = None
@@ -140,7 +141,7 @@ class WaitingQueue:
             if refused.stored is None or refused.stored.closed:
                 raise CommitUnknown(ids[0]) if unclear else ReferenceNotFound(f"reference {self._name!r} was deleted")
             if unclear is not None:
-                # The lost call was applied at `known` or never will be: the commits since tell.
+                # The lost call was applied at `known` or never will be: the commits since show which.
                 return _places(prepared, known), refused.stored
             known = refused.stored
         if unclear is None:
@@ -181,18 +182,18 @@ class WaitingQueue:
             for outcome in _outcomes(one):
                 if outcome.id == ticket.id:
                     return Committed(outcome.result, head if outcome.changed else None)
-        # With the objects of a closed reference its outcomes are deleted.
+        # The outcomes of a closed reference are deleted with its objects.
         if reference.closed or any(isinstance(one, CorruptObject) for one in found):
             raise CommitUnknown(ticket.id)
-        # Each commit since then raised the version by one, each fence too.
+        # Each commit since then raised the version by one, and so did each fence.
         if heads and reference.version - ticket.version - len(heads) >= FENCES_OF_A_DELETION:
             raise CommitUnknown(ticket.id)
         return None
 
     def changes(self, ids: Iterable[int]) -> Iterator[tuple[int, WaitingChange | None]]:
-        """Return what waits under the ids; None for an object that is gone, which nobody waits for any more.
+        """Return what waits under the ids; None for a missing object, for which no process waits any more.
 
-        What does not decode is left out like a change of an unknown kind: its process may commit it itself.
+        An undecodable change is left out like one of an unknown kind: its process may commit it itself.
         """
         wanted = list(ids)
         self._reported &= set(wanted)

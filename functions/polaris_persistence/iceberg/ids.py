@@ -28,9 +28,9 @@ class TableIds(NamedTuple):
 
 
 def fresh_field_ids(schema: Mapping[str, Any], *, last: int = 0) -> Renumbered:
-    """Number the fields of a schema anew from `last` + 1 on.
+    """Number the fields of a schema again, from `last` + 1 on.
 
-    A struct's direct fields come before what is nested in them, as in Iceberg's TypeUtil.assignFreshIds. Raises
+    A struct's direct fields come before nested ones, as in Iceberg's TypeUtil.assignFreshIds. Raises
     InvalidIcebergMetadata for a schema that gives one id to two fields.
     """
     return _renumbered(schema, {}, last)
@@ -81,7 +81,7 @@ def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list
 def new_table_ids(
     schema: Mapping[str, Any], spec: Mapping[str, Any] | None, order: Mapping[str, Any] | None
 ) -> TableIds:
-    """Return the parts of a new table under ids of the catalog. Raises InvalidIcebergMetadata for invalid parts."""
+    """Return the parts of a new table under the catalog's ids. Raises InvalidIcebergMetadata for invalid parts."""
     fresh, ids, last_column = fresh_field_ids(schema)
     sources = rebound((spec or {}).get("fields", ()), ids)
     partitions = [{**field, "field-id": FIRST_PARTITION_ID + at} for at, field in enumerate(sources)]

@@ -23,18 +23,15 @@ from polaris_persistence.objects.objects import nests_beyond
 Json = dict[str, Any]
 
 FIRST_PARTITION_ID: Final = 1000
-"""The id of the first partition field of a table."""
 MAX_JSON_NESTING: Final = 500
-"""The most objects and arrays within each other in a document that is written: half of Python's recursion limit, which
+"""The deepest nesting of objects and arrays in a document that is written: half of Python's recursion limit, which
 `json` counts on top of its caller's frames. Former releases wrote 1,000 levels, which are still read and served."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A list of objects identified by their field `id`, or, if `id` is None, a map of objects by name.
-
-    Many parts of a `packed` section share an object.
-    """
+    """A list of objects identified by their field `id`, or, if `id` is None, a map of objects by name. In a `packed`
+    section many parts share an object."""
 
     model: type[IcebergPart]
     id: str | None
@@ -52,7 +49,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Layout:
-    """How each top-level field of a metadata document is stored; fields not named here are kept unchanged."""
+    """How each top-level field of a metadata document is stored; unnamed fields are kept unchanged."""
 
     kind: str
     order: tuple[str, ...]
@@ -106,7 +103,7 @@ LAYOUTS: Final = {layout.kind: layout for layout in (TABLE, VIEW)}
 
 
 def check_nesting(name: str, value: Any, around: int) -> None:
-    """Raise InvalidIcebergMetadata for a value that is too deep, with the `around` objects and arrays around it."""
+    """Raise InvalidIcebergMetadata for a value that nests too deeply within `around` objects and arrays."""
     if nests_beyond(value, MAX_JSON_NESTING - around):
         raise _too_deep(name)
 

@@ -1,7 +1,7 @@
 """Logs that grow by one entry per commit: the newest entries in the metadata state, older ones in chunks.
 
-A full tail becomes a chunk, merged with the chunks before it that are not larger: so there are about log2(n) chunks and
-an entry is written about log2(n) times. Dropping the oldest entries writes nothing.
+A full tail becomes a chunk, merged with the chunks before it that are not larger. So there are about log2(n) chunks,
+and an entry is written about log2(n) times. Dropping the oldest entries writes nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,15 +37,15 @@ class Log:
 
     @property
     def refs(self) -> list[ObjectRef]:
-        """Return the objects of the spilled entries."""
+        """The objects of the spilled entries."""
         return [chunk.ref for chunk in self._chunks]
 
     def entries(self) -> list[Json]:
-        """Return all entries, the oldest first, after reading the chunks. Raises CorruptObject."""
+        """Return all entries, oldest first, after reading the chunks. Raises CorruptObject."""
         return _read(self._chunks, self._fetch)[self._skip :] + self._tail
 
     def newest(self) -> Json | None:
-        """Return the newest entry, after reading the newest chunk if need be; None for an empty log."""
+        """Return the newest entry, after reading the newest chunk if necessary; None for an empty log."""
         entries = self._tail or _read(self._chunks[-1:], self._fetch)
         return entries[-1] if entries else None
 
@@ -90,7 +90,7 @@ class Log:
         tail = [_row(entry, names) for entry in self._tail]
         chunks, skip = list(self._chunks), self._skip
         if len(cbor2.dumps(tail)) > TAIL_BYTES:
-            # The newest entry stays, because every commit asks for it; one that fills the tail alone does not.
+            # The newest entry stays, because every commit reads it, unless it fills the tail alone.
             stays = 1 if len(tail) > 1 and len(cbor2.dumps(tail[-1:])) <= TAIL_BYTES else 0
             moved, tail = self._tail[: len(tail) - stays], tail[len(tail) - stays :]
             merged: list[LogChunk] = []
@@ -108,7 +108,7 @@ class Log:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Return whether two values are the same JSON; other than with ==, 1, 1.0 and true differ."""
+    """Return whether two values are the same JSON; unlike with ==, 1, 1.0 and true differ."""
     pending = [(left, right)]
     while pending:
         one, other = pending.pop()

@@ -61,7 +61,7 @@ class ManagedMetadata:
 
     @property
     def changed(self) -> bool:
-        """Return whether there is anything to write."""
+        """Whether there is anything to write."""
         return self._touched or self._parts.changed or any(log.changed for log in self._logs.values())
 
     def field(self, name: str) -> Any:
@@ -82,7 +82,7 @@ class ManagedMetadata:
         return [json.loads(key[id_at(section) :]) for key in self._parts.keys_of(section)]
 
     def has(self, section: str, id_: object) -> bool:
-        """Return whether there is a part of that id (or name), without reading it."""
+        """Return whether a part of that id (or name) exists, without reading it."""
         return bool(self._parts.known(section).get(id_text(id_)))
 
     def part(self, section: str, id_: object) -> Any:
@@ -121,7 +121,7 @@ class ManagedMetadata:
         self._touched |= self._fields.pop(name, None) is not None
 
     def derive(self, names: Iterable[str]) -> None:
-        """Let the document have these derived fields, and no others."""
+        """Give the document these derived fields, and no others."""
         if set(names) != self._derived:
             self._touched = True
             self._derived = set(names)
@@ -145,12 +145,11 @@ class ManagedMetadata:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Return the properties, empty if absent."""
+        """The properties, empty if absent."""
         found = self.part(WHOLE, "properties")
         return found if isinstance(found, dict) else {}
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
-        """Replace the properties."""
         self.put(WHOLE, "properties", dict(properties))
 
     def log(self, name: str) -> Log:
@@ -163,7 +162,7 @@ class ManagedMetadata:
         return self._logs[name]
 
     def entries(self, log: str) -> list[Json]:
-        """Return the entries of a log, the oldest first; none for an absent log."""
+        """Return the entries of a log, oldest first; none for an absent log."""
         return self._logs[log].entries() if log in self._logs else []
 
     def newest(self, log: str) -> Json | None:
@@ -177,7 +176,7 @@ class ManagedMetadata:
     def document(self) -> Json:
         """Return the metadata document, the value of metadata.json, with fields in Iceberg's order.
 
-        All that is not in memory is read in two batches: the stripes of the index, then the parts and logs.
+        What is not in memory is read in two batches: the stripes of the index, then the parts and logs.
         """
         self._parts.prefetch([ref for log in self._logs.values() for ref in log.refs])
         document = dict(self._fields)
@@ -194,7 +193,7 @@ class ManagedMetadata:
 
     def replace_with(self, document: Mapping[str, Any]) -> None:
         """Change the metadata to `document`, keeping unchanged parts. Raises InvalidIcebergMetadata for a long id, and
-        for more than MAX_JSON_NESTING objects and arrays within each other."""
+        for more than MAX_JSON_NESTING levels of objects and arrays."""
         rest = dict(document)
         check_nesting("the metadata document", rest, 0)
         for name in self.layout.sections:

@@ -64,14 +64,14 @@ class IcebergField(IcebergPart):
 
 
 class IcebergLog(PersistedModel):
-    """Consecutive entries of a log; one with exactly the fields `names` is stored as a list of its values."""
+    """Consecutive entries of a log. An entry with exactly the fields `names` is stored as a list of its values."""
 
     names: tuple[str, ...]
     rows: list[Any]
 
 
 class LogChunk(NamedTuple):
-    """A reference to spilled log entries, the oldest first, and their number."""
+    """A reference to spilled log entries, oldest first, and their number."""
 
     ref: ObjectRef
     entries: int

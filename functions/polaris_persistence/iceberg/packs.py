@@ -1,8 +1,8 @@
 """Parts of a section packed into common objects, so that a table with many snapshots is read in few rows.
 
-A new part is an object of its own. Once more than PACK_AFTER parts of a section are, they become a pack, merged with
-the packs that are not larger: so there are few packs and a part is written about log2(n) times. The index names the
-same pack for each of its parts. A pack of which less than half is still named is written again without the rest.
+A new part is a separate object. More than PACK_AFTER such parts of a section become a pack, merged with the packs that
+are not larger. So there are few packs, and a part is written about log2(n) times. The index names the same pack for
+each of its parts. A pack of which less than half is still named is written again without the rest.
 """
 
 import zlib
@@ -33,7 +33,7 @@ class IcebergPack(PersistedModel):
 
     @classmethod
     def of(cls, parts: Mapping[bytes, Any]) -> Self:
-        """Return the pack of some parts, each of which is storable as an object of its own."""
+        """Return the pack of some parts, each of which could be stored as an object."""
         made = cls(data=zlib.compress(cbor2.dumps(list(parts.items()))))
         made._parts = dict(parts)
         return made
@@ -52,7 +52,7 @@ class IcebergPack(PersistedModel):
         try:
             self.parts()
         except CorruptObject:
-            return len(self.data)  # Its reader is the one to get the error.
+            return len(self.data)  # its reader gets the error
         return held_bytes(self)
 
 
@@ -60,7 +60,7 @@ PACK_TYPE: Final = ObjectType("iceberg-pack", IcebergPack)
 
 
 def to_pack(entries: Sequence[tuple[PartKey, ObjectRef | None]], thinned: Mapping[ObjectRef, int]) -> list[PartKey]:
-    """Return the keys of the parts to write as packs, in order; none if what is stored is good enough.
+    """Return the keys of the parts to write as packs, in order; none if the stored packs are good enough.
 
     `entries` are the parts of a section, None for one that is not written yet; `thinned` are packs that lost parts,
     with the number of parts that they hold.

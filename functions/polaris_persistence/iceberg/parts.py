@@ -21,7 +21,7 @@ PENDING: Final = ObjectRef("+pending", 0)
 
 
 class MetadataParts:
-    """The parts of a working copy. Every method that reads stored ones raises CorruptObject for what is not there."""
+    """The parts of a working copy. Every method that reads stored parts raises CorruptObject for a missing one."""
 
     def __init__(self, layout: Layout, index: IndexBytes, fetch: Fetch) -> None:
         self._layout = layout
@@ -35,7 +35,7 @@ class MetadataParts:
 
     @property
     def changed(self) -> bool:
-        """Return whether there is anything to write."""
+        """Whether there is anything to write."""
         return self._index.changed
 
     def held(self, key: bytes) -> IcebergPart | ObjectRef:
@@ -109,7 +109,6 @@ class MetadataParts:
         self._new.pop(key, None)
 
     def keys_of(self, section: str) -> list[bytes]:
-        """Return the keys of a section's parts in order."""
         return self._index.keys(prefix=IndexKey.of(section))
 
     def known(self, section: str) -> dict[bytes, list[bytes]]:
@@ -172,5 +171,5 @@ def _position(text: bytes) -> int:
 
 
 def id_at(section: str) -> int:
-    """Return where the id begins in a part's key: after section and position; ASCII JSON needs no escape."""
+    """Return where the id starts in a part's key: after section and position; ASCII JSON needs no escape."""
     return len(section) + 10

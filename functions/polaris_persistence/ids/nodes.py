@@ -60,15 +60,15 @@ class NodeLeasePolicy:
 
 
 SHORT_LIVED: Final = NodeLeasePolicy(duration_ms=300_000, renew_before_ms=100_000)
-"""For processes that live for seconds or are frozen between requests, such as commands and Lambda functions: an id that
+"""For processes that live for seconds or are frozen between requests, such as commands and Lambda functions. An id that
 was not released is free after five minutes, so the 1,024 ids serve three new processes a second."""
 
 
 class NodeLeases:
-    """The node id of this process: leased at the first use, renewed early, leased anew when it was lost.
+    """The node id of this process: leased at the first use, renewed early, leased again when it was lost.
 
-    Calling it returns the present lease and calls the store only when the lease is due for renewal or has ended.
-    `now_ms` is the wall clock; `shuffled` puts node ids in random order; `sleep` takes seconds.
+    Calling it returns the present lease and calls the store only if the lease is due for renewal or has ended. `now_ms`
+    is the wall clock; `shuffled` puts node ids in random order; `sleep` takes seconds.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class NodeLeases:
     def begin(self) -> None:
         """Lease the first node in another thread, while this one reads what it needs before it makes an id.
 
-        A call waits for that thread. What it raises is raised by the call, which tries again.
+        A call waits for that thread. What the thread raises the call raises; the next call tries again.
         """
         if self._begun:
             return
@@ -124,7 +124,7 @@ class NodeLeases:
     def another(self, unusable: NodeLease) -> NodeLease:
         """Return the lease of another node, because the clock was set back before times that `unusable` has used.
 
-        The old node stays leased until its end, so that no other process takes it early. Raises as a call does.
+        The old node stays leased until its end, so that no other process takes it early. Raises as a call.
         """
         with self._lock:
             if self._held is None or self._held[0].node == unusable.node:
@@ -143,7 +143,7 @@ class NodeLeases:
             try:
                 self._objects.update(stored, stored.value.model_copy(update={"until": until}))
             except (StaleObject, CommitOutcomeUnknown, BackendUnavailable):
-                return  # The lease ends at its time.
+                return  # the lease ends at its time
 
     def _lease(self) -> tuple[NodeLease, Loaded[NodeHolder]]:
         """Lease a free node, waiting up to `wait_ms` for one."""
@@ -182,7 +182,7 @@ class NodeLeases:
         return None
 
     def _readable(self, keys: dict[int, ObjectKey]) -> dict[ObjectKey, Loaded[NodeHolder]]:
-        """Return the leases that can be read; the node of another one is removed, because its holder may live."""
+        """Return the readable leases. The node of an unreadable one is removed, because its holder may live."""
         found = {}
         for node, key in list(keys.items()):
             try:
@@ -205,8 +205,8 @@ class NodeLeases:
         try:
             held = self._objects.update(stored, value) if stored else self._objects.insert(key, value)
         except (StaleObject, CommitOutcomeUnknown):
-            return None  # Another process was faster, or the node is unused until a lease without a holder ends.
-        # The former holder made ids below the end of that lease only, whatever its clock.
+            return None  # another process was faster, or the node is unused until a lease without a holder ends
+        # The former holder's ids are all below the end of that lease, whatever its clock.
         not_before = stored.value.until if stored else RESERVED_TIMESTAMPS
         return NodeLease(node, not_before, value.until), held
 
@@ -219,7 +219,7 @@ class NodeLeases:
             # An earlier renewal without an answer was applied after all, or the id was taken over.
             self._reconcile(lease, stored)
         except (BackendUnavailable, CommitOutcomeUnknown):
-            return  # The lease is unchanged, and a later call renews it.
+            return  # the lease is unchanged, and a later call renews it
         else:
             self._held = NodeLease(lease.node, lease.not_before, until), held
 

@@ -1,9 +1,10 @@
 """Ids of 41 bits of milliseconds since 2025, 10 bits of node and 12 bits of sequence (NoSQL persistence proposal,
 Polaris specific snowflake ID parameters).
 
-No two ids are equal, whatever clocks do: all ids of a node lease have a timestamp in [not_before, until) of that lease,
-and the next lease of the same node starts at or after `until` (`ids.nodes`). For every id the clock is read first and
-the lease second: a process that freezes in between uses an old timestamp inside its lease, never a new one outside.
+No two ids are equal, whatever the clocks show. All ids of a node lease have a timestamp in [not_before, until) of that
+lease, and the next lease of the same node starts at or after `until` (`ids.nodes`). For every id the clock is read
+first and the lease second: a process that freezes in between uses an old timestamp inside its lease, never a new one
+outside.
 """
 
 import threading

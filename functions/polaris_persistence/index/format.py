@@ -43,11 +43,11 @@ _MANY_ADDED: Final = 15
 _MANY_STRIPPED: Final = 7
 _RAW: Final = -15
 _OWN_BYTES: Final = 350
-"""Of the tuples and lists around a decoded head, approximately."""
+"""The bytes of the tuples and lists around a decoded head, approximately."""
 _STRIPE_BYTES: Final = 300
-"""Of a stripe's record without its separator, approximately."""
+"""The bytes of a stripe's record without its separator, approximately."""
 _MOST_INFLATED: Final = 1_032
-"""Deflate expands a byte to no more; a stated length above it is refused before anything is allocated."""
+"""Deflate expands a byte to no more; a larger stated length is refused before anything is allocated."""
 
 Kind = tuple[str, int] | None
 
@@ -62,7 +62,7 @@ class Stripe(NamedTuple):
 
     @property
     def ref(self) -> ObjectRef:
-        """Return the object of the stripe."""
+        """The object of the stripe."""
         # 32 bytes for the CBOR around the value; a hint that is still wrong costs a round trip.
         return ObjectRef(STRIPE_TYPE, self.id, max(1, -(-(self.size + 32) // PART_BYTES)))
 
@@ -118,7 +118,7 @@ class EmbeddedIndex(bytes):
         try:
             stripes, _, entries = self.decoded()
         except CorruptIndexError:
-            return own  # Its reader is the one to get the error.
+            return own  # its reader gets the error
         return own + entries.held_bytes() + sum(_STRIPE_BYTES + len(one.separator) for one in stripes)
 
 

@@ -14,7 +14,7 @@ from polaris_persistence.objects.objects import ObjectRef
 from polaris_persistence.objects.types import Fetch
 
 MOST_AHEAD: Final = 16
-"""The most stripes that an iteration reads in one batch; it begins with one and doubles."""
+"""The most stripes that an iteration reads in one batch; it starts with one and doubles."""
 
 _Overlay = tuple[list[bytes], list[ObjectRef | None]]
 _Span = tuple[list[bytes], Callable[[int], ObjectRef | None], int, int]
@@ -46,17 +46,16 @@ class Index:
 
     @classmethod
     def empty(cls) -> Self:
-        """Return an index without entries."""
         return cls(b"", lambda refs: [])  # noqa: ARG005 - as Fetch names it
 
     @property
     def changed(self) -> bool:
-        """Return whether `finish` has changes to write; a put of what an unread stripe already holds counts as one."""
+        """Whether `finish` has changes to write; a put of what an unread stripe already holds counts as one."""
         return bool(self._changes)
 
     @property
     def stripes(self) -> tuple[Stripe, ...]:
-        """Return the stripes of the loaded index."""
+        """The stripes of the loaded index."""
         return self._stripes
 
     def get(self, key: IndexKey) -> ObjectRef | None:
@@ -103,7 +102,7 @@ class Index:
     def items(
         self, start: IndexKey | None = None, end: IndexKey | None = None, prefix: IndexKey | None = None
     ) -> Iterator[tuple[IndexKey, ObjectRef]]:
-        """Return the present entries from `start` to below `end`, if their elements begin with those of `prefix`."""
+        """Return the present entries from `start` to below `end` whose elements start with those of `prefix`."""
         return (
             (IndexKey(keys[position]), ref)
             for keys, ref_of, low, high in self._between(start, end, prefix)
@@ -162,7 +161,7 @@ class Index:
         return [entries for number in wanted if (entries := self._read[number]) is not None]
 
     def _overlay(self) -> _Overlay:
-        """Return embedded entries and changes in order, removals included, as lists that are never altered."""
+        """Return embedded entries and changes in order, including removals, as lists that are never altered."""
         if self._merged is None:
             entries = self._embedded
             merged = {key: entries.ref(position) for position, key in enumerate(entries.keys)}

@@ -1,8 +1,8 @@
-"""Index keys: tuples of text as byte strings that sort as the tuples do (NoSQL persistence proposal, Object Indexes).
+"""Index keys: tuples of text as byte strings that sort like the tuples (NoSQL persistence proposal, Object Indexes).
 
 Elements are UTF-8, separated by 00. A byte 00 inside an element is written 01 01 and a byte 01 is written 01 02, so the
-separator is below every byte of an element: ("a", "b") < ("a\\0",), ("a",) < ("a", ""). UTF-8 sorts as code points do.
-The keys whose elements begin with those of a key follow it without a gap.
+separator is below every byte of an element: ("a", "b") < ("a\0",), ("a",) < ("a", ""). UTF-8 sorts like code points.
+The keys whose elements start with those of a key follow it without a gap.
 """
 
 from typing import Final, Self
@@ -19,7 +19,7 @@ _ESCAPED_ESCAPE: Final = b"\x01\x02"
 
 
 class IndexKey(bytes):
-    """One encoded key, which compares, sorts and hashes as its bytes do."""
+    """One encoded key, which compares, sorts and hashes by its bytes."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class IndexKey(bytes):
         )
 
     def below(self) -> tuple[bytes, bytes]:
-        """Return the first of the keys whose elements begin with those of this key, and the bytes after the last."""
+        """Return the first of the keys whose elements start with those of this key, and the bytes after the last."""
         return bytes(self), bytes(self) + _ESCAPE
 
     def __repr__(self) -> str:

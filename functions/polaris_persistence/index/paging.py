@@ -50,10 +50,8 @@ class PageToken:
 
     @classmethod
     def decode(cls, text: str, listing: Listing) -> Self:
-        """Return the token of a text.
-
-        Raises PersistenceError (INVALID_PAGE_TOKEN), also for the token of another listing.
-        """
+        """Return the token of a text. Raises PersistenceError (INVALID_PAGE_TOKEN), also for the token of another
+        listing."""
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
@@ -84,10 +82,8 @@ class IndexPage:
 def read_page(
     index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None
 ) -> IndexPage:
-    """Return a page of entries.
-
-    Raises PersistenceError (INVALID_PAGE_TOKEN) for another commit's token; ValueError for a limit below 1.
-    """
+    """Return a page of entries. Raises PersistenceError (INVALID_PAGE_TOKEN) for another commit's token; ValueError for
+    a limit below 1."""
     if limit < 1:
         raise ValueError(f"the limit of a page must be at least 1, not {limit}")
     start = listing.start

@@ -4,8 +4,8 @@ Every commit writes the embedded entries again, up to E bytes of e bytes each; t
 threshold the stripes with most embedded entries are written, about 2·E/(n+1) bytes of these each, until the rest is
 below it ("all but the most recent changes"). A commit writes E·n/(n+1) + e·T·(n+1)/(2·n·E) bytes on average, least for
 E = √(2·e·T)·(n+1)/(2·n): so the threshold follows the size of the index. A head that is copied into the row of its
-reference is written twice, which makes the best E smaller by √2. Spilling everything at once costs the same on
-average, but all of T in one commit.
+reference is written twice, which makes the best E smaller by √2. Spilling everything at once costs the same on average,
+but all of T in one commit.
 """
 
 import math
@@ -34,9 +34,9 @@ WriteStripe = Callable[[IndexStripe], ObjectRef]
 
 @dataclass(frozen=True, slots=True)
 class IndexPolicy:
-    """Sizes in bytes: the threshold for spilling is between `min_embedded` and `max_embedded`, an entry above a quarter
-    of `max_embedded` is spilled at once, and a stripe of several entries above `stripe` is split. Heads up to `copied`
-    are written twice."""
+    """Sizes in bytes. The threshold for spilling is between `min_embedded` and `max_embedded`; an entry above a quarter
+    of `max_embedded` is spilled at once; a stripe of several entries above `stripe` is split. Heads up to `copied` are
+    written twice."""
 
     min_embedded: int = 700
     max_embedded: int = 65_536
@@ -139,7 +139,7 @@ def _chosen(waiting: dict[int, _Waiting], stripes: Sequence[Stripe], embedded: i
     sizes = sum(group.size for group in waiting.values())
     count = sum(len(group.items) for group in waiting.values())
     total = sum(stripe.size for stripe in stripes)
-    # In bytes before deflating, as the groups' sizes are.
+    # In bytes before deflating, like the groups' sizes.
     threshold = policy.threshold(embedded / max(1, count), total, len(stripes)) * sizes / max(1, embedded)
     left = sizes - sum(waiting[number].size for number in chosen)
     for number, group in sorted(waiting.items(), key=lambda one: one[1].size, reverse=True):

@@ -35,7 +35,7 @@ class IndexStripe(PersistedModel):
 
     def held_bytes(self) -> int:
         """Return how many bytes the stripe takes in memory once it is decoded."""
-        with suppress(CorruptIndexError):  # Its reader is the one to get the error.
+        with suppress(CorruptIndexError):  # its reader gets the error
             self.entries()
         return super().held_bytes()
 

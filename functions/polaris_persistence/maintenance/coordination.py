@@ -31,7 +31,7 @@ TASK_TYPE: Final = ObjectType("coordinated-task", TaskState, mutable=True)
 class CoordinatedTask:
     """A task under `key`. A run without a checkpoint for `lost_after` seconds is taken over.
 
-    A slow run learns of it at its next checkpoint, so work between checkpoints must be safe to do twice.
+    A slow run learns that at its next checkpoint, so work between checkpoints must be safe to do twice.
     """
 
     objects: Updateables
@@ -69,7 +69,7 @@ class TaskRun:
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """Return the state of the last checkpoint, of this run or of the one before."""
+        """The state of the last checkpoint, of this run or of the one before."""
         return self._held.value.state
 
     def checkpoint(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a run of maintenance remembers: exact sets of object keys at 8 bytes a key, stored in chunks."""
+"""The memory of a run of maintenance: exact sets of object keys at 8 bytes a key, stored in chunks."""
 
 import bisect
 import heapq
@@ -20,7 +20,7 @@ Group = tuple[str, str, str]
 
 
 class KeyGroup(PersistedModel):
-    """Keys of one group: `ids` are sorted, 8 bytes each, big-endian; `parts` has those of more than one part."""
+    """Keys of one group: `ids` are sorted, 8 bytes each, big-endian; `parts` has those with more than one part."""
 
     realm: str
     catalog: str
@@ -81,7 +81,7 @@ class KeyChunk:
 
 
 class KeySet:
-    """An exact set of keys made of chunks; each key may be marked, and the unmarked ones have a fixed order."""
+    """An exact set of keys made of chunks. Each key may be marked; the unmarked ones have a fixed order."""
 
     def __init__(self, chunks: Iterable[MaintenanceKeys] = ()) -> None:
         runs: dict[Group, list[array[int]]] = {}
@@ -90,7 +90,7 @@ class KeySet:
             group = (one.realm, one.catalog, one.type)
             runs.setdefault(group, []).append(_unpacked(one))
             self._parts.setdefault(group, {}).update(one.parts)
-        # Merged without a further copy of all ids as Python numbers; a key of two chunks is kept once.
+        # Merged without another copy of all ids as Python numbers; a key in two chunks is kept once.
         self._ids = {group: array("Q", _distinct(heapq.merge(*several))) for group, several in sorted(runs.items())}
         self._bits = {group: bytearray(-(-len(ids) // 8)) for group, ids in self._ids.items()}
 
@@ -119,7 +119,7 @@ class KeySet:
         return b"".join(self._bits.values())
 
     def restore(self, bits: bytes) -> None:
-        """Set the marks to stored ones. Raises CorruptObject if they are those of another set."""
+        """Set the marks to stored ones. Raises CorruptObject if they belong to another set."""
         if len(bits) != sum(map(len, self._bits.values())):
             raise CorruptObject(f"stored marks have {len(bits)} bytes, which is not the size of the set of keys")
         start = 0
@@ -128,7 +128,7 @@ class KeySet:
             start += len(held)
 
     def unmarked(self) -> Iterator[Locator]:
-        """Return the keys that are not marked, always in the same order."""
+        """Return the unmarked keys, always in the same order."""
         for group, ids in self._ids.items():
             bits, parts = self._bits[group], self._parts.get(group, {})
             for position, id_ in enumerate(ids):

@@ -46,11 +46,11 @@ class MarkedKeys:
 
 @dataclass(frozen=True)
 class Marker:
-    """Marks the objects that references reach: from the current and the recent heads, to which one can be reset.
+    """Marks the objects that references reach, from the current head and the recent heads, to which one can be reset.
 
-    Former heads need no mark: what is unmarked is kept for a grace period more (`maintenance.sweep`). With `leaves`,
-    objects without links are also read, to check that they exist. Heads written since `log_since` (µs) are kept for
-    the change feed, without what they name.
+    Former heads need no mark: what is unmarked is kept for one more grace period (`maintenance.sweep`). With `leaves`,
+    objects without links are also read, to check that they exist. Heads written since `log_since` (µs) are kept for the
+    change feed, without what they name.
     """
 
     types: ObjectTypes
@@ -65,8 +65,8 @@ class Marker:
             self.advance(store, pending)
 
     def begin(self, store: CatalogStore, reference: Reference) -> list[ObjectRef]:
-        """Mark the heads of a reference, with the outcomes of what was combined into them; return the marked objects
-        whose links are still to be followed."""
+        """Mark the heads of a reference, with the outcomes of combined changes; return the marked objects whose links
+        are still to be followed."""
         pending: list[ObjectRef] = []
         oldest: Loaded[CommitObject] | None = None
         for head in self._heads(store, reference):
@@ -78,7 +78,7 @@ class Marker:
         return pending
 
     def _keep_log(self, store: CatalogStore, head: Loaded[CommitObject], since: int) -> None:
-        """Mark the commits before a head that are not older, with what is stored beside them."""
+        """Mark the commits before a head that are not older than `since`, with what is stored beside them."""
         beside, kept = self._beside(), 0
         while head.value.tail and kept < _LONGEST_LOG:
             ids = head.value.tail
@@ -109,7 +109,7 @@ class Marker:
     def _heads(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[CommitObject]]:
         kinds = [one.name for one in self.types if issubclass(one.model, CommitObject)]
         ids = list(dict.fromkeys(reference.heads))
-        # A process that was suspended finds out from the outcomes whether its waiting change was combined.
+        # A suspended process learns from the outcomes whether its waiting change was combined.
         beside = self._beside()
         present = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in [*kinds, *beside])
         found = [one for one in present if one is not None]
@@ -128,7 +128,7 @@ class Marker:
         return (heads[id_] for id_ in ids if id_ in heads)
 
     def links(self, store: CatalogStore, found: Loaded[PersistedModel]) -> Iterator[tuple[ObjectRef, bool]]:
-        """Return what an object keeps alive, each with whether its own links are to be followed. Raises
+        """Return what an object keeps alive, and for each whether its own links are to be followed. Raises
         MaintenanceRefused."""
         named: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
         unknown = unknown_field(found.value)
@@ -150,9 +150,9 @@ class Marker:
 
 
 def refusal(error: Exception) -> str:
-    """Return why a catalog whose marking failed is left as it is; raises an error that is not the catalog's.
+    """Return why a catalog whose marking failed is not swept; raise an error that does not belong to the catalog.
 
-    What a plugin's type raises when it is asked for its links is the catalog's.
+    Errors that a plugin's type raises for its links belong to the catalog.
     """
     if isinstance(error, BackendUnavailable | TaskTakenOver) or getattr(error, "retryable", False):
         raise error

@@ -53,7 +53,7 @@ def reset(store: CatalogStore, name: str, head: int, *, even_if_incomplete: bool
         try:
             refused = store.backend.replace_reference(moved, expected=reference)
         except CommitOutcomeUnknown:
-            continue  # Repeat the call: it finds what the first one wrote, or writes it.
+            continue  # repeat the call: it finds what the first one wrote, or writes it
         if refused and refused.stored is None:
             raise ReferenceNotFound(f"reference {name!r} was deleted")
         if refused and refused.stored != moved:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 _SECOND: Final = 1_000_000
-"""How exact the database's time is, in µs."""
+"""The precision of the database's time, in µs."""
 _SCAN: Final = "scan"
 _MARK: Final = "mark"
 _SWEEP: Final = "sweep"
@@ -37,12 +37,12 @@ _SWEEP: Final = "sweep"
 
 @dataclass(frozen=True, slots=True)
 class SweepPolicy:
-    """How long what is unneeded is kept, and how a run works.
+    """How long unneeded objects are kept, and how a run works.
 
     An object is deleted `grace` seconds after a run found it unneeded, by the next run; every listing and commit must
-    be shorter. `segments` parts of the table are scanned at a time, `page` rows a call. What a run remembers is stored
-    in chunks of at most `chunk` keys (8 bytes each), every `checkpoint_after` seconds. The commits of the last
-    `log_kept` seconds stay in the log (`commits.feed`), at most 100,000 of a reference.
+    be shorter. `segments` parts of the table are scanned at a time, `page` rows a call. A run's memory is stored in
+    chunks of at most `chunk` keys (8 bytes each), every `checkpoint_after` seconds. The commits of the last `log_kept`
+    seconds stay in the log (`commits.feed`), at most 100,000 of a reference.
     """
 
     grace: float = 86_400.0
@@ -59,7 +59,7 @@ class RealmSweepReport:
     """The counts of a run, with those of the runs it continues. `complete` is False if it was stopped.
 
     `young` are objects found unneeded for the first time, which the next run deletes. `refused` has each catalog
-    (`realm/catalog` as in keys), or realm, that was left as it is, with the reason. `not_before` is set if the run did
+    (`realm/catalog` as in keys), or realm, that was not swept, with the reason. `not_before` is set if the run did
     nothing because the last one is less than a grace period ago: the database's time (µs) from which a run deletes.
     """
 
@@ -85,8 +85,8 @@ class RunState(PersistedModel):
     """The progress of a run. `began` and `ended_marking` are the database's time in µs, refs name stored chunks.
 
     `marking` is the reference in progress, `marked_to` the last one completed, `refused` the reasons by realm and
-    `refused_catalogs` those by realm and catalog, `swept` how many of the unmarked keys were decided on, `unneeded`
-    those kept for the next run.
+    `refused_catalogs` those by realm and catalog, `swept` how many of the unmarked keys were decided, `unneeded` those
+    kept for the next run.
     """
 
     began: int
@@ -118,12 +118,12 @@ class SweepState(PersistedModel):
 
 
 def begun(now: int, segments: int) -> RunState:
-    """Return the state of a run that begins `now`."""
+    """Return the state of a run that starts `now`."""
     return RunState(began=now, segments=(SegmentState(),) * segments)
 
 
 class SweepRun:
-    """The steps of one run, for one thread; `scan` and deletions use one thread a segment."""
+    """The steps of one run, for one thread; `scan` and deletions use one thread per segment."""
 
     def __init__(
         self,
@@ -151,11 +151,11 @@ class SweepRun:
         self._beyond: set[ObjectKey] = set()
 
     def begin(self, state: RunState) -> None:
-        """Begin at the scan."""
+        """Start with the scan."""
         self._state = state
 
     def resume(self, state: RunState) -> bool:
-        """Continue a stopped run; return False if its chunks are missing or damaged, so that it has to begin anew."""
+        """Continue a stopped run; return False if its chunks are missing or damaged, so that it has to start again."""
         if state.step == _SCAN:
             self._state = state
             return True
@@ -180,7 +180,6 @@ class SweepRun:
 
     @property
     def report(self) -> RealmSweepReport:
-        """Return the counts so far."""
         counts = self._state.counts
         return RealmSweepReport(
             references=counts.get("references", 0),
@@ -315,7 +314,7 @@ class SweepRun:
         return True
 
     def add(self, key: ObjectKey) -> bool:
-        """Mark a key (MarkSet); one that was written after the scan is remembered as long as its catalog is marked."""
+        """Mark a key (MarkSet). A key that was written after the scan is remembered while its catalog is marked."""
         new = self._scanned().mark(key)
         if new is None:
             new = key not in self._beyond
@@ -368,7 +367,7 @@ class SweepRun:
         return realm in self._state.refused or catalog in self._state.refused_catalogs.get(realm, {})
 
     def _refuse(self, key: ReferenceKey, reason: str) -> None:
-        """Leave a catalog as it is; a whole realm where it is not known which catalog."""
+        """Exclude a catalog from the sweep; a whole realm if the catalog is not known."""
         if not key.name:
             self._set(refused={**self._state.refused, key.realm: reason})
             return
@@ -395,7 +394,7 @@ class SweepRun:
 
 
 def refusals(realms: Mapping[str, str], catalogs: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return what was left as it is, as a report has it."""
+    """Return the excluded realms and catalogs in the form of a report."""
     found = {key_text(realm, one): why for realm, some in catalogs.items() for one, why in some.items()}
     return tuple(sorted({**realms, **found}.items()))
 

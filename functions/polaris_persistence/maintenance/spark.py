@@ -1,8 +1,8 @@
-"""A run of maintenance on Spark, for stores whose keys do not fit one process.
+"""A run of maintenance on Spark, for stores whose keys do not fit into one process.
 
 It has the same three steps, the same task and the same stored state as a run in one process (`maintenance.sweep`), so
-that runs of both kinds may alternate. Executors scan segments; then the references are fenced and their objects
-marked, one level of links at a time; what was scanned and is not marked is unneeded, by joins of these two.
+runs of both kinds may alternate. Executors scan segments. Then the references are fenced and their objects marked, one
+level of links at a time. A join of both shows what was scanned and is not marked: it is unneeded.
 """
 
 import json
@@ -33,7 +33,7 @@ from polaris_persistence.objects.objects import ObjectRef
 _KEY: Final = ["realm", "catalog", "type", "id"]
 _SECOND: Final = 1_000_000
 Refused = dict[tuple[str, str | None], str]
-"""Why catalogs are left as they are, by realm and catalog; None for a whole realm."""
+"""Why catalogs are not swept, by realm and catalog; None for a whole realm."""
 
 
 @dataclass
@@ -60,10 +60,10 @@ class SparkSweep:
         self._task = RealmMaintenance(self._backend, self._process.uncached_store, policy=policy).task
 
     def run(self) -> RealmSweepReport:
-        """Run once. A run that a process began and that was stopped is not continued but replaced.
+        """Run once. A stopped run of a process is not continued but replaced.
 
-        Raises TaskHeld, TaskTakenOver, CorruptObject, CommitOutcomeUnknown, BackendUnavailable, and what Spark raises
-        when a job fails: then another process can run once the task is presumed lost.
+        Raises TaskHeld, TaskTakenOver, CorruptObject, CommitOutcomeUnknown, BackendUnavailable, and Spark's errors of a
+        failed job. After those another process can run once the task is presumed lost.
         """
         held = self._task.start()
         kept = state_of(held.state)
@@ -130,7 +130,7 @@ class SparkSweep:
         return roots
 
     def _mark(self, roots: _Roots) -> tuple[DataFrame, "Refused"]:
-        """Return the marked keys, each once, and why catalogs are left as they are."""
+        """Return the marked keys, each once, and why catalogs are not swept."""
         refused = dict(roots.refused)
         marked = self._frame(roots.marked)
         level = self._frame(set(roots.follow))

@@ -1,4 +1,4 @@
-"""What executors do in a run of maintenance on Spark: functions from Arrow batches to Arrow batches.
+"""The executors' part of a run of maintenance on Spark: functions from Arrow batches to Arrow batches.
 
 A task may run twice. Then chunks are written twice, and the unused ones are garbage for the next run; keys are deleted
 twice, which is no error.
@@ -66,7 +66,7 @@ class ScanSegments:
 
 @dataclass(frozen=True)
 class ReadKeys:
-    """From refs of chunks (`type`, `id`, `parts`): their keys. Those of a chunk that cannot be read are kept longer."""
+    """From refs of chunks (`type`, `id`, `parts`): their keys. Those of an unreadable chunk are kept longer."""
 
     stores: ExecutorStores
 

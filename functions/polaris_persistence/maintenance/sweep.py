@@ -1,8 +1,8 @@
 """Mark and sweep of objects that are no longer needed (NoSQL persistence proposal, Handling no longer needed objects).
 
 A run scans all objects, then fences and marks every reference. What was scanned and is not marked is unneeded: it
-existed before the fence, no head names it, and every compare-and-set prepared before the fence fails. The next run,
-a grace period later by the database's time, deletes what it finds unneeded again. No process's clock decides anything.
+existed before the fence, no head names it, and every compare-and-set prepared before the fence fails. The next run, a
+grace period later by the database's time, deletes what it finds unneeded again. No process' clock decides anything.
 """
 
 import time
@@ -31,11 +31,11 @@ from polaris_persistence.objects.types import ObjectType
 from polaris_persistence.objects.updateable import Updateables
 
 _STATE: Final = "two-runs"
-"""Where a task's state has a SweepState; the last release's run does not find its own fields and begins anew."""
+"""The key of the SweepState in a task's state. The last release does not find its own fields there and starts again."""
 
 
 _EXPECTED: Final = "expected"
-"""How many objects the last release's next run makes its filter for."""
+"""The number of objects for which the last release's next run sizes its filter."""
 
 
 class MarkedObjects(PersistedModel):
@@ -55,7 +55,7 @@ MAINTENANCE_TYPES: Final = (FILTER_TYPE, KEYS_TYPE, MARKS_TYPE, TASK_TYPE)
 
 @dataclass(frozen=True, slots=True)
 class HeldTask:
-    """A run of the maintenance task that this process holds, and what the last run left."""
+    """A run of the maintenance task that this process holds, and the state that the last run left."""
 
     run: TaskRun
     kept: SweepState
@@ -99,8 +99,8 @@ class RealmMaintenance:
     def run(self, stop: Stop = lambda: False) -> RealmSweepReport:
         """Scan, mark and delete, or continue where the last run stopped; `stop` is called between steps.
 
-        A run less than a grace period after the last one does nothing. A realm that cannot be marked safely is left as
-        it is and reported in `refused`. Raises TaskHeld, TaskTakenOver, CommitOutcomeUnknown, BackendUnavailable.
+        A run less than a grace period after the last one does nothing. A realm that cannot be marked safely is not
+        swept, and is reported in `refused`. Raises TaskHeld, TaskTakenOver, CommitOutcomeUnknown, BackendUnavailable.
         """
         held = self.task.start()
         kept = state_of(held.state)

@@ -16,10 +16,8 @@ ENTRY_WEIGHT: Final = 350
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry(Generic[V]):
-    """The value of a key, None if absent, to keep for `keep_for` seconds: None without expiry, 0 not at all.
-
-    `weight` is what the value takes in memory, not in the store.
-    """
+    """The value of a key, None if absent, to keep for `keep_for` seconds: None without expiry, 0 not at all. `weight`
+    is its size in memory, not in the store."""
 
     value: V | None
     weight: int = 0
@@ -126,7 +124,7 @@ class Cache(Generic[K, V]):
         try:
             loaded = load(list(mine))
         except BaseException as error:
-            # Of any kind, because no thread may wait without end; the caller gets it unchanged.
+            # Of any kind, because no thread may wait for ever; the caller gets it unchanged.
             with self._lock:
                 for key, future in mine.items():
                     self._end_load(key, future)

@@ -1,4 +1,4 @@
-"""Objects as frozen pydantic models, stored as CBOR (RFC 8949), unknown fields included.
+"""Objects as frozen pydantic models, stored as CBOR (RFC 8949), with unknown fields.
 
 What is written reads back: `encode` decodes each value before it returns the bytes, and refuses it otherwise.
 """
@@ -16,8 +16,8 @@ from polaris_persistence.errors import CorruptObject, ValueNotStorable
 from polaris_persistence.objects.weight import held_bytes
 
 MAX_NESTING: Final = 1_024
-"""The most lists and maps within each other that a stored value has: the 1,000 levels of JSON that Iceberg reads
-(Jackson, StreamReadConstraints.DEFAULT_MAX_DEPTH), and the fields of the object around them."""
+"""The deepest nesting of lists and maps in a stored value: the 1,000 levels of JSON that Iceberg reads (Jackson,
+StreamReadConstraints.DEFAULT_MAX_DEPTH), and the fields of the object around them."""
 
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, BaseModel)
 
@@ -32,7 +32,7 @@ class PersistedModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     def held_bytes(self) -> int:
-        """Return about how many bytes the value takes in memory, with what is decoded on its first use."""
+        """Return about how many bytes the value takes in memory, with what its first use decodes."""
         return held_bytes(self)
 
 
@@ -54,7 +54,6 @@ class ObjectRef(NamedTuple):
     parts: int = 1
 
     def locator(self, realm: str, catalog: str) -> Locator:
-        """Return the key of the object with its hint."""
         return Locator(ObjectKey(realm, catalog, self.type, self.id), self.parts)
 
 
@@ -70,7 +69,6 @@ class Loaded(Generic[M_co]):
 
     @property
     def ref(self) -> ObjectRef:
-        """Return the ObjectRef that names this object."""
         return ObjectRef(self.key.type, self.key.id, part_count(self.size))
 
 
@@ -96,10 +94,10 @@ def encode(value: PersistedModel) -> bytes:
 
 
 def nests_beyond(value: Any, levels: int) -> bool:
-    """Return whether more than `levels` models, maps and lists lie within each other; one may hold itself."""
+    """Return whether models, maps and lists nest deeper than `levels`; one may contain itself."""
     level: Iterable[Any] = [value]
     for _ in range(levels):
-        # Each container once a level, so that shared ones are not multiplied.
+        # Each container once per level, so that shared ones are not multiplied.
         inside = {id(part): part for one in level for part in _parts(one) if isinstance(part, _CONTAINERS)}
         if not inside:
             return False
@@ -160,7 +158,7 @@ def decode(stored: StoredObject, model: type[M]) -> M:
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong without the value itself."""
+    """Return what is wrong, without the value itself."""
     if not isinstance(error, ValidationError):
         return str(error)
     wrong = error.errors(include_input=False, include_url=False)[0]

@@ -34,9 +34,9 @@ class CatalogStore:
     """Objects and references of one catalog; the cache may be shared with other catalogs.
 
     `new_id` returns a new object id, `now_us` the wall clock in µs since 1970; `clock` counts seconds and never goes
-    back, also for the committers on this store. References, and the absence of one, are cached for
-    `references_cached_for` seconds, by default not at all. `unreadable` is called for each waiting change of a
-    reference that does not decode, `expect_ids` when ids will be needed after some reads.
+    back, also for the committers on this store. References, and their absence, are cached for `references_cached_for`
+    seconds, by default not at all. `unreadable` is called for each waiting change of a reference that does not decode,
+    `expect_ids` when ids will be needed after some reads.
     """
 
     def __init__(
@@ -106,7 +106,6 @@ class CatalogStore:
         return of_model(found, model) if found else None
 
     def key(self, ref: ObjectRef) -> ObjectKey:
-        """Return the key of an object of this catalog."""
         return ObjectKey(self.realm, self.catalog, ref.type, ref.id)
 
     def prepare(self, value: M, id_: int | None = None) -> "Prepared[M]":
@@ -137,7 +136,6 @@ class CatalogStore:
             self._cache.remove(self.key(ref))
 
     def reference_key(self, name: str) -> ReferenceKey:
-        """Return the key of a reference of this catalog."""
         return ReferenceKey(self.realm, self.catalog, name)
 
     def reference(self, name: str) -> Reference:
@@ -165,7 +163,7 @@ class CatalogStore:
         return found
 
     def remember_reference(self, one: Reference, *, read_at: float | None = None) -> None:
-        """Put a reference that was just read or moved into the cache, if references are cached; a newer one stays.
+        """Cache a reference that was just read or moved, if references are cached; a newer one stays.
 
         `read_at` is the time of the cache before it was read.
         """
@@ -198,7 +196,7 @@ class CatalogStore:
                 refused = self.backend.create_reference(new)
             except CommitOutcomeUnknown:
                 unclear = True
-                continue  # Repeat the call: it finds what the first one wrote, or writes it.
+                continue  # repeat the call: it finds what the first one wrote, or writes it
             stored = (refused and refused.stored) or new
             # `created_at` never changes, so it identifies who created the reference when the answer was lost.
             if refused and (not unclear or stored.created_at != new.created_at):
@@ -231,7 +229,7 @@ class CatalogStore:
         return entries
 
     def _entry(self, one: StoredObject) -> CacheEntry[Any]:
-        """Return what the cache has for a stored object."""
+        """Return the cache's entry for a stored object."""
         try:
             value = self.types.decode(one)
         except CorruptObject as error:

@@ -12,8 +12,8 @@ TOLERANCE: Final = 30_000_000
 class BoundedClock:
     """A wall clock in µs since 1970 that never differs by more than `tolerance` µs from the database's.
 
-    `estimated` returns the database's time as far as it is known (Backend.estimated_time): a process whose clock is
-    wrong cannot claim to have written something long ago or in the future.
+    `estimated` returns the database's time as far as it is known (Backend.estimated_time). A process with a wrong clock
+    thus cannot claim to have written something long ago or in the future.
     """
 
     wall: Callable[[], int]

@@ -55,7 +55,7 @@ class ObjectType(Generic[M]):
 
 
 def _check_keeps_unknown_fields(model: type[BaseModel]) -> None:
-    """Raise ValueError for a model, at any depth, that would drop the fields that a newer release wrote."""
+    """Raise ValueError for a model, at any depth, that would drop a newer release's fields."""
     checked: set[type[BaseModel]] = set()
     waiting = [model]
     while waiting:

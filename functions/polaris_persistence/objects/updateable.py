@@ -17,9 +17,9 @@ _TRIES: Final = 5
 class Updateables:
     """Read, insert, replace and delete updateable objects, each change on the version that was read.
 
-    A write without a clear answer is reconciled by its unique token. Methods raise StaleObject when the object is at
-    another version, CommitOutcomeUnknown when another write came after one whose answer was lost, and
-    BackendUnavailable. `changed` is called with the key of every write that may have been applied.
+    A write without a clear answer is reconciled by its unique token. Methods raise StaleObject if the object is at
+    another version, CommitOutcomeUnknown if another write followed one whose answer was lost, and BackendUnavailable.
+    `changed` is called with the key of every write that may have been applied.
     """
 
     backend: Backend
@@ -32,7 +32,7 @@ class Updateables:
         return self.read_many([key], model).get(key)
 
     def read_many(self, keys: Iterable[ObjectKey], model: type[M]) -> dict[ObjectKey, Loaded[M]]:
-        """Return the objects of one type that exist, as they are stored now."""
+        """Return the existing objects of one type, as they are stored now."""
         keys = list(keys)
         for key in keys:
             self._check(key, model)

@@ -1,4 +1,4 @@
-"""How many bytes a decoded value takes in memory, for the weight of its entry in the cache."""
+"""The size of a decoded value in memory, for the weight of its cache entry."""
 
 import sys
 from typing import Any
@@ -12,7 +12,7 @@ _SMALLEST_INT, _LARGEST_INT = -5, 256
 def held_bytes(value: object) -> int:
     """Return the bytes of a value and of everything in it: models, dicts, lists, text, bytes and numbers.
 
-    An object with a method `held_bytes` is asked for its own. What all values of a type share is not counted.
+    An object with a method `held_bytes` states its own. What all values of a type share is not counted.
     """
     total = 0
     pending: list[Any] = [value]

@@ -74,23 +74,21 @@ CONCURRENT: Final[tuple[Check, ...]] = (
     one_deleter_wins,
     no_lost_update,
 )
-"""The checks that write from several threads at once, which an emulator of a store may be unfit for."""
+"""Checks that write from several threads at once. An emulator of a store may not support them."""
 
 
 class BackendContract:
-    """The whole contract as tests of one backend; a subclass overrides the fixture `store`."""
+    """The whole contract as tests of one backend. A subclass overrides the fixture `store`."""
 
     @pytest.fixture
     def store(self) -> Backend:
-        """Return a new, empty store, which shares nothing with that of another test."""
+        """Return a new, empty store that shares nothing with another test's."""
         raise NotImplementedError(f"{type(self).__name__} needs a fixture `store`")
 
     @pytest.mark.parametrize("check", SEQUENTIAL, ids=lambda check: check.__name__)
     def test_a_store_keeps_its_promise(self, store: Backend, check: Check) -> None:
-        """One promise, kept to one caller after the other."""
         check(store)
 
     @pytest.mark.parametrize("check", CONCURRENT, ids=lambda check: check.__name__)
     def test_a_store_keeps_its_promise_to_threads(self, store: Backend, check: Check) -> None:
-        """One promise, kept to several threads at once."""
         check(store)

@@ -1,4 +1,4 @@
-"""What every persistence backend promises of objects; some cases have the names of those of Polaris' suite."""
+"""What every persistence backend promises about objects; some cases have the names of those of Polaris' suite."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every persistence backend promises of references; some cases have the names of those of Polaris' suite."""
+"""What every persistence backend promises about references; some cases have the names of those of Polaris' suite."""
 
 from typing import Final
 
@@ -79,7 +79,7 @@ def changes_wait_on_a_reference(backend: Backend) -> None:
     seen = stored_reference(backend, first.key)
     assert (seen, seen.waiting) == (first, (5, 7, MAX_ID))
     assert backend.add_waiting([9], expected=seen) is None
-    # One that was added after the read stays.
+    # An id that was added after the read stays.
     moved = seen.moved_to(2, done=[5, 7])
     assert backend.replace_reference(moved, expected=seen) is None
     assert stored_reference(backend, first.key).waiting == (9, MAX_ID)
@@ -113,7 +113,7 @@ def a_change_that_nobody_combines_is_withdrawn_at_the_same_version(backend: Back
     refused = backend.withdraw(first.key, 5, fenced=False)
     assert refused == Refused(first)
     assert shown(refused).waiting == (6, MAX_ID)
-    # An attempt that began before it is not disturbed, and may settle the withdrawn id too.
+    # An attempt that started before the withdrawal is not disturbed, and may settle the withdrawn id too.
     moved = seen.moved_to(2, done=[5, 6])
     assert backend.replace_reference(moved, expected=seen) is None
     stored = stored_reference(backend, first.key)

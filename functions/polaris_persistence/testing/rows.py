@@ -1,4 +1,4 @@
-"""Objects and references to store in a backend, and what is stored."""
+"""Objects and references to store in a backend, and readers of what is stored."""
 
 import itertools
 import random
@@ -54,7 +54,6 @@ def stored_reference(backend: Backend, key: ReferenceKey) -> Reference:
 
 
 def shown(refused: Refused[Reference] | None) -> Reference:
-    """Return the reference that a refusal carries."""
     assert refused is not None
     assert refused.stored is not None
     return refused.stored

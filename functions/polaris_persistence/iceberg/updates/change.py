@@ -9,7 +9,7 @@ from polaris_persistence.iceberg.updates.schemas import ParsedSchema
 from polaris_persistence.iceberg.updates.values import UpdateRefusal
 
 LAST_ADDED: Final = -1
-"""The id in a `set-...` update that means what the commit added last."""
+"""The id in a `set-...` update that means the last part added by the commit."""
 MAIN: Final = "main"
 NO_SNAPSHOT: Final = -1
 ROW_LINEAGE_SINCE: Final = 3
@@ -36,17 +36,15 @@ class TableChange:
 
     @property
     def is_new(self) -> bool:
-        """Return whether the commit creates the table."""
         return self.edits.source.field("last-updated-ms") is None
 
     @property
     def version(self) -> int:
-        """Return the format version."""
         return int(self.edits.field("format-version"))
 
     @property
     def current_snapshot(self) -> int:
-        """Return the id of the current snapshot, NO_SNAPSHOT for none."""
+        """The id of the current snapshot, NO_SNAPSHOT for none."""
         found = self.edits.field("current-snapshot-id")
         return NO_SNAPSHOT if found is None else int(found)
 
@@ -91,7 +89,7 @@ class TableChange:
         self.last_added[section] = id_
 
     def note_reused(self, section: str, id_: int, *, was_added: bool) -> None:
-        """Note that an added part equals a known one, which LAST_ADDED means only if this commit added one."""
+        """Note that an added part equals a known one. LAST_ADDED means it only if this commit added it."""
         self.last_added[section] = id_ if was_added and self.last_added.get(section) is not None else None
 
     def last(self, section: str, what: str) -> int:
@@ -102,13 +100,13 @@ class TableChange:
         return found
 
     def set_default(self, field: str, id_: int) -> None:
-        """Make a part the default of its section, which `field` names."""
+        """Make a part the default of its section; `field` holds its id."""
         if self.edits.field(field) != id_:
             self.edits.set_field(field, id_)
             self.did()
 
     def remove(self, section: str, ids: Sequence[int]) -> None:
-        """Remove parts of a section, which may be read on; ids that it lacks are an effect too, as in Iceberg."""
+        """Remove parts of a section, which stay readable; absent ids are an effect too, as in Iceberg."""
         self.known.pop(section, None)
         for id_ in ids:
             value = self.edits.part(section, id_)

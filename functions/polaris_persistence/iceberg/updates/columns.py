@@ -14,7 +14,7 @@ def read_schema(update: Any) -> ParsedSchema:
 
 
 def add_schema(change: TableChange, schema: ParsedSchema) -> None:
-    """Add a schema under the next id; an equal one is only remembered as the last added."""
+    """Add a schema under the next id; an equal one only becomes the last added."""
     last = change.edits.field("last-column-id")
     highest = max(last, schema.highest)
     schema.check_version(change.version)
@@ -56,7 +56,7 @@ def read_schema_ids(update: Any) -> list[int]:
 
 
 def remove_schemas(change: TableChange, schema_ids: list[int]) -> None:
-    """Remove schemas but the current one."""
+    """Remove schemas except the current one."""
     current = change.edits.field("current-schema-id")
     check(current not in schema_ids, "Cannot remove the current schema")
     change.remove("schemas", schema_ids)

@@ -1,5 +1,4 @@
-"""Default values of columns in the form in which Iceberg writes them (Iceberg Table Spec, JSON Single-Value
-Serialization)."""
+"""Default values of columns as Iceberg writes them (Iceberg Table Spec, JSON Single-Value Serialization)."""
 
 import math
 import re
@@ -18,7 +17,7 @@ _DECIMAL: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", r
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEX: Final = re.compile(r"(?:[0-9A-F]{2})*")
 _MOST_SCALE: Final = 10_000
-"""The most digits after the point of a default, which Iceberg does not limit: it is written without an exponent."""
+"""The most digits after the point of a default, written without an exponent; Iceberg has no limit."""
 _MICROS, _NANOS = 6, 9
 _NANO_YEARS: Final = range(1678, 2262)
 """The years whose every nanosecond since 1970 is a Java long."""

@@ -1,4 +1,4 @@
-"""Changes of a metadata document that are collected beside it and written at once, or not at all.
+"""Changes of a metadata document, collected separately and written at once, or not at all.
 
 An update reads through the changes to the document, whose parts may be stored apart: what an update does not name is
 neither read nor copied.
@@ -15,7 +15,7 @@ class MetadataSource(Protocol):
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Return the properties, empty if absent."""
+        """The properties, empty if absent."""
         ...
 
     def field(self, name: str) -> Any:
@@ -43,7 +43,7 @@ class MetadataSource(Protocol):
         ...
 
     def entries(self, log: str) -> Sequence[Json]:
-        """Return the entries of a log, the oldest first; none for an absent log."""
+        """Return the entries of a log, oldest first; none for an absent log."""
         ...
 
     def newest(self, log: str) -> Json | None:
@@ -65,47 +65,37 @@ class DocumentSource:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Return the properties."""
         return self.document.get("properties") or {}
 
     def field(self, name: str) -> Any:
-        """Return a top-level field."""
         return self.document.get(name)
 
     def has_section(self, name: str) -> bool:
-        """Return whether the document has the section."""
         return self.document.get(name) is not None
 
     def ids(self, section: str) -> Sequence[Any]:
-        """Return the ids or names of a section."""
         id_name = self._layout.sections[section].id
         found = self.document.get(section) or ()
         return list(found) if id_name is None else [part.get(id_name) for part in found]
 
     def has(self, section: str, id_: object) -> bool:
-        """Return whether there is a part of that id or name."""
         return id_ in self._index(section)
 
     def part(self, section: str, id_: object) -> Any:
-        """Return the first part of that id or name."""
         return self._index(section).get(id_)
 
     def parts(self, section: str) -> Sequence[Any]:
-        """Return the parts of a section."""
         found = self.document.get(section) or ()
         return list(found.values()) if isinstance(found, dict) else list(found)
 
     def entries(self, log: str) -> Sequence[Json]:
-        """Return the entries of a log."""
         return self.document.get(log) or []
 
     def newest(self, log: str) -> Json | None:
-        """Return the newest entry of a log."""
         entries = self.entries(log)
         return entries[-1] if entries else None
 
     def length(self, log: str) -> int:
-        """Return the number of entries of a log."""
         return len(self.entries(log))
 
     def _index(self, section: str) -> dict[Any, Any]:
@@ -126,7 +116,7 @@ class SectionEdits:
 
 
 class Edits:
-    """A document with the changes of one commit. `changed` is for whom applies updates: whether one had an effect."""
+    """A document with the changes of one commit. Callers that apply updates set `changed` if one had an effect."""
 
     def __init__(self, source: MetadataSource, layout: Layout) -> None:
         self.source = source
@@ -142,30 +132,24 @@ class Edits:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Return the properties."""
         return self.source.properties if self.new_properties is None else self.new_properties
 
     def set_properties(self, properties: Mapping[str, Any]) -> None:
-        """Replace the properties."""
         self.new_properties = dict(properties)
 
     def field(self, name: str) -> Any:
-        """Return a top-level field, None if it is absent."""
         return self.fields[name] if name in self.fields else self.source.field(name)
 
     def set_field(self, name: str, value: Any) -> None:
-        """Set a top-level field."""
         self.fields[name] = value
 
     def has(self, section: str, id_: object) -> bool:
-        """Return whether a section has a part of that id or name."""
         edits = self.sections.get(section)
         if edits is None:
             return self.source.has(section, id_)
         return id_ in edits.added or (id_ not in edits.removed and self.source.has(section, id_))
 
     def part(self, section: str, id_: object) -> Any:
-        """Return the part of that id or name, None if there is none."""
         edits = self.sections.get(section) or SectionEdits()
         for parts in (edits.added, edits.replaced):
             if id_ in parts:
@@ -173,14 +157,12 @@ class Edits:
         return None if id_ in edits.removed else self.source.part(section, id_)
 
     def ids(self, section: str) -> list[Any]:
-        """Return the ids or names of a section in order."""
         edits = self.sections.get(section) or SectionEdits()
         if edits.reordered is not None:
             return list(edits.reordered)
         return [id_ for id_ in self.source.ids(section) if id_ not in edits.removed] + list(edits.added)
 
     def parts(self, section: str) -> list[Any]:
-        """Return the parts of a section in order."""
         edits = self.sections.get(section) or SectionEdits()
         if edits.reordered is not None:
             return [self.part(section, id_) for id_ in edits.reordered]
@@ -212,12 +194,10 @@ class Edits:
         self.sections.setdefault(section, SectionEdits()).reordered = list(ids)
 
     def entries(self, log: str) -> list[Json]:
-        """Return the entries of a log, the oldest first."""
         entries = self.logs[log] if log in self.logs else self.source.entries(log)
         return [*entries, *self.appended.get(log, [])][self.oldest_dropped.get(log, 0) :]
 
     def newest(self, log: str) -> Json | None:
-        """Return the newest entry of a log."""
         if self.appended.get(log):
             return self.appended[log][-1]
         if log not in self.logs:
@@ -234,15 +214,12 @@ class Edits:
         self.oldest_dropped[log] = max(0, length - most)
 
     def replace_log(self, log: str, entries: Iterable[Json]) -> None:
-        """Replace the entries of a log."""
         self.logs[log] = list(entries)
         self.appended.pop(log, None)
 
     def document(self, mirrors: Mapping[str, Any], absent: Iterable[str]) -> Json:
-        """Return the document with the changes, the fields `mirrors`, and without those of `absent`.
-
-        Only for a DocumentSource.
-        """
+        """Return the document with the changes and the fields `mirrors`, without those in `absent`. Only for a
+        DocumentSource."""
         if not isinstance(self.source, DocumentSource):
             raise TypeError(type(self.source))
         document: Json = {**self.source.document, **self.fields, **mirrors}

@@ -18,7 +18,7 @@ def update_table(
 ) -> bool:
     """Apply a commit to a table, and return whether it changed anything; see `updated_table`.
 
-    Raises IcebergConflict and InvalidIcebergUpdate, and then leaves the table as it was.
+    Raises IcebergConflict and InvalidIcebergUpdate, and then leaves the table unchanged.
     """
     change = tables.changed_table(table, requirements, updates, now_ms=now_ms, previous_file=previous_file)
     if change.edits.changed:
@@ -30,7 +30,7 @@ def update_table(
 def update_view(view: ManagedMetadata, requirements: Iterable[Any], updates: Iterable[Any], *, now_ms: int) -> bool:
     """Apply a commit to a view, and return whether it changed anything; see `updated_view`.
 
-    Raises IcebergConflict and InvalidIcebergUpdate, and then leaves the view as it was.
+    Raises IcebergConflict and InvalidIcebergUpdate, and then leaves the view unchanged.
     """
     change = views.changed_view(view, requirements, updates, now_ms=now_ms)
     if change.edits.changed:

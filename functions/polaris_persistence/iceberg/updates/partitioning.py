@@ -91,7 +91,7 @@ def read_spec(value: Any) -> Parsed:
 
 
 def check_names(fields: Sequence[Json], schema: ParsedSchema, *, binds: bool = False) -> None:
-    """Raise UpdateRefusal if the names of partition fields repeat, are empty, or are those of other columns.
+    """Raise UpdateRefusal if the names of partition fields repeat, are empty, or belong to other columns.
 
     With `binds` also if Iceberg cannot read a transform of a column of its type.
     """
@@ -132,7 +132,7 @@ def read_new_spec(update: Any) -> Parsed:
 
 
 def add_spec(change: TableChange, spec: Parsed) -> None:
-    """Add a partition spec under the next id; an equal one is only remembered as the last added."""
+    """Add a partition spec under the next id; an equal one only becomes the last added."""
     schema = change.current_schema()
     check_names(spec.fields, schema, binds=True)
     check_spec(spec.fields, schema, bound_to=schema)
@@ -174,7 +174,7 @@ def read_spec_ids(update: Any) -> list[int]:
 
 
 def remove_specs(change: TableChange, spec_ids: list[int]) -> None:
-    """Remove partition specs but the default one."""
+    """Remove partition specs except the default one."""
     default = change.edits.field("default-spec-id")
     check(default not in spec_ids, "Cannot remove the default partition spec")
     change.remove("partition-specs", spec_ids)
@@ -228,7 +228,7 @@ def read_new_order(update: Any) -> Parsed:
 
 
 def add_order(change: TableChange, order: Parsed) -> None:
-    """Add a sort order under the next id; an equal one is only remembered as the last added."""
+    """Add a sort order under the next id; an equal one only becomes the last added."""
     schema = change.current_schema()
     check_readable_order(order.fields, schema)
     known = _known(change, "sort-orders", read_order, _core, first_id=1)
@@ -301,11 +301,11 @@ def _known(
 
 
 def _with_ids(fields: Sequence[Json], owners: Mapping[tuple[Any, ...], int], *, version: int, last: int) -> list[Json]:
-    """Return the fields with ids: those of the client, otherwise that of the same field in a known spec, or a new one.
+    """Return the fields with ids: the client's, otherwise that of the same field in a known spec, or a new one.
 
-    Iceberg's builder numbers a spec without ids from FIRST_PARTITION_ID, whatever the other specs of the table use.
-    Two fields of one id break readers of the table's metadata tables, so only version 1 is numbered so here (Iceberg
-    Table Spec, Partition Evolution).
+    Iceberg's builder numbers a spec without ids from FIRST_PARTITION_ID, whatever the other specs of the table use. Two
+    fields of one id break readers of the table's metadata tables, so only version 1 is numbered so here (Iceberg Table
+    Spec, Partition Evolution).
     """
     free = max(last, FIRST_PARTITION_ID - 1) if version > 1 else FIRST_PARTITION_ID - 1
     numbered: list[Json] = []

@@ -43,12 +43,12 @@ MAX_NAMES: Final = 16_000_000
 """The most characters that the full names of a schema's fields may have together: long names multiply by nesting."""
 
 _Child = tuple[Any, Json, str]
-"""A type that is still to be parsed, and the object and field that take it."""
+"""A type that is still to be parsed, and the object and field that hold it."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of a schema, elements, keys and values among them: by id, by full name, and their parents."""
+    """The fields of a schema, with elements, keys and values: by id, by full name, and their parents."""
 
     by_id: dict[int, Json]
     parents: dict[int, int]
@@ -57,7 +57,7 @@ class Fields:
 
     @cached_property
     def name_of(self) -> dict[int, str]:
-        """Return the full name of each field id. Raises UpdateRefusal for an id that two fields have."""
+        """The full name of each field id. Raises UpdateRefusal for an id that two fields have."""
         found: dict[int, str] = {}
         for name, field_id in self.names.items():
             if field_id in found:
@@ -90,8 +90,8 @@ class ParsedSchema:
         ids = given.get("identifier-field-ids")
         self.identifiers = [] if ids is None else integers("identifier-field-ids", given, "set")
         self.fields = _index(self.core)
-        # First of all ids are found to be unique: an element with the id of its list is its own parent, and Iceberg's
-        # check of identifier fields does not end.
+        # Unique ids are checked first: an element with the id of its list is its own parent, and Iceberg's check of
+        # identifier fields does not end.
         self.highest = max(self.fields.name_of, default=0)
         for field_id in self.identifiers:
             _check_identifier(field_id, self.fields)
@@ -99,7 +99,7 @@ class ParsedSchema:
 
     @property
     def columns(self) -> list[Json]:
-        """Return the top-level fields, parsed."""
+        """The top-level fields, parsed."""
         found: list[Json] = self.core["fields"]
         return found
 
@@ -110,7 +110,7 @@ class ParsedSchema:
         return {"type": "struct", "schema-id": schema_id, **ids, **dict(unknown(parsed, _STRUCT)), **_fields_of(parsed)}
 
     def same(self, other: "ParsedSchema") -> bool:
-        """Return whether both have the same fields and identifiers, whatever their ids are."""
+        """Return whether both have the same fields and identifiers, regardless of their ids."""
         return same(self.core, other.core) and set(self.identifiers) == set(other.identifiers)
 
     def check_version(self, version: int) -> None:
@@ -147,7 +147,7 @@ def _fields_of(parsed: Json) -> Json:
 
 
 def _parsed(given: Any, *, keep: bool) -> Any:
-    """Return a type in the form in which Iceberg writes it; with `keep` also the fields unknown to this release."""
+    """Return a type as Iceberg writes it; with `keep` also the fields unknown to this release."""
     root: Json = {}
     pending: list[_Child] = [(given, root, "type")]
     while pending:
@@ -158,7 +158,7 @@ def _parsed(given: Any, *, keep: bool) -> Any:
 
 
 def _shallow(given: Any, *, keep: bool) -> tuple[Any, list[_Child]]:
-    """Return a type whose nested types are still missing, and these."""
+    """Return a type without its nested types, and these."""
     if isinstance(given, str):
         return type_text(given), []
     kind = given.get("type") if isinstance(given, dict) else None

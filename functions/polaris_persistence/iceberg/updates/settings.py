@@ -74,7 +74,7 @@ def set_location(change: TableChange, location: str) -> None:
 
 
 def without_trailing_slash(location: str) -> str:
-    """Return a location without slashes at its end. Raises UpdateRefusal for an empty one."""
+    """Return a location without trailing slashes. Raises UpdateRefusal for an empty one."""
     check(location, "path must not be null or empty")
     while location.endswith("/") and not location.endswith("://"):
         location = location[:-1]
@@ -82,7 +82,7 @@ def without_trailing_slash(location: str) -> str:
 
 
 def read_updates(update: Any) -> dict[str, str]:
-    """Parse a set-properties, of which early clients name the field otherwise."""
+    """Parse a set-properties; early clients use another field name."""
     return string_map("updates" if "updates" in update or "updated" not in update else "updated", update)
 
 
@@ -94,7 +94,7 @@ def set_properties(change: TableChange, updates: dict[str, str]) -> None:
 
 
 def read_removals(update: Any) -> list[str]:
-    """Parse a remove-properties, of which early clients name the field otherwise."""
+    """Parse a remove-properties; early clients use another field name."""
     return strings("removals" if "removals" in update or "removed" not in update else "removed", update, "set")
 
 
@@ -138,7 +138,7 @@ def read_snapshot_id(update: Any) -> int:
 
 
 def remove_statistics(change: TableChange, snapshot_id: int, section: str) -> None:
-    """Remove the statistics files of a snapshot; none is no error."""
+    """Remove the statistics files of a snapshot; having none is no error."""
     if change.edits.remove(section, snapshot_id):
         change.did()
 
@@ -156,7 +156,7 @@ def read_key(update: Any) -> Json:
 
 
 def add_key(change: TableChange, key: Json) -> None:
-    """Add an encryption key unless there is one of its id."""
+    """Add an encryption key unless one has its id."""
     if not change.edits.has("encryption-keys", key["key-id"]):
         change.edits.put("encryption-keys", key["key-id"], key)
         change.did()
@@ -199,7 +199,7 @@ def _blob(given: Any) -> Json:
 
 
 def _base64(text: str) -> str:
-    """Return Base64 with its padding, which may be left out. Raises UpdateRefusal."""
+    """Return Base64 with its optional padding. Raises UpdateRefusal."""
     digits = text.rstrip("=")
     padding = "=" * (-len(digits) % 4)
     whole = _BASE64.fullmatch(digits) and len(digits) % 4 != 1 and text in (digits, digits + padding)

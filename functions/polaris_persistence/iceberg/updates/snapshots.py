@@ -23,7 +23,7 @@ from polaris_persistence.iceberg.updates.values import (
 )
 
 CLOCK_TOLERANCE_MS: Final = 60_000
-"""By how much a clock may be behind the newest entry of a log, as clocks of writers differ."""
+"""By how much a clock may be behind the newest entry of a log, because writers' clocks differ."""
 _SNAPSHOT: Final = frozenset(
     {
         "sequence-number", "snapshot-id", "parent-snapshot-id", "timestamp-ms", "summary", "manifests", "manifest-list",
@@ -36,7 +36,7 @@ _FIRST: Final = (("schemas", "schema"), ("partition-specs", "partition spec"), (
 
 
 def read_snapshot(update: Any) -> Json:
-    """Parse an add-snapshot and return the snapshot as Iceberg writes it, with the fields that this release lacks."""
+    """Parse an add-snapshot and return the snapshot as Iceberg writes it, with fields unknown to this release."""
     given = object_of(node("snapshot", update), "Cannot parse table version from a non-object")
     sequence = long("sequence-number", given) if "sequence-number" in given else 0
     snapshot: Json = {"sequence-number": sequence} if sequence > 0 else {}
@@ -192,7 +192,7 @@ def finish_log(change: TableChange) -> None:
 
 
 def check_snapshots(change: TableChange) -> None:
-    """Raise UpdateRefusal for what a reader would not accept of snapshots, refs, and the times of the logs."""
+    """Raise UpdateRefusal for snapshots, refs and times of the logs that a reader would not accept."""
     edits = change.edits
     last = edits.field("last-sequence-number") or 0
     is_lower = last < (edits.source.field("last-sequence-number") or 0)

@@ -1,7 +1,7 @@
 """Requirements and updates of a commit to a table, as Iceberg validates and applies them (Iceberg's
 CatalogHandlers.commit, MetadataUpdate, TableMetadata).
 
-What is accepted here, Iceberg accepts and reads again; what it refuses is refused with its message.
+Iceberg accepts and reads again whatever is accepted here. What it refuses is refused here with its message.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,7 +59,7 @@ HANDLERS: Final[Mapping[str, Handler]] = {
     "remove-encryption-key": Handler(settings.read_key_id, settings.remove_key),
 }
 OF_VIEWS: Final = {"add-view-version": "AddViewVersion", "set-current-view-version": "SetCurrentViewVersion"}
-"""The updates that only views have, and the names that Iceberg's messages give them."""
+"""The updates that only views have, with their names in Iceberg's messages."""
 
 
 def updated_table(
@@ -187,7 +187,7 @@ def dropped(change: TableChange) -> list[str]:
     has_keys = "encryption-keys" not in edits.sections or edits.ids("encryption-keys")
     absent = [] if has_keys else ["encryption-keys"]
     absent += [] if change.version > 1 else ["last-sequence-number"]
-    # Of version 1 alone; asking for them costs a read of managed metadata.
+    # Only for version 1; reading them costs a read of managed metadata.
     return absent + (["schema", "partition-spec"] if edits.source.field("format-version") == 1 < change.version else [])
 
 
@@ -203,7 +203,7 @@ def _begun(source: MetadataSource, now_ms: int) -> TableChange:
 
 
 def _empty(version: int, uuid: str | None) -> Json:
-    """Return what Iceberg's builder starts a new table from."""
+    """Return the document from which Iceberg's builder starts a new table."""
     lists = ("schemas", "partition-specs", "sort-orders", "snapshots", "statistics", "partition-statistics")
     return {
         "format-version": version,

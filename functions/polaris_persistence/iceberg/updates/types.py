@@ -1,4 +1,4 @@
-"""The texts of Iceberg's primitive types, of partition transforms, and what may be transformed (Iceberg Table Spec,
+"""The texts of Iceberg's primitive types and partition transforms, and what may be transformed (Iceberg Table Spec,
 Schemas and Data Types; Partition Transforms)."""
 
 import re
@@ -68,7 +68,7 @@ def is_primitive(type_: Any) -> bool:
 
 
 def type_name(type_: Any, *, levels: int = MAX_LEVELS_SHOWN) -> str:
-    """Return a parsed type as Iceberg's messages name it, but without what nests deeply."""
+    """Return a parsed type as Iceberg's messages name it, without deep nesting."""
     if not isinstance(type_, dict):
         return str(type_)
     if levels == 0:
@@ -82,14 +82,14 @@ def type_name(type_: Any, *, levels: int = MAX_LEVELS_SHOWN) -> str:
 
 
 def field_name(field: dict[str, Any], *, levels: int = MAX_LEVELS_SHOWN) -> str:
-    """Return a field as Iceberg's messages name it, but without what nests deeply."""
+    """Return a field as Iceberg's messages name it, without deep nesting."""
     required = "required" if field["required"] else "optional"
     doc = f" ({field['doc']})" if field.get("doc") is not None else ""
     return f"{field['id']}: {field['name']}: {required} {type_name(field['type'], levels=levels)}{doc}"
 
 
 def transform_text(text: str) -> str:
-    """Return a transform as Iceberg writes it; one that it does not know stays as it is. Raises UpdateRefusal."""
+    """Return a transform as Iceberg writes it; an unknown one stays. Raises UpdateRefusal."""
     if match := _WITH_WIDTH.fullmatch(text):
         name, width = match[1].lower(), number_from(match[2])
         if name == "bucket":
@@ -114,7 +114,7 @@ def check_binding(transform: str, type_: Any) -> None:
 
 
 def transforms(transform: str, type_: Any, bound_to: Any = None) -> bool:
-    """Return whether a transform fits a column of this type; one of a date fits no timestamp once it is bound to it."""
+    """Return whether a transform fits a column of this type. One bound to a date no longer fits a timestamp."""
     name, kind = _transform_kind(transform), kind_of(type_)
     if name == "identity":
         return is_primitive(type_) and kind not in _NOT_IDENTITY

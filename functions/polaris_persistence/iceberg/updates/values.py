@@ -31,7 +31,7 @@ def check(condition: object, reason: str) -> None:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as compact JSON, as messages quote it; the beginning of a long one."""
+    """Return a value as compact JSON for messages; of a long one only the start."""
     if nests_beyond(value, MAX_SHOWN):
         return "(a value that nests deeply)"
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -105,7 +105,7 @@ def string_map(name: str, value: Any) -> dict[str, str]:
 
 
 def array(name: str, value: Any, what: str) -> list[Any]:
-    """Return a required array, `what` names the collection in a message."""
+    """Return a required array; `what` names the collection in a message."""
     found = _required(name, value, what, None, lambda _: True)
     if not isinstance(found, list):
         raise UpdateRefusal(f"Cannot parse JSON array from non-array value: {name}: {text_of(found)}")
@@ -130,7 +130,7 @@ def longs(name: str, value: Any, what: str) -> list[int]:
 def number_from(text: str) -> int:
     """Return the Java int that a text names. Raises UpdateRefusal."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    # Leading zeros are dropped and the rest is counted first: Python refuses to read a very long number at all.
+    # Digits are counted first, without leading zeros: Python refuses to parse a very long number at all.
     significant = digits.lstrip("0") or "0"
     whole = digits.isascii() and digits.isdigit() and len(significant) <= len(str(INT.stop))
     number = int(significant) * (-1 if text[:1] == "-" else 1) if whole else None

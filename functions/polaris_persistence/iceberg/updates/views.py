@@ -59,7 +59,7 @@ _OF_TABLES: Final = {
     "add-encryption-key": "AddEncryptionKey",
     "remove-encryption-key": "RemoveEncryptionKey",
 }
-"""The updates that only tables have, and the names that Iceberg's messages give them."""
+"""The updates that only tables have, with their names in Iceberg's messages."""
 
 
 class ViewChange:
@@ -75,7 +75,7 @@ class ViewChange:
         self.entry: Json | None = None
 
     def current(self) -> int:
-        """Return the id of the current version, 0 for a new view."""
+        """The id of the current version, 0 for a new view."""
         return int(self.edits.field("current-version-id") or 0)
 
 
