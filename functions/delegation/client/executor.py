@@ -309,8 +309,8 @@ class TaskExecutorFactory:
         if task_type == "local":
             return LocalTaskExecutor(self.catalog, self.realm, authorise=self.authorise, **self.local)
         if task_type != "delegated":
-            said = "is not set" if task_type is None else f"{task_type!r} is not supported"
-            raise ClientMisconfigured(f"{TASK_TYPE}: {said}; set it to `delegated` or `local`")
+            problem = "is not set" if task_type is None else f"{task_type!r} is not supported"
+            raise ClientMisconfigured(f"{TASK_TYPE}: {problem}; set it to `delegated` or `local`")
         client = self.connect(self._base_url())
         return DelegatedTaskExecutor(client, self.catalog, self.realm, authorise=self.authorise)
 

@@ -181,7 +181,7 @@ def _stack(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise SettingsInvalid(
             "the connection to the service",
-            [FieldProblem("edge_url (DELEGATION_EDGE_URL)", "is not set"), FieldProblem(str(path), _said(error))],
+            [FieldProblem("edge_url (DELEGATION_EDGE_URL)", "is not set"), FieldProblem(str(path), _reason(error))],
             "Set the connection in the environment or in a profile (page The `delegation` command, Settings), or "
             "start a local stack with `make up` in a checkout and name its stack.json in DELEGATION_STACK.",
         ) from None
@@ -192,5 +192,5 @@ def _stack(path: Path) -> Mapping[str, Any]:
     return fields
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"

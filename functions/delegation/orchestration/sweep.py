@@ -1,5 +1,5 @@
 """The sweep over the due index, and measurements of unfinished tasks. Measuring reads a bounded part of the sparse
-indexes, which have no ended task, and the heads of at most LOOKED_AT tasks; never the whole table."""
+indexes, which have no ended task, and the heads of at most HEADS_READ tasks; never the whole table."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
 from delegation.tasks.work.worker import LeftAlone
 
-LOOKED_AT: Final = 100
+HEADS_READ: Final = 100
 """Heads read to measure ages: those with the nearest next check. A read costs one request unit."""
 COUNTED: Final = 100
 """The most waiting tasks of each lane that are counted."""
@@ -36,7 +36,7 @@ _ANY_TIME: Final = timedelta(days=3650)
 
 def unfinished(reads: TaskReads, now: datetime, *, threads: int = 1) -> Sequence[Task]:
     """Return tasks without an outcome from the due index, those with the nearest next check first."""
-    ids = [entry.task_id for entry in reads.due(now + _ANY_TIME, limit=LOOKED_AT)]
+    ids = [entry.task_id for entry in reads.due(now + _ANY_TIME, limit=HEADS_READ)]
     with ThreadPoolExecutor(threads) as pool:
         outcomes = each_item(ids, reads.find, name="sweep.measured", clock=lambda: now, pool=pool, at_once=threads)
         return [outcome.result for outcome in outcomes if outcome.result is not None and not outcome.result.is_terminal]
@@ -104,11 +104,11 @@ def sweep(
     reported as an error once. Each read of the index requests more entries than were seen before, so that entries which
     stay due (skipped, failed) never hide others.
     """
-    look = _Look(tasks, task_types, deadline, clock, LeftAlone() if left_alone is None else left_alone)
+    current = _Sweep(tasks, task_types, deadline, clock, LeftAlone() if left_alone is None else left_alone)
     seen: set[str] = set()
     waiting: list[Task] = []
     with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
-        while not look.is_late():
+        while not current.is_late():
             wanted = len(seen) + max(limit, len(seen))
             entries = tasks.reads.due(clock(), limit=wanted)
             fresh = [entry for entry in entries if entry.task_id not in seen]
@@ -116,11 +116,11 @@ def sweep(
             held: list[Task] = []
             for outcome in each_item(
                 fresh,
-                look.read,
+                current.read,
                 name="sweep.read",
                 clock=clock,
                 shown=lambda entry: entry.task_id,
-                asides=look.left_alone.unread,
+                asides=current.left_alone.unread,
                 in_a_row=None,
                 pool=pool,
                 at_once=threads,
@@ -129,16 +129,16 @@ def sweep(
                     (held if outcome.result.is_held else waiting).append(outcome.result)
                 elif not outcome.is_done:
                     if isinstance(outcome.error, MalformedRecord):
-                        look.left_alone.add(outcome.item)
+                        current.left_alone.add(outcome.item)
                     yield Swept(None, None, outcome.error, set_aside=not outcome.was_tried)
-            yield from look.reconciled(pool, held, threads)
+            yield from current.reconciled(pool, held, threads)
             if not fresh or len(entries) < wanted:
                 break
-        yield from look.reconciled(pool, waiting, threads)
+        yield from current.reconciled(pool, waiting, threads)
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Sweep:
     """What one sweep does with each due entry; nothing after its deadline."""
 
     tasks: TaskService

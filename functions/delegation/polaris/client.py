@@ -40,7 +40,7 @@ from polaris_common.errors import ErrorScope
 _NO_SUCH_API = frozenset({400, 404, 405, 406, 501})
 """Answers of a catalog without generic tables: another server, an older Polaris, or one that disables them."""
 _VENDED = {"X-Iceberg-Access-Delegation": "vended-credentials"}
-_LOOK_SECONDS: Final = 2.0
+_CATALOG_CHECK_SECONDS: Final = 2.0
 """How long a submission waits for Polaris' answer about a catalog."""
 _KNOWN_SECONDS: Final = 300.0
 _UNKNOWN_SECONDS: Final = 30.0
@@ -101,7 +101,7 @@ class PolarisClient:
             pause = _KNOWN_SECONDS
             try:
                 path = f"../management/v1/catalogs/{encoded(catalog)}"
-                why = why_unsupported(self.requests.get(path, {}, within=_LOOK_SECONDS))
+                why = why_unsupported(self.requests.get(path, {}, within=_CATALOG_CHECK_SECONDS))
             except PolarisUnavailable:
                 pause = _UNKNOWN_SECONDS
             except PolarisError:

@@ -27,9 +27,9 @@ _MOST_SET_ASIDE: Final = 500
 """The most extra entries to read of a lane because of tasks that are set aside."""
 _READS: Final = 8
 """The most reads of waiting tasks in one admission; the next admission continues."""
-_DOUBTED: Final = timedelta(seconds=1)
+_CHECK_AFTER: Final = timedelta(seconds=1)
 """Age from which an admission that the index does not show is checked by reading its task, if no room is left."""
-_LOOKED_AT: Final = 25
+_MOST_CHECKED: Final = 25
 """The most tasks that one admission checks in this way."""
 _WRITTEN_WITHIN: Final = timedelta(seconds=5)
 """A process that was paused for longer than this after it wrote the register admits nothing."""
@@ -111,8 +111,8 @@ class Admission:
     def _without_ended(self, recent: Collection[Recent], known: Collection[str], now: datetime) -> tuple[Recent, ...]:
         """Return the recent admissions whose tasks still have their places, by their heads."""
         doubtful = [
-            admission for admission in recent if admission.task_id not in known and now - admission.at >= _DOUBTED
-        ][:_LOOKED_AT]
+            admission for admission in recent if admission.task_id not in known and now - admission.at >= _CHECK_AFTER
+        ][:_MOST_CHECKED]
         over = {
             outcome.item for outcome in self._each(doubtful, self._is_over, name="admission.doubted") if outcome.result
         }
@@ -142,7 +142,7 @@ class Admission:
             return stage is None
         # The process that wrote the register may be about to start it, unless it has been waiting since a later time.
         waits_since = task.next_scheduled_run_ts or started.at
-        return waits_since > started.at or self._tasks.clock() - started.at > _WRITTEN_WITHIN + _DOUBTED
+        return waits_since > started.at or self._tasks.clock() - started.at > _WRITTEN_WITHIN + _CHECK_AFTER
 
     def _chosen(
         self, register: Register, running: Sequence[Running], recent: int

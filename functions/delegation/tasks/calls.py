@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from delegation.tasks.work.attempt_context import AttemptContext
 
 ILLEGAL_RESULT: Final = "ILLEGAL_RESULT"
-LOOK_EVERY: Final = timedelta(seconds=1)
+POLL_EVERY: Final = timedelta(seconds=1)
 """How often a waiting coroutine's attempt is checked."""
 
 
@@ -116,7 +116,7 @@ def _awaited(work: Awaitable[Any], run: "AttemptContext", stops: list[BaseExcept
     async def watched() -> Any:
         task = asyncio.ensure_future(work)
         while True:
-            done, _ = await asyncio.wait({task}, timeout=LOOK_EVERY.total_seconds())
+            done, _ = await asyncio.wait({task}, timeout=POLL_EVERY.total_seconds())
             if done:
                 return task.result()
             stop = await asyncio.to_thread(_stop_of, run)

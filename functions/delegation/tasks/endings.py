@@ -121,11 +121,11 @@ class AttemptCounts:
         if counted:
             task_type = bounded_type(after.task_type, self.types)
             labels = self.types.labels(after)
-            said = {
+            fields = {
                 "table": labels.target,
                 "correlation_id": labels.correlation_id,
                 "attempt": after.attempt_count,
                 "error_code": None if after.is_held else after.error_code,
             }
-            more = {name: value for name, value in said.items() if value is not None}
+            more = {name: value for name, value in fields.items() if value is not None}
             self.lines.put(counted, by={"kind": task_type}, action="attempt", task_id=after.task_id, **more)

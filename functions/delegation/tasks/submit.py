@@ -120,7 +120,7 @@ class Waiting:
         self._end = None if timeout is None else self._clock() + timeout
         self._growing: Iterator[float] = pauses(FIRST_PAUSE, LONGEST_PAUSE)
 
-    def look(self) -> tuple[Task | None, float]:
+    def check(self) -> tuple[Task | None, float]:
         """Return the outcome, or None and the seconds until the next check. Raises TimeoutError, TaskNotFound."""
         head = self._reads.get(self._task_id)
         outcome = self._reads.outcome(self._task_id, self._since, head=head)
@@ -137,7 +137,7 @@ class Waiting:
 
 def wait(waiting: Waiting, sleep: Callable[[float], None] = time.sleep) -> Task:
     while True:
-        outcome, pause = waiting.look()
+        outcome, pause = waiting.check()
         if outcome is not None:
             return outcome
         sleep(pause)
@@ -148,7 +148,7 @@ async def wait_async(waiting: Waiting) -> Task:
     import asyncio  # noqa: PLC0415 - functions that only submit never wait
 
     while True:
-        outcome, pause = await _in_thread(waiting.look)
+        outcome, pause = await _in_thread(waiting.check)
         if outcome is not None:
             return outcome
         await asyncio.sleep(pause)

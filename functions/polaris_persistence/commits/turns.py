@@ -24,9 +24,9 @@ IDLE_MS: Final = round(CommitRetries().seconds * 1_000)
 ABANDONED_MS: Final = 120_000
 """A waiting change this old is dropped: its process is gone. If it is not, it notices and waits again, so a wrong clock
 only costs time."""
-_LOOKS_WITHOUT_PROGRESS: Final = 2
+_POLLS_WITHOUT_PROGRESS: Final = 2
 """After this many usual poll intervals without a commit, older waiting changes are no longer waited for."""
-_POLLS_OF_CALLS: Final = 5
+_CALLS_PER_POLL: Final = 5
 """The shortest poll interval, in durations of a call: a commit takes about this many round trips."""
 
 
@@ -104,7 +104,7 @@ class Turns(Generic[H]):
         # Not by the version: a change that is taken back raises it, which is no progress.
         if heads != known.heads:
             self._seen = heads, since = known.heads, self._clock()
-        if self._clock() - since > _LOOKS_WITHOUT_PROGRESS * self._look:
+        if self._clock() - since > _POLLS_WITHOUT_PROGRESS * self._poll_interval:
             # Nobody has committed: the changes before this one make no progress.
             self._idle |= set(before)
             return known, None
@@ -211,16 +211,16 @@ class Turns(Generic[H]):
         yield one.as_data.model_copy(update={"kind": RECORDED_KIND, "data": found.data})
 
     @property
-    def _look(self) -> float:
+    def _poll_interval(self) -> float:
         """The usual seconds between two reads of the reference."""
-        return max(self._retry.poll, _POLLS_OF_CALLS * self._trip)
+        return max(self._retry.poll, _CALLS_PER_POLL * self._trip)
 
     def _poll(self, before: int) -> float:
         """Return the seconds until the next read: the next in turn reads all the time, those far behind less often.
 
         A head takes one commit after another: until the next in turn has noticed the last commit, nothing is committed.
         """
-        return self._look * min(0.3 * (before - 1), 2.0) * (0.75 + 0.5 * self._draw())
+        return self._poll_interval * min(0.3 * (before - 1), 2.0) * (0.75 + 0.5 * self._draw())
 
     def _of_others(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
         own = {one.waits_as for one in group.waiting}

@@ -344,10 +344,10 @@ class Deployment:
         """A worker: leases due tasks and runs them."""
         service = self.service(actor, self.external_jobs(actor) if self.world.chance(0.5) else JobsLeftToSweeper())
         behaviors = self.behaviors(actor, service)
-        lookout = DueHints()
+        due_hints = DueHints()
         while True:
             task = attempted(
-                lambda: lease_next_available_task(service, actor.name, behaviors, self.lasting, lookout=lookout)
+                lambda: lease_next_available_task(service, actor.name, behaviors, self.lasting, due_hints=due_hints)
             )
             if task is None:
                 actor.sleep(self.world.seconds(15, 60))

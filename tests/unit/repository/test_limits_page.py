@@ -6,7 +6,7 @@ from delegation.edge.requests import MAX_BODY_BYTES
 from delegation.gateway.app import LARGEST_ANSWER, LARGEST_BODY
 from delegation.iceberg.metadata import FORMAT_VERSIONS, MAX_METADATA_BYTES
 from delegation.orchestration.job_runs import JobConfiguration
-from delegation.orchestration.sweep import LOOKED_AT
+from delegation.orchestration.sweep import HEADS_READ
 from delegation.removal.purge.requests import PurgeSettings
 from delegation.tasks.work.submission import MOST_PAYLOAD
 from delegation.wire import requests
@@ -42,7 +42,7 @@ JOB_HOURS = JobConfiguration.__dataclass_fields__["timeout_minutes"].default // 
         f"| {SYNCHRONOUS_SECONDS} s of work;",
         f"| {FUNCTIONS['run_inline'].timeout_seconds} s, then",
         f"| {JOB_HOURS} hours after at most {QUEUE_MINUTES // 60} hours (`delegation:emr-queue-minutes`)",
-        f"of the {LOOKED_AT} open tasks whose next check is nearest",
+        f"of the {HEADS_READ} open tasks whose next check is nearest",
     ],
 )
 def test_a_number_of_the_page_is_that_of_the_code(stated: str) -> None:

@@ -1,7 +1,7 @@
 """`delegation audit`: what could be tidied up in a catalog, in bytes and money; it changes nothing.
 
 It joins what the service stored after the last pass (the health of tables and the reference index) with the plans of
-the last searches for orphan files. No table is loaded and nothing is listed.
+the last scans for orphan files. No table is loaded and nothing is listed.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from delegation.cli.calls import Call, IndexTableOption, argument, command, defaulted, optional, switch
-from delegation.cli.catalog.findings import Audit, OrphanLook, audited
+from delegation.cli.catalog.findings import Audit, OrphanScan, audited
 from delegation.cli.catalog.health import storage_prices
 from delegation.cli.connection import Connection
 from delegation.cli.errors import CommandError
@@ -41,17 +41,17 @@ def state_unusable(path: Path, reason: str) -> CommandError:
 
 
 @dataclass(frozen=True, slots=True)
-class LookTask:
-    """A search for orphan files that ended: its table, its plan, and whether its plan was executed to the end."""
+class ScanTask:
+    """A scan for orphan files that ended: its table, its plan, and whether its plan was executed to the end."""
 
     table_uuid: str
     plan: PlanSegment
     was_executed: bool
 
 
-def last_looks(tasks: Iterable[TaskRecord], catalog: str) -> dict[str, LookTask]:
-    """Return the last search of each table of a catalog by its uuid; `tasks` may be of any order and type."""
-    newest: dict[str, tuple[datetime, LookTask]] = {}
+def last_scans(tasks: Iterable[TaskRecord], catalog: str) -> dict[str, ScanTask]:
+    """Return the last scan of each table of a catalog by its uuid; `tasks` may be of any order and type."""
+    newest: dict[str, tuple[datetime, ScanTask]] = {}
     for task in tasks:
         if not task.succeeded or not task.plan_segments or task.last_status_change_ts is None:
             continue
@@ -62,11 +62,11 @@ def last_looks(tasks: Iterable[TaskRecord], catalog: str) -> dict[str, LookTask]
         if request.identifier.catalog != catalog or request.table is None:
             continue
         uuid, segment = request.table.table_uuid.lower(), task.plan_segments[-1]
-        look = LookTask(uuid, PlanSegment(segment.id, segment.sha256), task.first_delete_ts is not None)
+        scan = ScanTask(uuid, PlanSegment(segment.id, segment.sha256), task.first_delete_ts is not None)
         before = newest.get(uuid)
         if before is None or before[0] < task.last_status_change_ts:
-            newest[uuid] = task.last_status_change_ts, look
-    return {uuid: look for uuid, (_, look) in newest.items()}
+            newest[uuid] = task.last_status_change_ts, scan
+    return {uuid: scan for uuid, (_, scan) in newest.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ def _read(path: Path) -> Iterator[tuple[str, PlanFigures]]:
             raise state_unusable(path, "is not an audit's state file") from error
 
 
-def looks_of(
-    tasks: Mapping[str, LookTask], plans: PlanStore, known: KnownPlans
-) -> tuple[dict[str, OrphanLook], list[str]]:
-    """Return the searches by table uuid, and the ids of unreadable plans. Raises CommandError."""
+def scans_of(
+    tasks: Mapping[str, ScanTask], plans: PlanStore, known: KnownPlans
+) -> tuple[dict[str, OrphanScan], list[str]]:
+    """Return the scans by table uuid, and the ids of unreadable plans. Raises CommandError."""
 
-    def figures(task: LookTask) -> PlanFigures | None:
+    def figures(task: ScanTask) -> PlanFigures | None:
         known_figures = known.get(task.plan.id)
         if known_figures is not None:
             return known_figures
@@ -134,7 +134,7 @@ def looks_of(
         amount = index.planned_amount
         return PlanFigures(datetime.fromtimestamp(index.listed_at, UTC), amount.files, amount.bytes)
 
-    looks: dict[str, OrphanLook] = {}
+    scans: dict[str, OrphanScan] = {}
     unread: list[str] = []
     left = iter(tasks.values())
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="audit") as pool:
@@ -146,8 +146,8 @@ def looks_of(
                 if known.get(task.plan.id) is None:
                     known.put(task.plan.id, plan_figures)
                 files, size = (0, 0) if task.was_executed else (plan_figures.files, plan_figures.size)
-                looks[task.table_uuid] = OrphanLook(task.plan.id, plan_figures.at, files, size)
-    return looks, unread
+                scans[task.table_uuid] = OrphanScan(task.plan.id, plan_figures.at, files, size)
+    return scans, unread
 
 
 MOST_SHOWN: Final = 20
@@ -191,9 +191,9 @@ def audit_of(
     references, healths = connection.reference_store(index_table), connection.health_store(index_table)
     client = connection.operator_client()
     tasks = [task for kind in (TASK_TYPE, PLAN_TASK_TYPE) for task in client.list(type=kind)]
-    wanted = last_looks(tasks, catalog)
-    looks, unread = looks_of(wanted, plans_of(connection, plan_bucket), known) if wanted else ({}, [])
+    wanted = last_scans(tasks, catalog)
+    scans, unread = scans_of(wanted, plans_of(connection, plan_bucket), known) if wanted else ({}, [])
     located = [(str(other.subject), other.area) for other in references.located(catalog)]
-    tables = audited(healths.healths(catalog), references.entries(catalog), located, looks)
+    tables = audited(healths.healths(catalog), references.entries(catalog), located, scans)
     as_of = references.pass_of(catalog).complete_as_of
     return Audit(catalog, as_of, tables, unread, storage_prices())

@@ -24,7 +24,7 @@ MOST_NAMED: Final = 5
 
 class AuditKind(StrEnum):
     UNREACHABLE = "unreachable"
-    """Orphan files by the last search of the table's location."""
+    """Orphan files by the last scan of the table's location."""
     EXPIRABLE = "expirable"
     """Snapshots that the table's rule expires."""
     SMALL = "small"
@@ -61,8 +61,8 @@ def _sum(first: int | None, second: int | None, *, or_one: bool = False) -> int 
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanLook:
-    """The last search for a table's orphan files: when it was listed, and what is left of the plan; `size` in bytes."""
+class OrphanScan:
+    """The last scan for a table's orphan files: when it was listed, and what is left of the plan; `size` in bytes."""
 
     plan_id: str
     at: datetime
@@ -76,7 +76,7 @@ class AuditedTable:
 
     identifier: TableIdentifier
     health: TableHealth | None = None
-    look: OrphanLook | None = None
+    scan: OrphanScan | None = None
     problem: str | None = None
     overlaps: tuple[str, ...] | None = ()
     found: Mapping[AuditKind, Extent] = field(default_factory=dict)
@@ -86,10 +86,9 @@ def audited(
     healths: Iterable[TableHealth],
     entries: Iterable[TableEntry],
     located: Iterable[tuple[str, str]],
-    looks: Mapping[str, OrphanLook],
+    scans: Mapping[str, OrphanScan],
 ) -> list[AuditedTable]:
-    """Return the tables of a catalog; `located` are names and areas of other formats, `looks` the last searches by
-    uuid."""
+    """Return the tables of a catalog; `located` are names and areas of other formats, `scans` the last by uuid."""
     by_name = {health.identifier: health for health in healths}
     known = {entry.identifier: entry for entry in entries if not entry.absent}
     named = [(str(entry.identifier), entry.areas) for entry in known.values()]
@@ -99,19 +98,19 @@ def audited(
         health, entry = by_name.get(identifier), known.get(identifier)
         uuid = entry.table_uuid if entry is not None else "" if health is None else health.table_uuid
         problem = (entry.problem if entry is not None else None) or (health.problem if health is not None else None)
-        look, others = looks.get(uuid.lower()), overlaps.get(str(identifier), ())
-        extents = _found(health, look, problem, is_overlapping=others is None or bool(others))
-        tables.append(AuditedTable(identifier, health, look, problem, others, extents))
+        scan, others = scans.get(uuid.lower()), overlaps.get(str(identifier), ())
+        extents = _found(health, scan, problem, is_overlapping=others is None or bool(others))
+        tables.append(AuditedTable(identifier, health, scan, problem, others, extents))
     return tables
 
 
 def _found(
-    health: TableHealth | None, look: OrphanLook | None, problem: str | None, *, is_overlapping: bool
+    health: TableHealth | None, scan: OrphanScan | None, problem: str | None, *, is_overlapping: bool
 ) -> dict[AuditKind, Extent]:
     size = None if health is None else health.bytes
     extents = {}
-    if look is not None and look.files:
-        extents[AuditKind.UNREACHABLE] = Extent.exact(look.files, look.size)
+    if scan is not None and scan.files:
+        extents[AuditKind.UNREACHABLE] = Extent.exact(scan.files, scan.size)
     if health is not None and health.expirable:
         extents[AuditKind.EXPIRABLE] = Extent(health.expirable, health.freed.lower, health.freed.upper)
     if health is not None and health.small_files:
@@ -212,9 +211,9 @@ class Audit:
         return sorted((table for table in self.tables if table.found), key=key)
 
     @property
-    def never_looked(self) -> int:
-        """How many tables were never searched, as far as plans are kept."""
-        return sum(table.look is None for table in self.tables)
+    def never_scanned(self) -> int:
+        """How many tables were never scanned, as far as plans are kept."""
+        return sum(table.scan is None for table in self.tables)
 
     def document(self) -> dict[str, Any]:
         place = {"region": self.prices.region, "as_of": self.prices.as_of, "currency": self.prices.currency}
@@ -223,7 +222,7 @@ class Audit:
             "references_as_of": None if self.as_of is None else isoformat(self.as_of),
             "prices": place,
             "tables": len(self.tables),
-            "never_looked_for_orphans": self.never_looked,
+            "never_looked_for_orphans": self.never_scanned,
             "plans_unreadable": list(self.unread),
             "totals": {
                 str(matter): {"tables": number, **self._extent(extent)}
@@ -245,12 +244,12 @@ class Audit:
         }
 
     def _table(self, table: AuditedTable) -> dict[str, Any]:
-        look = table.look
+        scan = table.scan
         return {
             "namespace": list(table.identifier.namespace),
             "name": table.identifier.name,
             "bytes": None if table.health is None else table.health.bytes,
-            "looked_for_orphans": None if look is None else {"at": isoformat(look.at), "plan": look.plan_id},
+            "looked_for_orphans": None if scan is None else {"at": isoformat(scan.at), "plan": scan.plan_id},
             "problem": table.problem,
             "overlaps": None if table.overlaps is None else list(table.overlaps),
             **{str(matter): self._extent(extent) for matter, extent in table.found.items()},
@@ -305,9 +304,9 @@ class Audit:
         known = f"reference index as of {_minute(self.as_of)}"
         text += "the reference index has no complete pass yet" if self.as_of is None else known
         yield f"{text}. Prices of {self.prices.region}, {self.prices.as_of}, {self.prices.currency}."
-        if self.never_looked:
+        if self.never_scanned:
             yield (
-                f"Never scanned for orphan files: {counted(self.never_looked, 'table')}. Run `delegation orphans scan "
+                f"Never scanned for orphan files: {counted(self.never_scanned, 'table')}. Run `delegation orphans scan "
                 "TABLE`, which deletes nothing."
             )
         if self.unread:
@@ -323,8 +322,8 @@ _BY_NOTE: Final = frozenset({AuditKind.UNREADABLE, AuditKind.OVERLAPPING})
 
 def _note(table: AuditedTable, matter: AuditKind) -> str:
     match matter:
-        case AuditKind.UNREACHABLE if table.look is not None:
-            return f"from plan {table.look.plan_id}, which listed the files at {_minute(table.look.at)}"
+        case AuditKind.UNREACHABLE if table.scan is not None:
+            return f"from plan {table.scan.plan_id}, which listed the files at {_minute(table.scan.at)}"
         case AuditKind.UNREADABLE:
             return table.problem or ""
         case AuditKind.OVERLAPPING:

@@ -164,7 +164,7 @@ class ServiceCheck:
         return failed(MAINTENANCE, f"ended: {named}", fix)
 
     def _refused(self, response: httpx.Response, body: Mapping[str, Any]) -> CheckResult:
-        said = plain(str(body.get("message") or body.get("error_code") or response.reason_phrase))[:200]
+        message = plain(str(body.get("message") or body.get("error_code") or response.reason_phrase))[:200]
         if response.status_code == 401:
             skew = _skew(response, self.clock())
             clock = (
@@ -173,15 +173,17 @@ class ServiceCheck:
                 else ""
             )
             fix = "Compare the token with delegation:token-issuer, -audience, and -jwks-url or -public-key."
-            return failed(AUTHORIZER, f"refuses the token (401: {said})", fix + clock)
+            return failed(AUTHORIZER, f"refuses the token (401: {message})", fix + clock)
         if response.status_code == 403:
             subject = _subject(self.settings.client_cert)
             fix = (
                 f"Admit {subject} in delegation:operator-subjects or delegation:client-subject; the token needs the "
                 f"scope of that identity (it has {self.settings.scope})."
             )
-            return failed(AUTHORIZER, f"refuses the certificate or the scope (403: {said})", fix)
-        return failed(AUTHORIZER, f"answers {response.status_code}: {said}", "Look at the log of the API's function.")
+            return failed(AUTHORIZER, f"refuses the certificate or the scope (403: {message})", fix)
+        return failed(
+            AUTHORIZER, f"answers {response.status_code}: {message}", "Look at the log of the API's function."
+        )
 
     def _realm(self, served: str) -> CheckResult:
         if served == self.settings.realm:
@@ -225,8 +227,8 @@ def plain_address(
     refused_here = isinstance(error, httpx.ConnectError) and urlsplit(url).hostname in _LOOPBACK
     if not url.startswith("http://") or refused_here or status not in {None, 400, 301, 302, 307, 308}:
         return None
-    said = "no answer came" if status is None else f"the answer is {status}"
-    return failed(name, f"{url} begins with http://, and {said}", f"Set {setting} to the address with https://.")
+    answer = "no answer came" if status is None else f"the answer is {status}"
+    return failed(name, f"{url} begins with http://, and {answer}", f"Set {setting} to the address with https://.")
 
 
 def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
@@ -244,9 +246,9 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
         code = (cause.reason or "").upper()
         if any(reason in code for reason in _NOT_TLS):
             return failed(HANDSHAKE, f"{url} does not speak TLS", "Correct the host and the port in edge_url.")
-        said = next((text for alert, text in _ALERTS.items() if alert in code), f"TLS failed: {cause.reason}")
+        failure = next((text for alert, text in _ALERTS.items() if alert in code), f"TLS failed: {cause.reason}")
         fix = "Use a certificate of the CA in the deployment's trust store (page Deployment, The first deployment)."
-        return failed(HANDSHAKE, said, fix)
+        return failed(HANDSHAKE, failure, fix)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         fix = "Check edge_url, the DNS name and the network; `delegation local up` starts a service on this machine."
         return failed(HANDSHAKE, f"{url} cannot be reached: {error or type(error).__name__}", fix)
@@ -260,14 +262,14 @@ def handshake_failure(url: str, error: httpx.TransportError) -> CheckResult:
 def token_failure(settings: ClientSettings, error: PolarisError) -> CheckResult:
     if error.status is None and isinstance(error, PolarisUnavailable):
         return failed(TOKEN, f"{settings.token_url} cannot be reached", "Check token_url and the network.")
-    said = f"{error.status} {error.error_type or ''}".strip()
+    answer = f"{error.status} {error.error_type or ''}".strip()
     if error.error_type == "invalid_scope":
         fix = f"At the issuer, allow {settings.client_id} the scope {settings.scope}, or correct scope."
-        return failed(TOKEN, f"the issuer refuses the scope {settings.scope} ({said})", fix)
+        return failed(TOKEN, f"the issuer refuses the scope {settings.scope} ({answer})", fix)
     if error.status in {400, 401, 403}:
         fix = "Correct client_id and client_secret (operator_client_id and operator_client_secret)."
-        return failed(TOKEN, f"the issuer refuses the client {settings.client_id} ({said})", fix)
-    return failed(TOKEN, f"{settings.token_url} answers {said}", "Check token_url, and read the issuer's log.")
+        return failed(TOKEN, f"the issuer refuses the client {settings.client_id} ({answer})", fix)
+    return failed(TOKEN, f"{settings.token_url} answers {answer}", "Check token_url, and read the issuer's log.")
 
 
 def dependency(entry: Mapping[str, Any]) -> CheckResult:

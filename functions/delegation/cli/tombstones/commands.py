@@ -62,8 +62,8 @@ class CallersTombstones:
         except NoSuchTable as error:
             raise not_yours(record.tombstone_id) from error
         except PolarisError as error:
-            said = f"{record.table} was not restored: {error.answered or error}"
-            raise CommandError(said, _after_refused_restore(record, error), code="RESTORE_REFUSED") from error
+            refusal = f"{record.table} was not restored: {error.answered or error}"
+            raise CommandError(refusal, _after_refused_restore(record, error), code="RESTORE_REFUSED") from error
 
 
 def _after_refused_restore(record: TombstoneRecord, error: PolarisError) -> str:
@@ -310,10 +310,10 @@ def _changed(change: Callable[[str], TombstoneRecord], tombstone_id: str) -> Tom
     try:
         return change(tombstone_id)
     except Conflict as error:
-        raise CommandError(error.message, _look(tombstone_id), code=error.error_code) from error
+        raise CommandError(error.message, _inspection_advice(tombstone_id), code=error.error_code) from error
 
 
-def _look(tombstone_id: str) -> str:
+def _inspection_advice(tombstone_id: str) -> str:
     return f"`delegation tombstones show {tombstone_id}` shows its state and what you can do."
 
 
@@ -367,4 +367,4 @@ def _after_refusal(error: Conflict, record: TombstoneRecord) -> str:
     if error.error_code == "NAME_TAKEN":
         other = f"delegation tombstones restore {record.tombstone_id} --to {record.name}_restored"
         return f"Restore it to another name: `{other}`."
-    return _look(record.tombstone_id)
+    return _inspection_advice(record.tombstone_id)

@@ -41,8 +41,8 @@ class DropRefused(CommandError):
     code = "DROP_REFUSED"
 
     def __init__(self, table: str, error: PolarisError) -> None:
-        refused, said = f"{table} was not dropped", _said(error)
-        super().__init__(said if said.startswith(refused) else f"{refused}: {said}", _next_step(error))
+        refused, answer = f"{table} was not dropped", _answer_of(error)
+        super().__init__(answer if answer.startswith(refused) else f"{refused}: {answer}", _next_step(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class TableDrop:
                 wait = _PAUSES.wait(attempt, error.retry_after)
                 if self.now() + wait - began > self.patience:
                     raise CommandError(
-                        f"the drop of {self.identifier!s} has no outcome yet: {_said(error)}",
+                        f"the drop of {self.identifier!s} has no outcome yet: {_answer_of(error)}",
                         f"The drop continues. Run the same command with --key {self.key}, or look at "
                         "`delegation tombstones list`.",
                         code="DROP_NOT_FINISHED",
@@ -175,7 +175,7 @@ def _may_pass(error: PolarisError) -> bool:
     return isinstance(error, PolarisUnavailable) or (error.status == 409 and error.retry_after is not None)
 
 
-def _said(error: PolarisError) -> str:
+def _answer_of(error: PolarisError) -> str:
     """Return the answer's own words; the client's would name Polaris, but here the gateway answers."""
     if error.answered:
         return error.answered

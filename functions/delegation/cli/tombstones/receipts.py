@@ -67,8 +67,8 @@ class CascadeTable(BaseModel):
         return TableIdentifier(catalog, self.namespace, self.name)
 
     def dropped(self, by: Dropped) -> Self:
-        said = {"tombstone": by.tombstone, "state": by.state, "purge_after": by.purge_after}
-        return self.model_copy(update={**said, "outcome": DROPPED, "problem": None})
+        answer = {"tombstone": by.tombstone, "state": by.state, "purge_after": by.purge_after}
+        return self.model_copy(update={**answer, "outcome": DROPPED, "problem": None})
 
     def gone(self) -> Self:
         return self.model_copy(update={"outcome": GONE, "problem": None})

@@ -77,8 +77,8 @@ _FEW: Final = 5
 _MANY: Final = 100
 _LOADED: Final = 5
 """How many destinations are loaded to find the one with the table."""
-_LOOKS: Final = 20
-_BETWEEN_LOOKS_SECONDS: Final = 0.25
+_POLLS: Final = 20
+_POLL_SECONDS: Final = 0.25
 RESTORED_SINCE: Final = "somebody restored it after this request"
 _REQUEST_HEADERS: Final = frozenset(header.lower() for header in (MODE_HEADER, TABLE_UUID_HEADER, FORWARDED_BY))
 _GONE: Final = frozenset({TombstoneState.PENDING, TombstoneState.CLEARED})
@@ -392,13 +392,13 @@ class _Drop:
     def earlier(self, counts: Callable[[Tombstone], bool]) -> CatalogAnswer | None:
         """Return the answer from the caller's newest record that counts, None if no table was renamed. It waits while
         more duplicates are in progress than can be read: one of them may have renamed the table."""
-        for left in range(_LOOKS - 1, -1, -1):
+        for left in range(_POLLS - 1, -1, -1):
             own_records = [tombstone for tombstone in self._newest() if self._is_ours(tombstone) and counts(tombstone)]
             answer = self._by_records(own_records)
             under_way = sum(tombstone.state is TombstoneState.PENDING for tombstone in own_records)
             if answer is not None or under_way <= _LOADED or not left:
                 return answer
-            self._steps.sleep(_BETWEEN_LOOKS_SECONDS)
+            self._steps.sleep(_POLL_SECONDS)
         return None
 
     def _is_ours(self, record: Tombstone) -> bool:

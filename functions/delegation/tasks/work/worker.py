@@ -140,7 +140,7 @@ def lease_next_available_task(
     task_types: Collection[str],
     lease: Callable[[datetime], Lease],
     *,
-    lookout: DueHints | None = None,
+    due_hints: DueHints | None = None,
 ) -> Task | None:
     """Acquire one of the oldest due tasks of a known type; None if the index, queried now, has none. Due are SUBMITTED
     tasks, RETRY_SCHEDULED ones whose time has come, and held ones presumed lost. The conditional write gives each task
@@ -148,15 +148,15 @@ def lease_next_available_task(
     everything is paused."""
     if tasks.pauses.everything() is not None:
         return None
-    lookout = lookout or DueHints()
-    search = _Search(tasks.reads, tasks.leases, owner, task_types, lease, lookout.foreign, tasks.clock)
-    task = search.lease_first(lookout.remembered(tasks.clock()), _MISSES)
+    due_hints = due_hints or DueHints()
+    search = _Search(tasks.reads, tasks.leases, owner, task_types, lease, due_hints.foreign, tasks.clock)
+    task = search.lease_first(due_hints.remembered(tasks.clock()), _MISSES)
     if task is not None:
         return task
-    for shards in lookout.groups(owner):
-        limit, more = lookout.candidates, True
+    for shards in due_hints.groups(owner):
+        limit, more = due_hints.candidates, True
         while more:
-            hints, more = lookout.find(tasks.reads, owner, tasks.clock(), limit, shards)
+            hints, more = due_hints.find(tasks.reads, owner, tasks.clock(), limit, shards)
             task = search.lease_first(hints, len(hints))
             if task is not None:
                 return task
@@ -218,12 +218,12 @@ class _Search:
         return task if is_new else None
 
 
-def in_own_order(entries: Sequence[DueEntry], lot: str) -> list[DueEntry]:
+def in_own_order(entries: Sequence[DueEntry], seed: str) -> list[DueEntry]:
     """Return due entries, the oldest few first, those few in an order that depends on `seed`. So workers do not all try
     the same task; with a new seed for each query no task waits for ever."""
 
     def drawn(entry: DueEntry) -> int:
-        return zlib.crc32(f"{lot}/{entry.task_id}".encode())
+        return zlib.crc32(f"{seed}/{entry.task_id}".encode())
 
     return [
         entry
@@ -280,7 +280,7 @@ class Worker:
         self._monotonic = monotonic
         self._waits = waits
         self._idle = idle
-        self._lookout = DueHints(settings.candidates)
+        self._due_hints = DueHints(settings.candidates)
         self._admission = admission
 
     @property
@@ -313,7 +313,7 @@ class Worker:
     def run_once(self) -> Task | None:
         """Lease and run one task and return it after its attempt; None if no task was due."""
         task = lease_next_available_task(
-            self._tasks, self._settings.owner, self._behaviors.task_types, self._lasting, lookout=self._lookout
+            self._tasks, self._settings.owner, self._behaviors.task_types, self._lasting, due_hints=self._due_hints
         )
         if task is None and self._admission is not None:
             task = self._admitted(self._admission)

@@ -31,7 +31,7 @@ class Rows(BaseModel):
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "LOOK_EVERY", calls.LOOK_EVERY / 100)
+    monkeypatch.setattr(calls, "POLL_EVERY", calls.POLL_EVERY / 100)
 
 
 def ended(harness: TaskHarness, handle: Any) -> tuple[Status, str | None]:

@@ -43,15 +43,15 @@ class Fleet:
         self.store = CountingStore()
         self.clock = Clock()
         self.service = task_service(self.store, Policies(default=RetryPolicy(), by_type={}), clock=self.clock)
-        self.lookouts: dict[str, DueHints] = {}
+        self.due_hints_by_owner: dict[str, DueHints] = {}
         for n in range(tasks):
             self.store.apply(Create(submitted(f"task-{n:03}", due_at=NOW)))
         self.store.writes = 0
 
     def lease(self, owner: str) -> Task | None:
-        lookout = self.lookouts.setdefault(owner, DueHints())
+        due_hints = self.due_hints_by_owner.setdefault(owner, DueHints())
         return lease_next_available_task(
-            self.service, owner, TASK_TYPES, lambda now: Lease.lasting(HOUR, now), lookout=lookout
+            self.service, owner, TASK_TYPES, lambda now: Lease.lasting(HOUR, now), due_hints=due_hints
         )
 
 
@@ -83,10 +83,10 @@ def test_the_result_of_a_query_is_not_used_after_the_clock_was_set_back() -> Non
 def test_hints_of_a_later_time_are_forgotten() -> None:
     """They are of tasks that are not due yet, and hide none that are."""
     fleet = Fleet(10)
-    lookout = DueHints()
-    lookout.find(fleet.service.reads, "w", fleet.clock(), 50, codec.due_buckets())
-    assert len(lookout.remembered(fleet.clock())) == 10
-    assert len(lookout.remembered(fleet.clock() - SECOND)) == 0
+    due_hints = DueHints()
+    due_hints.find(fleet.service.reads, "w", fleet.clock(), 50, codec.due_buckets())
+    assert len(due_hints.remembered(fleet.clock())) == 10
+    assert len(due_hints.remembered(fleet.clock() - SECOND)) == 0
 
 
 def test_a_used_up_query_is_followed_by_another_at_once() -> None:
@@ -119,8 +119,8 @@ def test_a_query_reads_few_shards_and_each_worker_has_another_order() -> None:
         assert [len(group) for group in groups] == [2, 4, 8, 2]
         assert sorted(shard for group in groups for shard in group) == list(codec.due_buckets())
     assert len({groups[0] for groups in rounds.values()}) > 1
-    lookout = DueHints()
-    first = [next(lookout.groups("a")) for _ in range(codec.SHARDS // 2)]
+    due_hints = DueHints()
+    first = [next(due_hints.groups("a")) for _ in range(codec.SHARDS // 2)]
     assert sorted(shard for group in first for shard in group) == list(codec.due_buckets())
 
 
@@ -165,8 +165,8 @@ def test_workers_that_query_at_once_try_different_tasks() -> None:
     workers = [f"worker-{n}" for n in range(8)]
     first = set()
     for worker in workers:
-        lookout = fleet.lookouts.setdefault(worker, DueHints())
-        first.add(lookout.find(fleet.service.reads, worker, fleet.clock(), 50, codec.due_buckets())[0][0].task_id)
+        due_hints = fleet.due_hints_by_owner.setdefault(worker, DueHints())
+        first.add(due_hints.find(fleet.service.reads, worker, fleet.clock(), 50, codec.due_buckets())[0][0].task_id)
     assert len(first) >= 4  # of the eight oldest
     leased = [task.task_id for _ in range(6) for worker in workers if (task := fleet.lease(worker))]
     assert sorted(leased) == [f"task-{n:03}" for n in range(48)]

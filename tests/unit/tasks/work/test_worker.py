@@ -80,12 +80,12 @@ def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
     for task_id in foreign:
         store.apply(Create(submitted(task_id, task_type="NEWER", due_at=NOW)))
     store.apply(Create(submitted("mine", due_at=NOW + MINUTE)))
-    lookout = DueHints(candidates=5)
-    task = lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, lookout=lookout)
+    due_hints = DueHints(candidates=5)
+    task = lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, due_hints=due_hints)
     assert task is not None
     assert task.task_id == "mine"
-    assert len(lookout.foreign.ids & foreign) >= 5
-    assert lookout.foreign.ids <= foreign
+    assert len(due_hints.foreign.ids & foreign) >= 5
+    assert due_hints.foreign.ids <= foreign
     heads = [store.get(task_id) for task_id in foreign]
     assert {(head.status, head.version, head.revision) for head in heads} == {(Status.SUBMITTED, 1, 1)}
 
@@ -93,11 +93,11 @@ def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
 def test_a_task_of_an_unknown_type_is_read_once() -> None:
     store = MemoryTaskStore()
     store.apply(Create(submitted("newer", task_type="NEWER", due_at=NOW)))
-    lookout = DueHints()
-    lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, lookout=lookout)
+    due_hints = DueHints()
+    lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, due_hints=due_hints)
     read: list[str] = []
     store.fault = read.append
-    assert lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, lookout=lookout) is None
+    assert lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, due_hints=due_hints) is None
     assert set(read) == {"before due"}
 
 

@@ -93,13 +93,13 @@ def test_an_unreadable_due_record_is_read_once_by_a_worker(site: Site) -> None:
     site.store.make_unreadable(task_id)
     read: list[str] = []
     site.store.fault = read.append
-    lookout = DueHints()
+    due_hints = DueHints()
 
     def lease() -> None:
         site.clock.advance(MINUTE)
         assert (
             lease_next_available_task(
-                site.service(), "w", {"TABLE_PURGE"}, lambda now: Lease.lasting(HOUR, now), lookout=lookout
+                site.service(), "w", {"TABLE_PURGE"}, lambda now: Lease.lasting(HOUR, now), due_hints=due_hints
             )
             is None
         )
