@@ -64,26 +64,28 @@ SETTINGS: Final = (
     Setting("edge_url", "the service's address, with its base path /delegation-service/api"),
     Setting("ca_cert", "PEM file of the CA that issued the service's certificate", is_path=True),
     Setting("client_cert", "PEM file of the client certificate", is_path=True),
-    Setting("client_key", "PEM file of its key", is_path=True),
+    Setting("client_key", "PEM file of the client certificate's key", is_path=True),
     Setting("token_url", "token endpoint of the OAuth2 issuer"),
     Setting("client_id", "the OAuth2 client"),
-    Setting("client_secret", "its secret", secret=True),
+    Setting("client_secret", "the OAuth2 client's secret", secret=True),
     Setting("scope", "the scope to request"),
     Setting("realm", "the Polaris realm that the deployment serves"),
     Setting(
         "operator_cert", "PEM file of the operator's certificate, instead of client_cert for `tasks`", is_path=True
     ),
-    Setting("operator_key", "PEM file of its key", is_path=True),
+    Setting("operator_key", "PEM file of the operator certificate's key", is_path=True),
     Setting("operator_client_id", "the operator's OAuth2 client"),
-    Setting("operator_client_secret", "its secret", secret=True),
+    Setting("operator_client_secret", "the secret of the operator's OAuth2 client", secret=True),
     Setting("operator_scope", "the operator's scope"),
-    Setting("polaris_url", "the uri of the catalog, as in other Iceberg clients"),
-    Setting("gateway_url", "the uri of the catalog that leads through the gateway, for `drop`"),
+    Setting("polaris_url", "the catalog's URI, as in other Iceberg clients"),
+    Setting("gateway_url", "the catalog's URI through the gateway, for `drop`"),
     Setting("polaris_credential", "id:secret of a principal that may read the tables", secret=True),
     Setting("polaris_scope", "the scope of that principal"),
     Setting("polaris_service_credential", "id:secret of the service's principal, for `doctor`", secret=True),
     Setting("polaris_admin_credential", "id:secret of an administrator, for `polaris setup` and `doctor`", secret=True),
-    Setting("task_store", "where the tasks are: table (the task table) or persistence (its two tables)"),
+    Setting(
+        "task_store", "where tasks are stored: `table` (the task table) or `persistence` (the persistence's two tables)"
+    ),
     Setting("tasks_table", "the task table"),
     Setting("references_table", "the table of the reference index, for `references` and `doctor`"),
     Setting("idempotency_table", "the table of idempotency records, for `doctor`"),
@@ -129,7 +131,7 @@ class ConfigFile:
             profiles[name] = _profile(path, name, table, problems)
         default = document.get("profile", _DEFAULT_PROFILE)
         if not isinstance(default, str) or ("profile" in document and default not in profiles):
-            problems.append(FieldProblem("profile", f"must name one of the profiles ({_listed(profiles)})"))
+            problems.append(FieldProblem("profile", f"must name one of the file's profiles ({_listed(profiles)})"))
         if problems:
             raise SettingsInvalid(str(path), problems, "Correct the file. `delegation config check` reads it again.")
         return cls(path, profiles, default)
@@ -155,8 +157,8 @@ class CallerSettings:
         file = _file_of(environ)
         named = profile or environ.get(PROFILE_VARIABLE) or None
         if named is not None and named not in file.profiles:
-            reason = f"there is no profile {named} ({_listed(file.profiles)})"
-            raise SettingsInvalid(str(file.path), [FieldProblem("--profile", reason)], "Name one of the profiles.")
+            reason = f"the file has no profile {named} (profiles: {_listed(file.profiles)})"
+            raise SettingsInvalid(str(file.path), [FieldProblem("--profile", reason)], "Name a profile of the file.")
         chosen = named or (file.default if file.default in file.profiles else None)
         values = {name: Value(text, f"profile {chosen}") for name, text in file.profiles.get(chosen or "", {}).items()}
         for setting in SETTINGS:
@@ -171,7 +173,7 @@ class CallerSettings:
         address another system would be called."""
         if name in self.empty:
             problem = FieldProblem(name_of_variable(_BY_NAME[name].variable), "is set and empty")
-            raise SettingsInvalid("the environment", [problem], "Give it the address, or remove the variable.")
+            raise SettingsInvalid("the environment", [problem], "Set the address, or remove the variable.")
         return self.get(name)
 
     def get(self, name: str) -> str | None:
@@ -208,11 +210,13 @@ def _parsed(path: Path) -> dict[str, Any]:
     except OSError as error:
         problem = FieldProblem(CONFIG_VARIABLE, f"{path} cannot be read: {error.strerror}")
     except UnicodeDecodeError:
-        problem = FieldProblem(str(path), "is not a text in UTF-8")
+        problem = FieldProblem(str(path), "is not UTF-8 text")
     except tomllib.TOMLDecodeError as error:
         # The parser's message has the place and a character, never a whole value.
         problem = FieldProblem(str(path), f"is not TOML: {error}")
-    raise SettingsInvalid(str(path), [problem], "Correct the file. The page of the command has an example.") from None
+    raise SettingsInvalid(
+        str(path), [problem], "Correct the file. The documentation of the command has an example."
+    ) from None
 
 
 def _unknown(document: Mapping[str, Any]) -> list[str]:
@@ -230,16 +234,16 @@ def _profile(path: Path, name: str, table: object, problems: list[FieldProblem])
         setting = _BY_NAME.get(key)
         if setting is None:
             near = get_close_matches(key, _BY_NAME, n=1)
-            problems.append(FieldProblem(where, "is no setting" + (f"; {near[0]} is one" if near else "")))
+            problems.append(FieldProblem(where, "is not a setting" + (f"; did you mean {near[0]}?" if near else "")))
         elif not isinstance(value, str) or not value:
-            problems.append(FieldProblem(where, "must be a text that is not empty"))
+            problems.append(FieldProblem(where, "must be a string that is not empty"))
         else:
             settings[key] = str(path.parent / Path(value).expanduser()) if setting.is_path else value
     return settings
 
 
 def _listed(profiles: Mapping[str, object]) -> str:
-    return ", ".join(profiles) or "the file has none"
+    return ", ".join(profiles) or "none"
 
 
 def problems_of(error: "ValidationError") -> list[FieldProblem]:

@@ -30,13 +30,13 @@ def stored_variables(url: str) -> Mapping[str, str]:
     """Return the variables in an object, fetched once in a process. Raises StoredSettingsError."""
     scheme = url.partition("://")[0]
     if scheme not in _fetchers:
-        raise StoredSettingsError(url, f"has none of the schemes {sorted(_fetchers)}")
+        raise StoredSettingsError(url, f"has none of the schemes {', '.join(sorted(_fetchers))}")
     try:
         variables = json.loads(_fetchers[scheme](url))
     except json.JSONDecodeError:
         raise StoredSettingsError(url, "is not JSON") from None
     if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
-        raise StoredSettingsError(url, "must be an object whose values are texts")
+        raise StoredSettingsError(url, "must be a JSON object whose values are strings")
     return variables
 
 

@@ -50,7 +50,7 @@ class RunPaused(RunHandedOver):
 
     def __init__(self, task_id: str, pause: str) -> None:
         super().__init__(
-            task_id, f"task {task_id} was {pause}; it continues where it stopped after `delegation resume`"
+            task_id, f"task {task_id} was {pause}. After `delegation resume` the task continues where it stopped"
         )
 
 
@@ -60,5 +60,5 @@ class RunTimedOut(RunStopped):
     code = "TIMED_OUT"
 
     def __init__(self, task_id: str, seconds: float) -> None:
-        super().__init__(f"the attempt of task {task_id} worked for {seconds:.0f}s, the time limit of its behavior")
+        super().__init__(f"the attempt of task {task_id} reached its behavior's time limit of {seconds:.0f}s")
         self.task_id = task_id

@@ -48,7 +48,7 @@ def joined_levels(levels: Sequence[str], separator: str = NAMESPACE_SEPARATOR) -
     for level in levels:
         _check_part(level, separator)
     if not levels:
-        raise ValueError("a namespace has at least one level")
+        raise ValueError("a namespace needs at least one level")
     return separator.join(levels)
 
 
@@ -56,8 +56,8 @@ def _check_part(part: str, separator: str) -> None:
     is_dots = not {".", ".."}.isdisjoint(part.split("/"))
     if not part or is_dots or separator in part or NAMESPACE_SEPARATOR in part or _NO_TEXT.search(part):
         raise ValueError(
-            "a part of an identifier is empty, a dot segment, or contains the separator of levels, the character 0x1F "
-            "or a lone surrogate"
+            "a part of an identifier is empty, is a dot segment, or contains a level separator, the character 0x1F or "
+            "a lone surrogate"
         )
 
 

@@ -182,7 +182,7 @@ def each_item(
                 raise error
             row.others_answered()
         if wasted > most_wasted.total_seconds():
-            logger.warning("the rest is left to the next pass", extra={"action": "set aside", "loop": name})
+            logger.warning("the remaining items are left to the next pass", extra={"action": "set aside", "loop": name})
             break
     row.end(shown)
 

@@ -91,7 +91,7 @@ ATTEMPTS_THROTTLED: Final = _count(
 PURGES_HELD: Final = _count(
     "PurgesHeld",
     Area.ATTEMPTS,
-    "Purge attempts that wait for an unreadable table.",
+    "Purge attempts that ended because another table is unreadable. They are retried.",
 )
 TASKS_LOST: Final = _count("TasksLost", Area.ATTEMPTS, "Attempts that lost their lease before an outcome.", "kind")
 
@@ -153,7 +153,7 @@ OLDEST_LEASE_SECONDS: Final = _seconds(
     "Age of the oldest running attempt ([limits](limits.md#times)).",
 )
 MAINTENANCE_AGE_SECONDS: Final = _seconds(
-    "MaintenanceAgeSeconds", Area.BACKLOG, "Time since `STORE_MAINTENANCE` last succeeded."
+    "MaintenanceAgeSeconds", Area.BACKLOG, "Time since a `STORE_MAINTENANCE` task last succeeded."
 )
 
 TASKS_SWEPT: Final = _count("TasksSwept", Area.MACHINERY, "Due tasks that the sweeper checked.")

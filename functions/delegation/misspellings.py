@@ -13,7 +13,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     names = {_plain(name): name for name in sorted(known)}
     near = get_close_matches(_plain(word), names, n=1)
-    return f"did you mean {names[near[0]]}?" if near else f"there is {', '.join(names.values()) or 'none'}"
+    return f"did you mean {names[near[0]]}?" if near else f"known: {', '.join(names.values()) or 'none'}"
 
 
 def misspelled(word: str, known: Iterable[str]) -> str | None:

@@ -62,7 +62,7 @@ def parse_duration(text: str) -> timedelta:
         try:
             parsed = timedelta(**{_UNITS[match[2]]: int(match[1])})
         except OverflowError as error:
-            raise ValueError(f"{text!r} is longer than any duration can be") from error
+            raise ValueError(f"{text!r} is too long for a duration") from error
     elif text.upper().startswith("P"):
         try:
             parsed = _ISO_8601.validate_python(text.upper())

@@ -33,7 +33,7 @@ def test_a_refusal_is_named() -> None:
     client = dynamodb_client()
     with Stubber(client) as stub:
         stub.add_client_error("create_table", "AccessDeniedException")
-        with pytest.raises(StoreUnavailable, match="table acme was not created: AccessDeniedException") as refused:
+        with pytest.raises(StoreUnavailable, match="acme could not be created: AccessDeniedException") as refused:
             create_task_table(client, "acme")
     assert isinstance(refused.value.__cause__, ClientError)
     client.close()

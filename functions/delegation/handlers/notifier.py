@@ -41,7 +41,7 @@ def _log(delivered: Delivered, fields: Mapping[str, Any]) -> None:
     if delivered.outcome is DeliveryOutcome.DEAD:
         logger.error("dead letter; `delegation callbacks resend` sends it again", extra={**fields, **error})
     elif delivered.outcome is DeliveryOutcome.FAILED:
-        logger.warning("not delivered; it is repeated", extra={**fields, **error})
+        logger.warning("not delivered; the delivery will be repeated", extra={**fields, **error})
     else:
         logger.info("notification", extra=fields)
 

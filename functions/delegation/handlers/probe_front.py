@@ -23,7 +23,7 @@ def handler(_event: Mapping[str, Any], _context: LambdaContext) -> dict[str, boo
     """Probe once; a failed request is a metric and a log line, not an error of the function."""
     probe = _probe().perform()
     if probe.problem is not None:
-        logger.error("the front does not answer", extra={"action": "probe", "reason": probe.problem})
+        logger.error("the probe failed", extra={"action": "probe", "reason": probe.problem})
     succeeded = probe.problem is None
     MetricLines.of_environment().put(
         {PROBES_SUCCEEDED: int(succeeded)}, action="probe", seconds=round(probe.seconds, 3)

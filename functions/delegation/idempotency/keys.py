@@ -64,7 +64,9 @@ def canonical_json(value: Any, *, rule: int = RULE) -> bytes:
     try:
         return rfc8785.dumps(exact_integers(value, rule=rule))
     except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
-        raise NotCanonicalizable(f"the document has no canonical JSON form: {type(error).__name__}") from None
+        raise NotCanonicalizable(
+            f"the document has no canonical JSON form (RFC 8785): {type(error).__name__}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,9 @@ class RequestInProgress(IdempotencyError):
     retryable = True
 
     def __init__(self, task_id: str) -> None:
-        super().__init__(f"the request is still running as task {task_id}. Repeat the request unchanged")
+        super().__init__(
+            f"the request is still running as task {task_id}. Repeat the request unchanged after Retry-After"
+        )
         self.task_id = task_id
 
 

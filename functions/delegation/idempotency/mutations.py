@@ -183,7 +183,7 @@ class Mutations:
                 performed = self._hold(mutation, first, is_clear=True)
             if performed is not None:
                 return performed
-        raise RecordsUnavailable("the idempotency record kept changing. Nothing was done. Repeat the request")
+        raise RecordsUnavailable("the idempotency record kept changing, so nothing was done. Repeat the request")
 
     def is_held(self, scope: Scope) -> bool:
         """Return whether a call holds a key now, with one read. Raises the errors of the store."""

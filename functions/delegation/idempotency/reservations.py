@@ -257,7 +257,9 @@ class MemoryReservationStore:
     def _readable(self, scope: str) -> Reservation | None:
         record = self._records.get(scope)
         if record is not None and record.format != FORMAT:
-            raise malformed_reservation(f"format: {record.format!r} is not {FORMAT}")
+            raise malformed_reservation(
+                f"this release cannot read the idempotency record: its format is {record.format!r}"
+            )
         return record
 
 
@@ -298,10 +300,11 @@ class DynamoDbReservationStore:
 def reservation_of(item: Mapping[str, Any]) -> Reservation:
     """Return a stored reservation. Raises IdempotencyError (MALFORMED_RECORD)."""
     if (item.get("kind"), item.get("format")) != (KIND, FORMAT):
-        raise malformed_reservation(f"kind and format: {item.get('kind')!r}, {item.get('format')!r} are unknown here")
+        found = f"its kind is {item.get('kind')!r}, its format {item.get('format')!r}"
+        raise malformed_reservation(f"this release cannot read the idempotency record: {found}")
     if "packed_body" in item:
         if not isinstance(item.get("packed_body"), Binary):
-            raise malformed_reservation("idempotency record: packed_body: is not binary")
+            raise malformed_reservation("idempotency record: packed_body: must be binary")
         item = {**item, "packed_body": item["packed_body"].value}
     return model_of_item(Reservation, item, lambda text: malformed_reservation(f"idempotency record: {text}"))
 
@@ -363,8 +366,8 @@ class BreakingStore:
             now = self._monotonic()
             if now < self._closed_until:
                 raise RecordsUnavailable(
-                    "calls to the table of idempotency keys fail, so the gateway makes none for some seconds. Nothing "
-                    "was done. Repeat the request with its key"
+                    "the gateway cannot reach the table of idempotency keys, and waits some seconds before it tries "
+                    "again. Nothing was done. Repeat the request with its key"
                 )
             self._closed_until = now + self._seconds  # this call tries the store, others do not
 

@@ -111,7 +111,7 @@ class Acceptance:
                 return self._write(request, change, replaces, submitted=submitted)
             except (TaskExists, StaleTask, RevisionConflict, RecordConflict):
                 continue
-        raise StoreUnavailable(f"task {first.task_id} kept changing. Nothing was written. Repeat the request")
+        raise StoreUnavailable(f"task {first.task_id} kept changing, so nothing was written. Repeat the request")
 
     def outcome(self, task_id: str, bound_version: int) -> Task | None:
         """Return the first terminal version of a task from `bound_version` on, None without one."""

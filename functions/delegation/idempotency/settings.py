@@ -36,7 +36,7 @@ class KeySettings:
         own, upstream = (values.pop(name, _DEFAULT) for name in ("lifetime", "ttl"))
         if upstream not in {own, _DEFAULT} and own != _DEFAULT:
             raise InvalidProperty(
-                f"{PREFIX}ttl", f"{upstream!r} is not {PREFIX}lifetime, {own!r}. Set only one of the two"
+                f"{PREFIX}ttl", f"{upstream!r} differs from {PREFIX}lifetime, which is {own!r}. Set only one of the two"
             )
         lifetime = _lifetime("lifetime", own) if upstream == _DEFAULT else _lifetime("ttl", upstream)
         for name in values:
@@ -54,7 +54,7 @@ def _lifetime(name: str, value: str) -> timedelta:
     name = PREFIX + name
     parsed = duration_property(name, value)
     if parsed.microseconds:
-        raise InvalidProperty(name, f"{value!r} is not a number of whole seconds")
+        raise InvalidProperty(name, f"{value!r} is not a whole number of seconds")
     if parsed > _LONGEST:
         raise InvalidProperty(name, f"{value!r} is longer than {_LONGEST.days}d")
     return parsed

@@ -157,7 +157,7 @@ class MemoryIdempotencyStore:
         with self._tasks.lock:
             record = self._records.get(scope)
         if record is not None and record.format != FORMAT:
-            raise MalformedRecord(f"format: {record.format!r} is not {FORMAT}")
+            raise MalformedRecord(f"this release cannot read the idempotency record: its format is {record.format!r}")
         return record
 
     def put(self, write: RecordWrite) -> Record:
@@ -360,5 +360,5 @@ def _require_own(write: RecordWrite, item: Mapping[str, Any] | None) -> None:
 def record_of(item: Mapping[str, Any]) -> Record:
     """Return a stored record. Raises MalformedRecord."""
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"format: {item.get('format')!r} is not {FORMAT}")
+        raise MalformedRecord(f"this release cannot read the idempotency record: its format is {item.get('format')!r}")
     return model_of_item(Record, item, lambda text: MalformedRecord(f"idempotency record: {text}"))

@@ -34,6 +34,7 @@ from delegation.tasks.life.notifications import (
 )
 from delegation.tasks.stores.notifications import NotificationStore
 from delegation.wire.signatures import KEY_HEADER, SIGNATURE_HEADER, signature
+from polaris_common.errors import counted
 
 SOURCE: Final = "polaris.delegation"
 DETAIL_TYPE: Final = "Task Ended"
@@ -67,7 +68,7 @@ class EventBridge:
         except ClientError as error:
             raise event_not_accepted(f"EventBridge answered {error.response['Error']['Code']}") from None
         except BotoCoreError as error:
-            raise event_not_accepted(f"EventBridge was not reached: {type(error).__name__}") from None
+            raise event_not_accepted(f"EventBridge could not be reached: {type(error).__name__}") from None
         if answer.get("FailedEntryCount"):
             code = answer["Entries"][0].get("ErrorCode", "no code")
             raise event_not_accepted(f"EventBridge refused the event: {code}")
@@ -161,7 +162,7 @@ class Notifier:
         if not (after.is_dead or receiver.is_failing):
             return Delivered(DeliveryOutcome.PARKED, after)
         error = NotificationError(
-            f"its receiver failed {receiver.failures} times in a row; one delivery at a time tries it",
+            f"its receiver failed {counted(receiver.failures, 'time')} in a row, and gets one notification at a time",
             code="RECEIVER_SET_APART",
         )
         return Delivered(DeliveryOutcome.DEAD if after.is_dead else DeliveryOutcome.FAILED, after, error)
@@ -184,7 +185,9 @@ class Notifier:
         name = callback_name(owed.channel)
         url = self.policy.callbacks.get(name)
         if url is None:
-            raise CallbackUnknown(f"no property delegation.notifications.callback.{name} has its URL. Set it again")
+            raise CallbackUnknown(
+                f"delegation.notifications.callback.{name}, with the receiver's URL, is no longer set. Set it again"
+            )
         body = owed.body.encode()
         stamp = int(self.clock().timestamp())
         headers = {
@@ -294,12 +297,12 @@ def _delivered(notifier: Notifier, messages: Sequence[Message]) -> list[Delivere
         notifier.take,
         name="notifications.delivered",
         clock=notifier.clock,
-        shown=lambda owed: f"{owed.notification_id} of task {owed.task_id}",
+        shown=lambda owed: f"notification {owed.notification_id} of task {owed.task_id}",
     )
     return [delivery.result for delivery in deliveries if delivery.result is not None]
 
 
 def _refusal(status: int) -> str:
     if 300 <= status < 400:
-        return f"its receiver answered {status}, a redirect, which is not followed. Set the URL that the redirect names"
+        return f"its receiver answered {status}. Redirects are not followed: set the callback's URL to the new address"
     return f"its receiver answered {status}, but must answer 2xx"

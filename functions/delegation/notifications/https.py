@@ -104,7 +104,7 @@ def resolve(host: str, port: int) -> Sequence[str]:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise callback_unreachable(f"the name of its host cannot be resolved: {type(error).__name__}") from None
+        raise callback_unreachable(f"its receiver's host name cannot be resolved: {type(error).__name__}") from None
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in addresses))
 
 
@@ -112,7 +112,7 @@ def checked(addresses: Sequence[str], *, private: bool, loopback: bool = False) 
     """Return addresses that may all be called. Raises NotificationError if there is none, or if any may not be called:
     a name with both kinds is either a mistake or an attack."""
     if not addresses:
-        raise callback_unreachable("its host has no address")
+        raise callback_unreachable("its receiver's host has no address")
     for text in addresses:
         require_callable(text, private=private, loopback=loopback)
     return addresses
@@ -125,18 +125,18 @@ def require_callable(text: str, *, private: bool, loopback: bool = False) -> Non
     try:
         address = _mapped(ip_address(text))
     except ValueError:
-        raise address_refused("its host has an address that cannot be read") from None
+        raise address_refused("its receiver's host has an invalid address") from None
     if address.is_loopback and loopback:
         return
     inner = _inside(address)
     is_never = address.is_multicast or address.is_unspecified or address.is_link_local or address.is_loopback
     if is_never or _is_in(address, _NEVER) or not all(map(_is_global, inner)):
-        raise address_refused(f"its host has the address {address}, which no callback may be sent to")
+        raise address_refused(f"its receiver's host has the address {address}, to which callbacks are never sent")
     is_public = _is_global(address) or (bool(inner) and _is_in(address, _ROUTED))
     if not is_public and not (private and _is_in(address, _PRIVATE)):
         raise address_refused(
-            f"its host has the address {address}, which is not public; "
-            "delegation.notifications.private-addresses=true allows private ones"
+            f"its receiver's host has the address {address}, which is not public. To allow private addresses, set "
+            "delegation.notifications.private-addresses=true"
         )
 
 
@@ -169,7 +169,6 @@ def _inside(address: Address) -> list[IPv4Address]:
 
 TOTAL_SECONDS: Final = 10.0
 _CONNECT_SECONDS: Final = 3.0
-_UNANSWERED: Final = "its receiver did not answer"
 
 Post = Callable[[str, Mapping[str, str], bytes], int]
 """Sends a body with headers to a URL and returns the status. Raises NotificationError."""
@@ -252,10 +251,11 @@ class HttpsPost:
                 connection.request("POST", target, body, dict(headers))
                 status = connection.getresponse().status
         except ssl.SSLCertVerificationError as error:
-            raise callback_unreachable(f"its certificate is refused: {error.verify_message}") from None
+            raise callback_unreachable(f"its receiver's certificate was refused: {error.verify_message}") from None
         except (OSError, HTTPException, ValueError) as error:
             is_slow = connection.late.is_set() or isinstance(error, TimeoutError)
-            raise self._slow() if is_slow else callback_unreachable(f"{_UNANSWERED}: {type(error).__name__}") from None
+            failed = callback_unreachable(f"the call to its receiver failed: {type(error).__name__}")
+            raise self._slow() if is_slow else failed from None
         finally:
             timer.cancel()
         if connection.late.is_set():
@@ -263,7 +263,7 @@ class HttpsPost:
         return status
 
     def _slow(self) -> NotificationError:
-        return callback_unreachable(f"{_UNANSWERED}: no answer within {self.total_seconds:g} s")
+        return callback_unreachable(f"its receiver did not answer within {self.total_seconds:g} s")
 
 
 READ_AGAIN_AFTER: Final = timedelta(minutes=5)
@@ -290,7 +290,9 @@ def reader(reference: str, client_of: Callable[[str], Any]) -> Callable[[], str]
             code = error.response.get("Error", {}).get("Code", "")
             raise CallbackKeysUnavailable(f"the keys of callbacks cannot be read from {reference}: {code}") from None
         except BotoCoreError as error:
-            raise CallbackKeysUnavailable(f"{reference} was not read: {type(error).__name__}") from None
+            raise CallbackKeysUnavailable(
+                f"the keys of callbacks cannot be read from {reference}: {type(error).__name__}"
+            ) from None
 
     return read
 
@@ -310,11 +312,11 @@ class SigningKeys:
         keys = self._by_name().get(name)
         texts = [keys] if isinstance(keys, str) else keys
         if not isinstance(texts, list) or not 1 <= len(texts) <= MOST_KEYS:
-            raise CallbackKeysUnavailable(f"the keys of callback {name} must be a list of one or {MOST_KEYS} texts")
+            raise CallbackKeysUnavailable(f"the keys of callback {name} must be a list of 1 to {MOST_KEYS} strings")
         signing_keys = tuple(text.encode() for text in texts if isinstance(text, str))
         if len(signing_keys) != len(texts) or any(len(key) < SHORTEST_KEY for key in signing_keys):
             raise CallbackKeysUnavailable(
-                f"each key of callback {name} must be a text of at least {SHORTEST_KEY} bytes"
+                f"each key of callback {name} must be a string of at least {SHORTEST_KEY} bytes"
             )
         return signing_keys
 

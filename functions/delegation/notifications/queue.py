@@ -81,7 +81,9 @@ class SqsNotificationQueue:
             return getattr(self._client, method)(**arguments)
         except ClientError as error:
             name = _name_of(arguments["QueueUrl"])
-            raise StoreUnavailable(f"the queue {name} answered {error.response['Error']['Code']}") from error
+            raise StoreUnavailable(
+                f"SQS refused a call for the queue {name}: {error.response['Error']['Code']}"
+            ) from error
         except (HTTPClientError, BotoConnectionError) as error:
             name = _name_of(arguments["QueueUrl"])
             raise StoreUnavailable(f"the queue {name} could not be reached: {type(error).__name__}") from error
@@ -107,7 +109,7 @@ def parse(body: str) -> Message:
             str(fields["task_id"]), str(UUID(fields["notification_id"])), fields["n"], fields.get("apart") is True
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise malformed_message("the message is not {task_id, notification_id, n}") from None
+        raise malformed_message("the message does not have `task_id`, `notification_id` and `n`") from None
     if not isinstance(message.n, int) or isinstance(message.n, bool) or message.n < 1:
         raise malformed_message("n: must be a whole number, 1 or greater")
     return message

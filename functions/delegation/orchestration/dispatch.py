@@ -39,7 +39,9 @@ class SqsDispatchQueue:
             body = json.dumps({"task_id": task_id, "n": n, **joined})
             self._client.send_message(QueueUrl=self._queue_url, MessageBody=body)
         except ClientError as error:
-            raise StoreUnavailable(f"the queue {self._name} answered {error.response['Error']['Code']}") from error
+            raise StoreUnavailable(
+                f"SQS refused a message for the queue {self._name}: {error.response['Error']['Code']}"
+            ) from error
         except (HTTPClientError, BotoConnectionError) as error:
             raise StoreUnavailable(f"the queue {self._name} could not be reached: {type(error).__name__}") from error
 
@@ -91,7 +93,7 @@ def parse(body: str) -> tuple[str, int]:
         message = json.loads(body)
         task_id, n = str(UUID(message["task_id"])), message["n"]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise MalformedDispatch("the message is not a dispatch {task_id, n}") from None
+        raise MalformedDispatch("the message is not a dispatch, which has `task_id` and `n`") from None
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise MalformedDispatch("n: must be a whole number, 0 or greater")
     return task_id, n

@@ -141,9 +141,7 @@ class StateFailure:
         it. A refused start is excused unless its work has started, which only RUNNING shows: an attempt that continues
         in a new execution already has an engine."""
         if self.is_refused_start and task.status is not Status.RUNNING:
-            text = (
-                "Lambda started no function for the attempt, because too many are running. The attempt is not counted"
-            )
+            text = "Lambda could not start the attempt, because too many functions run. The attempt is not counted"
             return AttemptError(START_REFUSED, text, ErrorClass.REFUSED)
         if self.is_refused_job and has_no_job(task):
             return job_not_started()

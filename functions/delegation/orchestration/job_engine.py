@@ -80,5 +80,7 @@ class JobEngine:
         task = self._tasks.reads.get(step.task_id)
         if not task.is_held or task.attempt_count != step.attempt or not self._job_runs.end(task):
             return task
-        error = AttemptError(HANDED_OVER, "the worker stopped. The next attempt continues", ErrorClass.HANDED_OVER)
+        error = AttemptError(
+            HANDED_OVER, "the worker stopped. The next attempt continues the work", ErrorClass.HANDED_OVER
+        )
         return self._steps.end_attempt(step, error)

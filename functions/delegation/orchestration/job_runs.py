@@ -238,7 +238,9 @@ class EmrServerless:
             state = self._application_state()
             if state not in _UNSETTLED:
                 raise
-            raise JobServiceUnavailable(f"the EMR Serverless application is {state}") from refused
+            raise JobServiceUnavailable(
+                f"the EMR Serverless application is {state} and does not start job runs yet"
+            ) from refused
         return str(answer["jobRunId"])
 
     def get(self, run_id: str) -> JobRun | None:
@@ -344,7 +346,10 @@ class ExternalJobRuns:
             for run_id in sorted(self._runs_of(task)):
                 self._cancel(task, run_id)
         except JobServiceUnavailable as error:
-            logger.warning("job runs were not ended", extra={"task_id": task.task_id, "error_code": error.code})
+            logger.warning(
+                "the job runs of a lost attempt could not be cancelled; the next sweep tries again",
+                extra={"task_id": task.task_id, "error_code": error.code},
+            )
             self._unavailable_until = self._now() + self._rest_seconds
             return False
         return True
@@ -356,7 +361,9 @@ class ExternalJobRuns:
             active = self._jobs.active(f"{task.task_id}-", as_of=task.lease.lost_not_before)
             return stored | {run.id for run in active}
         except JobRefused as refused:
-            logger.warning("job runs cannot be listed", extra={"task_id": task.task_id, "error_code": refused.code})
+            logger.warning(
+                "EMR Serverless refused to list job runs", extra={"task_id": task.task_id, "error_code": refused.code}
+            )
             return stored
 
     def _cancel(self, task: Task, run_id: str) -> None:
@@ -364,7 +371,7 @@ class ExternalJobRuns:
             self._jobs.cancel(run_id)
         except JobRefused as refused:
             fields = {"task_id": task.task_id, "job_run_id": run_id, "error_code": refused.code}
-            logger.warning("a job run cannot be cancelled", extra=fields)
+            logger.warning("EMR Serverless refused to cancel a job run", extra=fields)
 
 
 def _is_ending(run: JobRun) -> bool:

@@ -183,7 +183,9 @@ class Steps:
         waited = now - (task.lease.acquired_ts or now)
         if task.cancel_requested or past_deadline(task, now) or waited >= FORMER_ENDS_WITHIN:
             minutes = int(waited.total_seconds() // 60)
-            text = f"job run {run.id} of a former attempt is {run.state}, {minutes} minutes after it was cancelled"
+            text = (
+                f"job run {run.id} of an earlier attempt is still {run.state}, {minutes} minutes after its cancellation"
+            )
             self.end_attempt(step, AttemptError("FORMER_JOB_ACTIVE", text, ErrorClass.TRANSIENT))
             return step.to("complete")
         self._held(step).leases.heartbeat(step.task_id, step.attempt, self._lasting, engine=SPARK)

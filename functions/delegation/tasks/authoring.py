@@ -85,17 +85,19 @@ def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
     try:
         signature = inspect.signature(function, eval_str=True)
     except NameError as error:
-        raise bad_behavior(task_type, f"an annotation uses {error.name}, but its module does not define it") from error
+        reason = f"an annotation uses {error.name}, which the function's module does not define. Import it at run time"
+        raise bad_behavior(task_type, reason) from error
     given: list[inspect.Parameter] = []
     context: str | None = None
     for parameter in signature.parameters.values():
         if parameter.annotation is inspect.Parameter.empty:
-            raise bad_behavior(task_type, f"the parameter {parameter.name} has no type")
+            raise bad_behavior(task_type, f"the parameter {parameter.name} has no type annotation")
         if parameter.kind not in _KINDS:
-            raise bad_behavior(task_type, f"the parameter {parameter.name} cannot be given by name")
+            raise bad_behavior(task_type, f"the parameter {parameter.name} cannot be passed by name")
         if parameter.annotation is other:
-            article = "a coroutine" if context_type is AsyncContext else "a plain function"
-            raise bad_behavior(task_type, f"the parameter {parameter.name} of {article} takes {context_type.__name__}")
+            kind = "a coroutine" if context_type is AsyncContext else "a plain function"
+            wanted = f"must have the type {context_type.__name__}, because the function is {kind}"
+            raise bad_behavior(task_type, f"the parameter {parameter.name} {wanted}")
         if parameter.annotation is context_type:
             context = parameter.name
         else:
@@ -205,7 +207,7 @@ def behavior(
         if not _KIND.fullmatch(task_type):
             raise bad_behavior(
                 task_type,
-                "a task type is named like acme.report (with its author), or like REPORT (in capital letters)",
+                "a task type must have a name such as acme.report (with its author) or REPORT (in capital letters)",
             )
         if concurrency is not None and concurrency < 1:
             raise bad_behavior(task_type, "concurrency must be at least 1")
@@ -236,7 +238,9 @@ def _checked(task_type: str, signature: Signature, value: Any) -> BaseModel | No
     try:
         return signature.returned(value)
     except ValidationError as error:
-        raise illegal_result(f"{task_type} did not return the declared type: {error.title}") from error
+        raise illegal_result(
+            f"{task_type} must return the declared type {error.title}, and returned another"
+        ) from error
 
 
 def _work(

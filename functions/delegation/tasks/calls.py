@@ -81,7 +81,7 @@ def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -
             raise
         raise ended_by from error
     if inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise illegal_result(f"{task_type} returned a generator, and its code did not run. Return a value")
+        raise illegal_result(f"{task_type} returned a generator, whose code did not run. Return a value")
     return returned
 
 
@@ -94,11 +94,11 @@ def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) 
     if isinstance(error, Exception):
         return error
     if _contains(error, SystemExit):
-        return RuntimeError(f"{task_type} called sys.exit: raise an error instead")
+        return RuntimeError(f"{task_type} called sys.exit. Raise an error instead")
     from asyncio import CancelledError  # noqa: PLC0415 - see _awaited
 
     if _contains(error, CancelledError):
-        return WorkCancelledItself(f"{task_type} ended with asyncio's CancelledError, and its task was not cancelled")
+        return WorkCancelledItself(f"{task_type} raised asyncio's CancelledError, although nobody cancelled the task")
     return error
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delegation.errors import RunStopped
 from delegation.timestamps import LONGEST_DURATION
-from polaris_common.errors import DelegationError, ErrorScope
+from polaris_common.errors import DelegationError, ErrorScope, counted
 
 if TYPE_CHECKING:
     from delegation.tasks.life.model import Task
@@ -33,8 +33,11 @@ class _Refused(TaskError):
     retryable = True
 
     def __init__(self, task_id: str, stored: "Task | None") -> None:
-        now = "absent" if stored is None else f"at version {stored.version}, revision {stored.revision}"
-        super().__init__(f"task {task_id} is {now}")
+        if stored is None:
+            super().__init__(f"task {task_id} does not exist")
+        else:
+            now = f"version {stored.version}, revision {stored.revision}"
+            super().__init__(f"another process wrote task {task_id}, which now has {now}")
         self.task_id = task_id
         self.stored = stored
 
@@ -89,8 +92,9 @@ class ChildrenPending(RunStopped):
     code = "CHILDREN_PENDING"
 
     def __init__(self, task_id: str, count: int) -> None:
+        open_children = counted(count, "child", "children")
         super().__init__(
-            f"{count} children of task {task_id} are still open. Its work will run again when the children end"
+            f"task {task_id} waits for {open_children}. Its work will run again when all children have ended"
         )
         self.task_id = task_id
 
@@ -106,7 +110,7 @@ class RunPostponed(TaskError):
     def __init__(self, reason: str, wait: timedelta) -> None:
         if not timedelta(0) <= wait <= LONGEST_DURATION:
             raise ValueError(f"wait: {wait} is not between 0 and {LONGEST_DURATION.days} days")
-        super().__init__(f"{reason}; the work runs again in {wait.total_seconds():g} s")
+        super().__init__(f"{reason}. The work will run again in {wait.total_seconds():g} s")
         self.wait = wait
 
 
@@ -117,9 +121,9 @@ class StoreRefused(TaskError):
 
 
 def waits_for_itself(task_id: str, child_id: str) -> DelegationError:
-    which = "itself" if task_id == child_id else f"task {child_id}, which awaits it"
+    which = "itself" if task_id == child_id else f"task {child_id}, which waits for task {task_id}"
     return DelegationError(
-        f"task {task_id} cannot await {which}. Submit that task without a parent",
+        f"task {task_id} cannot wait for {which}. Submit task {child_id} without a parent",
         code="WAITS_FOR_ITSELF",
         task_id=task_id,
     )
@@ -174,7 +178,7 @@ class MalformedPayload(DelegationError):
     code = "MALFORMED_PAYLOAD"
 
     def __init__(self, task_id: str, reason: str) -> None:
-        super().__init__(f"task {task_id}: task_payload: {reason}. Submit it again with correct parameters")
+        super().__init__(f"task {task_id}: task_payload: {reason}. Submit the task again with correct parameters")
         self.task_id = task_id
 
 

@@ -121,16 +121,16 @@ def option_unknown(name: str, known: Iterable[str]) -> DelegationError:
 
 def option_not_allowed(name: str, value: str, loosest: str) -> DelegationError:
     return DelegationError(
-        f"{PLACE}.{name}: {value} is looser than this service's setting {loosest}. Send that value or a stricter value",
+        f"{PLACE}.{name}: {value} is looser than the operator's limit {loosest}. Send {loosest} or a stricter value",
         code="PROPERTY_NOT_ALLOWED",
     )
 
 
 def callback_not_allowed(name: str, known: Collection[str]) -> DelegationError:
-    has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+    names = ", ".join(sorted(known)) or "none"
     return DelegationError(
-        f"{PLACE}.{CALLBACK}: this service has no callback {name}; {has}, and the operator "
-        f"adds one as delegation.notifications.callback.{name}",
+        f"{PLACE}.{CALLBACK}: the operator has not configured a callback {name} (configured: {names}). Ask the "
+        f"operator to set delegation.notifications.callback.{name}",
         code="PROPERTY_NOT_ALLOWED",
     )
 
@@ -294,14 +294,15 @@ class OptionTable:
             if option.is_looser(value, loosest):
                 raise InvalidProperty(
                     self.prefix + option.default_setting,
-                    f"{value!r} is looser than {self.prefix}{option.property_name}, which is {loosest!r}. Change that "
-                    "setting, too",
+                    f"{value!r} is looser than {self.prefix}{option.property_name}, which is {loosest!r}. Make the two "
+                    "settings agree",
                 )
 
 
 def not_waited_for(operation: str) -> DelegationError:
     return DelegationError(
-        f"no caller can wait for {operation}. Send it to POST /v1/tasks, and follow its task", code="INVALID_REQUEST"
+        f"{operation} does not run synchronously. Send the request to POST /v1/tasks, and follow the task",
+        code="INVALID_REQUEST",
     )
 
 

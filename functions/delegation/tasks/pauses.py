@@ -123,11 +123,13 @@ def pauses_item(record: PauseRecord) -> dict[str, Any]:
 def pauses_of(item: Mapping[str, Any]) -> PauseRecord:
     """Return a stored record. Raises MalformedRecord for one of a newer release."""
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"the record of pauses: format: {item.get('format')!r} is not {FORMAT}")
+        raise MalformedRecord(
+            f"this release cannot read the record of pauses: it has the format {item.get('format')!r}"
+        )
     try:
         return PauseRecord(int(item["revision"]), tuple(map(pause_of, item["pauses"])))
     except (ValidationError, ValueError, KeyError, TypeError) as error:
-        raise MalformedRecord(f"the record of pauses: {type(error).__name__}") from None
+        raise MalformedRecord(f"the record of pauses is damaged: {type(error).__name__}") from None
 
 
 def pause_of(stored: Mapping[str, Any]) -> WorkPause:
@@ -202,12 +204,12 @@ class PauseControl:
                 return before
             if len(after.pauses) > max(MOST_PAUSES, len(before.pauses)):
                 raise TaskError(
-                    f"{MOST_PAUSES} scopes are already paused: resume some of them, or pause the realm",
+                    f"{MOST_PAUSES} scopes are already paused. Resume some of them, or pause the whole realm",
                     code="TOO_MANY_PAUSES",
                 )
             if self._store.write(after):
                 return after
-        raise StoreUnavailable("the record of pauses kept changing; nothing was written")
+        raise StoreUnavailable("other operators kept changing the pauses, so nothing was written. Repeat the request")
 
 
 logger = logging.getLogger(__name__)
@@ -221,7 +223,7 @@ _UNREADABLE: Final = WorkPause(
     EVERYTHING,
     datetime(1970, 1, 1, tzinfo=UTC),
     Caller(client_id="unknown"),
-    "this release cannot read the record of pauses, which a newer one wrote. Use the command of that release",
+    "a newer release wrote the pauses, and this release cannot read them. Use the `delegation` command of that release",
 )
 
 
@@ -274,7 +276,10 @@ class ReadPauses:
         except StoreUnavailable as error:
             if self._record is None:
                 raise
-            logger.warning("the pauses were not read", extra={"action": "pause", "error_code": error.code})
+            logger.warning(
+                "the pauses could not be read; the last known pauses still apply",
+                extra={"action": "pause", "error_code": error.code},
+            )
             return self._record
 
 

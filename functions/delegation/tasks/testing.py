@@ -185,8 +185,8 @@ class TaskHarness:
             task_type, self.store.missing = self.store.missing, None
             if task_type is None:
                 raise
-            text = f"a task of type {task_type} was submitted, and the harness has no behavior for it"
-            raise MissingBehaviorError(f"{text}: pass the behavior to TaskHarness") from None
+            text = f"a task of type {task_type} was submitted, and the harness has no behavior for this type"
+            raise MissingBehaviorError(f"{text}. Pass the behavior to TaskHarness") from None
 
     def _next_retry(self) -> datetime | None:
         times: list[datetime] = []

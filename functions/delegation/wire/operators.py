@@ -32,24 +32,26 @@ class ResumeRequest(BaseModel):
     )
     table: _Name | None = Field(
         default=None,
-        description="The table's dotted name with its catalog, if `scope` = `table`.",
+        description="The table's dotted name with its catalog. Required if `scope` is `table`, and only then.",
         examples=["lake.sales.orders"],
     )
 
     @model_validator(mode="after")
     def _names_its_table(self) -> Self:
         if (self.scope == "table") != (self.table is not None):
-            raise PydanticCustomError("refused", "{reason}", {"reason": "names a table exactly if scope is table"})
+            raise PydanticCustomError(
+                "refused", "{reason}", {"reason": "must name a table if scope is table, and only then"}
+            )
         return self
 
 
 class PauseRequest(ResumeRequest):
-    """What is paused, and why."""
+    """What to pause, and why."""
 
     mode: Literal["stop", "drain"] = Field(
         default="stop",
-        description="`stop` hands over running attempts within a minute, and does not count them. `drain` lets running "
-        "attempts finish, and starts no others.",
+        description="No attempt starts. `stop` also hands over running attempts within a minute, and does not count "
+        "them. `drain` lets them finish.",
     )
     reason: Annotated[str, StringConstraints(max_length=300)] = Field(
         default="", description="The reason, shown to everybody who reads the pause."

@@ -105,7 +105,7 @@ def _timestamp(value: object) -> object:
     except (ValueError, OverflowError):
         raise refuse("must be a valid date and time") from None
     if not FIRST_YEAR <= moment.year <= LAST_YEAR:
-        raise refuse(f"must be a time from {FIRST_YEAR} to {LAST_YEAR}, or absent if it is not known")
+        raise refuse(f"must be a time from {FIRST_YEAR} to {LAST_YEAR}. Leave the member out if the time is unknown")
     return moment
 
 
@@ -187,8 +187,8 @@ class CommonPayload(ReceivedPart):
     )
     request_timestamp_utc: RequestTimestamp = Field(
         default=None,
-        description="When the catalog started the request, with an offset from UTC, from 1970 to 2999. A zero "
-        "value, such as 0001-01-01T00:00:00Z, is answered 400. Leave the member out instead.",
+        description="The time at which the catalog started the request, with an offset from UTC. Years other than 1970 "
+        "to 2999 get 400. If the time is unknown, leave the member out.",
     )
     realm_identifier: FilledText = Field(description="The realm that the deployment serves.")
     polaris_correlation_id: FilledText | None = Field(

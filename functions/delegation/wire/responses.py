@@ -88,7 +88,7 @@ class Dependency(Answer):
 class MaintenanceSettings(Answer):
     """The limits of a deployment's policies. `error_code` is set if the policy file cannot be read."""
 
-    properties: Mapping[str, str] = Field(description="The service's properties that policies and simulations obey.")
+    properties: Mapping[str, str] = Field(description="The service's settings that policies and simulations obey.")
     policy_file: tuple[str, ...] | None = Field(
         default=None, description="The catalogs in the deployment's policy file; null without a file."
     )
@@ -145,7 +145,7 @@ class TaskPlace(Answer):
     place: int | None = Field(
         default=None,
         ge=1,
-        description="The position in the lane; 1 is next. Null until the next attempt is due, and beyond 1,000.",
+        description="The position in the lane; 1 is next. Null until the next attempt is due, and behind 1,000 tasks.",
     )
     reasons: tuple[str, ...] = Field(default=(), description="What keeps the next task of the lane from starting.")
 

@@ -34,7 +34,7 @@ IDENTITY_ALONE: Final = ConfigDict(json_schema_extra={"not": {"anyOf": [{"requir
 
 
 class IdentityParameters(ReceivedPart):
-    """A table's identity, and the options of what is asked for."""
+    """A table's identity, and the options of the operation."""
 
     model_config = IDENTITY_ALONE
 
@@ -46,7 +46,7 @@ class IdentityParameters(ReceivedPart):
     @classmethod
     def _identity_alone(cls, value: Any) -> Any:
         if isinstance(value, Mapping) and any(name in value for name in _LOADED):
-            raise refuse("must have the table's identity alone, without a LoadTableResult: the service loads the table")
+            raise refuse("must have the table's identity alone, without a LoadTableResult. The service loads the table")
         return value
 
 
@@ -54,7 +54,7 @@ EXPIRE_SNAPSHOTS: Final = "TABLE_EXPIRE_SNAPSHOTS"
 
 
 class ExpireSnapshotsParameters(IdentityParameters):
-    """The table whose snapshots are expired, and which of them are kept (docs/expiry.md); the service loads it."""
+    """The table whose snapshots to expire, and options (docs/expiry.md). The service loads the table."""
 
 
 class ExpireSnapshotsPayload(ReceivedBody):
@@ -67,7 +67,7 @@ ORPHAN_FILES: Final = "ORPHAN_FILES"
 
 
 class OrphanFilesParameters(IdentityParameters):
-    """The table whose orphan files are removed, and which files may be some (docs/orphans.md); the service loads it."""
+    """The table whose orphan files to remove, and options (docs/orphans.md). The service loads the table."""
 
 
 class OrphanFilesPayload(ReceivedBody):
@@ -80,7 +80,7 @@ PLAN_PATTERN: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/[0-9]{1,9}/[0-
 
 
 class PlanApproval(BaseModel):
-    """The plan to approve. It is executed as it was made, without files that are needed by then."""
+    """The plan to approve. The service executes it unchanged, but keeps files that are needed by then."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
@@ -135,7 +135,7 @@ class PurgeTableOperationParameters(ReceivedPart):
     @classmethod
     def _one_spelling(cls, value: Any) -> Any:
         if isinstance(value, Mapping) and "metadata_location" in value and "metadata-location" in value:
-            raise refuse("must have one of metadata_location and metadata-location")
+            raise refuse("must have either metadata_location or metadata-location, not both")
         return value
 
     @property

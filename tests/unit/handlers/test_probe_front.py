@@ -93,7 +93,7 @@ def probed(
     capsys.readouterr()
     context: Any = None
     answer = probe_front.handler(json.loads((ROOT / "events" / "probe_front.json").read_text()), context)
-    reasons = [vars(record)["reason"] for record in caplog.records if record.message == "the front does not answer"]
+    reasons = [vars(record)["reason"] for record in caplog.records if record.message == "the probe failed"]
     [text] = [one for one in capsys.readouterr().out.splitlines() if '"_aws"' in one]
     if printed is not None:
         printed.append(text)

@@ -83,7 +83,7 @@ class Crowd:
         takes, status = self.receivers[name](self.time.seconds)
         self.time.sleep(min(takes, 10.0))
         if not status or takes >= 10:
-            raise callback_unreachable("its receiver did not answer: no answer within 10 s")
+            raise callback_unreachable("its receiver did not answer within 10 s")
         if 200 <= status < 300:
             self.delays[name].append(self.time.seconds - self._ended[body.decode()])
         return status

@@ -108,10 +108,8 @@ def test_a_paused_attempt_says_who_paused_it_and_why() -> None:
     world.drive()
     task = world.tasks.reads.get(task_id)
     assert (task.status, task.error_code, task.attempts_excused) == (Status.RETRY_SCHEDULED, "PAUSED", 1)
-    assert task.result_summary == (
-        f"task {task_id} was paused by ops since 2026-11-21T12:00:00Z (all): upgrade; it continues where it stopped "
-        "after `delegation resume`"
-    )
+    assert f"task {task_id} was paused by ops since 2026-11-21T12:00:00Z (all): upgrade" in task.result_summary
+    assert "`delegation resume`" in task.result_summary
 
 
 def test_a_pause_of_one_table_leaves_the_others_alone() -> None:

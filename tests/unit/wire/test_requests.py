@@ -208,7 +208,7 @@ REFUSED: list[tuple[str, Any, str, str]] = [
     (f"{PARAMETERS}/metadata_location", "00002-aa.metadata.json", "", "must be an absolute URI"),
     (f"{PARAMETERS}/metadata_location", "s3://lake/\u0007", "", "must not contain control characters"),
     (f"{PARAMETERS}/metadata_location", "s3://lake/" + "x" * 4096, "", "must not be longer than 4096 characters"),
-    (f"{PARAMETERS}/metadata-location", "s3://lake/x", "<", "must have one of metadata_location and metadata-location"),
+    (f"{PARAMETERS}/metadata-location", "s3://lake/x", "<", "must have either metadata_location or metadata-location"),
     (METADATA, [], "", "must be an object"),
     (f"{METADATA}/location", ABSENT, "", "is required"),
     (f"{METADATA}/location", "", "", "must not be empty"),

@@ -144,7 +144,7 @@ def _next_of_queued(task: TaskRecord, waiting: QueuePlace, now: datetime) -> tup
     if waiting.place is not None:
         text += f", at place {waiting.place}"
     if waiting.reasons:
-        text += f"; the lane's next task waits for {plain('; '.join(waiting.reasons))}"
+        text += f"; the lane's next task cannot start yet ({plain('; '.join(waiting.reasons))})"
     advice = f"`delegation tasks why {task.task_id} --direct` shows its place in the lane and what it waits for."
     return f"{text}.", at, "" if waiting.reasons else advice
 

@@ -49,7 +49,7 @@ def split_details(fields: dict[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in fields.items() if name in Task.model_fields}
     more = {name: value for name, value in fields.items() if name not in own}
     if misplaced := more.keys() & _OF_PARTS:
-        raise ValueError(f"these fields belong to a part, so set the whole part: {sorted(misplaced)}")
+        raise ValueError(f"{sorted(misplaced)} belong to parts of a task, such as `lease`. Set the whole part instead")
     return {**own, "details": {**own.get("details", {}), **more}} if more else own
 
 

@@ -269,8 +269,8 @@ def blocking(lane: Lane, running: Sequence[Running], limits: Caps) -> tuple[str,
     if full or free:
         return full
     if lane.is_background and room(running, limits):
-        return ("other tasks run, or enough tasks in the background",)
-    return ("dispatched tasks have no holder yet: too few executions or functions are free",)
+        return (f"{BACKGROUND_AT_ONCE} background tasks already run, or other tasks take all places",)
+    return ("too many dispatched tasks have not started: executions or functions are not free",)
 
 
 def _counted(running: Iterable[Running], limits: Caps) -> "_Counts":

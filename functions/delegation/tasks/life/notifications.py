@@ -144,7 +144,7 @@ TASK_ENDED: Final = "TASK_ENDED"
 SEND_AGAIN_AFTER: Final = timedelta(seconds=60)
 """When the sweeper sends a notification again whose first message may not have arrived."""
 _LONGEST_ERROR: Final = 300
-_NEVER_TRIED: Final = "its receiver failed whenever it was tried with other notifications"
+_NEVER_TRIED: Final = "never sent, because its receiver failed for other notifications"
 
 
 class NotificationState(StrEnum):

@@ -182,7 +182,7 @@ def past_deadline(task: Task, now: datetime) -> bool:
 
 
 def deadline_text(task: Task) -> str:
-    return f"the deadline {task.deadline_ts:%Y-%m-%dT%H:%M:%SZ} came before the work was done"
+    return f"the work was not done by its deadline, {task.deadline_ts:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _overdue(task: Task, error: AttemptError) -> AttemptError:

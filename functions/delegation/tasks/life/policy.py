@@ -207,12 +207,12 @@ class Policies:
 
 def _require_safe(lease: LeasePolicy) -> None:
     if lease.lost_timeout <= 2 * lease.clock_drift:
-        raise InvalidProperty(_LOST_TIMEOUT, "must be longer than twice the clock drift")
+        raise InvalidProperty(_LOST_TIMEOUT, f"must be longer than twice {_CLOCK_DRIFT}")
     if lease.clock_drift > LONGEST_DRIFT:
         raise InvalidProperty(
             _CLOCK_DRIFT,
-            f"must be at most {LONGEST_DRIFT.seconds}s: an attempt stops this long before its lease ends. With a "
-            "longer time, a Lambda function could not hand over its attempt. Synchronize the clocks",
+            f"must be at most {LONGEST_DRIFT.seconds}s. An attempt stops this long before its lease ends, and with a "
+            "longer time a Lambda function could not hand over its attempt. Synchronize the clocks instead",
         )
 
 
@@ -235,8 +235,8 @@ def require_known_types(properties: Mapping[str, str], known: Collection[str]) -
     for name, task_type in unknown_types(properties, known).items():
         if "." not in task_type:
             near = difflib.get_close_matches(task_type.upper(), sorted(known), n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
-            added = "If a behavior adds this type, its name needs a dot, or add it to delegation:added-task-types"
+            hint = f"did you mean {near[0]}?" if near else f"the known types are {', '.join(sorted(known))}."
+            added = "If a behavior adds this type, put a dot into its name, or add it to delegation:added-task-types"
             raise InvalidProperty(name, f"there is no task type {task_type}; {hint} {added}")
 
 

@@ -15,7 +15,7 @@ MOST_BYTES: Final = 16_384
 
 def bad_report(reason: str) -> DelegationError:
     """Return the error for a report that a task's record cannot hold; `reason` names the field."""
-    return DelegationError(f"run.report cannot take {reason}", code="BAD_REPORT")
+    return DelegationError(f"run.report: {reason}", code="BAD_REPORT")
 
 
 class TaskProgress(BaseModel):
@@ -85,7 +85,7 @@ def _faults(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, str
             return
         case float():
             if not math.isfinite(value):
-                yield path, f"{value} is not a number in JSON"
+                yield path, f"JSON has no number {value}"
         case Mapping() if depth < _DEEPEST:
             for name, item in value.items():
                 if isinstance(name, str):
@@ -97,4 +97,4 @@ def _faults(value: object, path: str, depth: int = 0) -> Iterator[tuple[str, str
                 yield from _faults(item, f"{path}.{place}", depth + 1)
         case _:
             expected = "a map" if path == "details" else "text, a number, a list or a map"
-            yield path, f"{type(value).__name__} is not {expected}"
+            yield path, f"must be {expected}, not {type(value).__name__}"

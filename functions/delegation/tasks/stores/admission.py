@@ -126,7 +126,9 @@ def register_item(register: Register) -> dict[str, Any]:
 def register_of(item: Mapping[str, Any]) -> Register:
     """Return a stored register; raises MalformedRecord."""
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"the register of admissions: format: {item.get('format')!r} is not {FORMAT}")
+        raise MalformedRecord(
+            f"this release cannot read the register of admissions: its format is {item.get('format')!r}"
+        )
     recent = (Recent(task_id, Lane.parse(lane), datetime.fromisoformat(at)) for task_id, lane, at in item["recent"])
     return Register(int(item["revision"]), tuple(recent), item.get("after"))
 
@@ -247,5 +249,7 @@ def _reasons(running: Sequence[Running], lane: Lane, limits: Caps | None) -> tup
         counts = (
             f"{len(running)} in all, {tenant} of the same tenant, {bucket} on the same bucket, {alike} of the same type"
         )
-        return (f"a place; tasks that run: {counts} (DELEGATION_PROPERTIES names the caps)",)
-    return blocking(lane, running, limits) or ("the next check by the dispatcher or a worker, within a minute",)
+        return (f"running tasks: {counts}; DELEGATION_PROPERTIES has the caps",)
+    return blocking(lane, running, limits) or (
+        "the next check by the dispatcher or a worker starts it, within a minute",
+    )

@@ -255,4 +255,4 @@ class TaskStore(Protocol):
 def require_terminal(task: Task) -> None:
     """Raise ValueError for a task without an outcome: deleting it would lose accepted work."""
     if not task.is_terminal:
-        raise ValueError(f"task {task.task_id} is {task.status}: only a terminal task can be removed")
+        raise ValueError(f"task {task.task_id} is {task.status}. Only a task that has ended can be removed")

@@ -164,8 +164,8 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             applied = self._applied(change, head)
         except StoreUnavailable as error:
             raise OutcomeUnknown(
-                f"the condition of a write to task {task.task_id} failed, perhaps because an earlier try was applied; "
-                "the task could not be read to find out"
+                f"DynamoDB refused a write to task {task.task_id}, perhaps because an earlier try was applied. The "
+                "task could not be read to find out. Repeat the request"
             ) from error
         if applied is not None:
             return applied
@@ -179,13 +179,14 @@ class DynamoDbTaskStore(DynamoDbTaskReads):
             applied = self._applied(change, head)
         except StoreUnavailable as error:
             raise OutcomeUnknown(
-                f"a write to task {task.task_id} got no clear answer, and the task could not be read"
+                f"a write to task {task.task_id} got no clear answer, and the task could not be read. Repeat the "
+                "request"
             ) from error
         if applied is not None:
             return applied
         if head is not None and _is_past(change, head):
             raise _conflict(change, head)
-        raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer")
+        raise OutcomeUnknown(f"a write to task {task.task_id} got no clear answer. Repeat the request")
 
     def _applied(self, change: TaskChange, head: Task | None) -> Task | None:
         """Return the head if it or a row below it has the nonce of this write, else None."""

@@ -223,7 +223,7 @@ class DynamoDbTaskReads:
         failures = 0
         while keys:
             if failures == self.dynamodb.tries:
-                raise StoreUnavailable(f"{len(keys)} tasks were not read: DynamoDB is throttled")
+                raise StoreUnavailable(f"DynamoDB throttled the reads of {len(keys)} tasks")
             self.dynamodb.wait(failures)
             some, keys = keys[:_KEYS_A_CALL], keys[_KEYS_A_CALL:]
             request = {self.table: {"Keys": some, "ConsistentRead": consistent}}
@@ -312,9 +312,9 @@ def create_task_table(client: Any, name: str) -> bool:
     except client.exceptions.ResourceInUseException:
         return False
     except ClientError as error:
-        raise StoreUnavailable(f"table {name} was not created: {error.response['Error']['Code']}") from error
+        raise StoreUnavailable(f"the table {name} could not be created: {error.response['Error']['Code']}") from error
     except BotoCoreError as error:
-        raise StoreUnavailable(f"table {name} was not created: {type(error).__name__}") from error
+        raise StoreUnavailable(f"the table {name} could not be created: {type(error).__name__}") from error
     return True
 
 

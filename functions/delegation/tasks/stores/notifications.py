@@ -127,7 +127,7 @@ def receiver_of(item: Mapping[str, Any]) -> "Receiver":
     from delegation.tasks.life.notifications import Receiver  # noqa: PLC0415 - few processes read one
 
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"receiver: format: {item.get('format')!r} is not {FORMAT}")
+        raise MalformedRecord(f"this release cannot read a receiver's record: its format is {item.get('format')!r}")
     try:
         return Receiver(
             channel=str(item["channel"]),
@@ -168,7 +168,7 @@ def notification_item(owed: Notification) -> dict[str, Any]:
 def notification_of(item: Mapping[str, Any]) -> Notification:
     """Return a stored notification. Raises MalformedRecord for another format."""
     if item.get("format") != FORMAT:
-        raise MalformedRecord(f"notification: format: {item.get('format')!r} is not {FORMAT}")
+        raise MalformedRecord(f"this release cannot read a notification: its format is {item.get('format')!r}")
     state, _, shard = str(item.get("due_bucket")).rpartition("-")
     try:
         return Notification(
@@ -187,7 +187,7 @@ def notification_of(item: Mapping[str, Any]) -> Notification:
             since_ts=stored_time(item["since_ts"]) if "since_ts" in item else None,
         )
     except (KeyError, ValueError, TypeError) as error:
-        raise MalformedRecord(f"notification of task {item.get('task_id')}: {error}") from None
+        raise MalformedRecord(f"a stored notification of task {item.get('task_id')} is damaged: {error}") from None
 
 
 logger = logging.getLogger(__name__)

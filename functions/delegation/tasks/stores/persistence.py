@@ -299,7 +299,7 @@ class PersistenceTaskStore:
             row = self.get_version(after.task_id, after.version)
             if head.nonce == after.nonce or (isinstance(change, Create | Advance) and row and row.nonce == after.nonce):
                 return head
-        raise OutcomeUnknown(f"a write to task {after.task_id} got no clear answer")
+        raise OutcomeUnknown(f"a write to task {after.task_id} got no clear answer. Repeat the request")
 
 
 def _applied(attempt: CommitAttempt[EntityHead], change: TaskChange) -> Changed[EntityHead, Task]:

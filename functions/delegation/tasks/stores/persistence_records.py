@@ -65,7 +65,7 @@ def translated() -> Iterator[None]:
     except (BackendUnavailable, CommitContended, NoFreeNode, LeaseExpired, ClockRegressed) as error:
         raise StoreUnavailable(str(error)) from error
     except ReferenceNotFound as error:
-        raise StoreUnavailable(f"{error}; `delegation tasks create-table` creates it") from error
+        raise StoreUnavailable(f"{error}. `delegation tasks create-table` creates the references") from error
     except (CorruptObject, ObjectMissing, UnknownType) as error:
         raise MalformedRecord(str(error)) from error
 
@@ -290,7 +290,7 @@ def persistence_maintenance(
         if ended:
             raise ended[0]
         for place, reason in report.refused:
-            logger.warning("maintenance left %r as it is: %s", place, reason)
+            logger.warning("the maintenance skipped %r: %s", place, reason)
         return SweepReport.model_validate(report, from_attributes=True)
 
     return Behavior(TASK_TYPE, Sweep, work, result=SweepReport, identify=lambda _sweep: "", every=every)

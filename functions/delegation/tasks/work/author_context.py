@@ -85,8 +85,8 @@ class Context(AttemptContext):
             by_place = call.behavior.identify is None and options.get("key") is None
             if by_place and child.task_payload != first.task_payload:
                 raise DelegationError(
-                    f"an earlier run of task {self.task_id} submitted its child {child.task_id} with other parameters; "
-                    "each run must submit the same children in the same order",
+                    f"an earlier run of task {self.task_id} submitted its child {child.task_id} with other parameters. "
+                    "Each run must submit the same children in the same order",
                     code="CHILD_CHANGED",
                 )
             handles.append(Handle(self.tasks, call.behavior, child.task_id))
@@ -110,7 +110,7 @@ class Context(AttemptContext):
         failed = [outcome for outcome in outcomes if isinstance(outcome, AwaitedTaskFailed)]
         self.forgiven.update(failure.task_id for failure in failed)
         if failed and not return_errors:
-            raise ChildFailed(f"{len(failed)} of {len(outcomes)} children failed; the first: {failed[0]}")
+            raise ChildFailed(f"{len(failed)} of {len(outcomes)} children failed. The first error: {failed[0]}")
         return [outcome if isinstance(outcome, AwaitedTaskFailed) else outcome.value for outcome in outcomes if outcome]
 
 

@@ -228,7 +228,9 @@ class FunctionBehavior(Generic[P, R]):
         result = outcome_of(self._behavior.task_type, lambda: self._behavior.work(parameters, run), run)
         expected = self._behavior.result
         if expected is not None and not isinstance(result, expected):
-            raise illegal_result(f"{self._behavior.task_type} must return {expected.__name__}")
+            raise illegal_result(
+                f"{self._behavior.task_type} must return {expected.__name__}, and returned {type(result).__name__}"
+            )
         name = self._behavior.task_type
         recorded = (
             stored_json(result, lambda reason: illegal_result(f"the result of {name} is {reason}"))
@@ -268,7 +270,9 @@ class FunctionBehavior(Generic[P, R]):
 
     def _await(self, task: Task, family: Family) -> Task:
         if not family.open:
-            ended = AttemptError(CHILDREN_PENDING, "the work runs again: all children have ended", ErrorClass.WAITING)
+            ended = AttemptError(
+                CHILDREN_PENDING, "all children have ended, so the work runs again", ErrorClass.WAITING
+            )
             return self._end(task, ended, timedelta(0))
         text = f"the task waits for {len(family.open)} of {counted(family.total, 'child', 'children')}"
         error = AttemptError(CHILDREN_PENDING, text, ErrorClass.WAITING)

@@ -98,7 +98,7 @@ class NoDispatchQueue:
 
     def send(self, task_id: str, n: int, *, correlation_id: str | None = None) -> None:  # noqa: ARG002 - as the protocol
         """Raise StoreUnavailable."""
-        raise StoreUnavailable(f"dispatch {n} of task {task_id} cannot be sent from here: no queue is configured")
+        raise StoreUnavailable(f"this process has no queue to send dispatch {n} of task {task_id}")
 
 
 @dataclass(frozen=True, slots=True)

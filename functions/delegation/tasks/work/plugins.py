@@ -118,6 +118,6 @@ def _declared(name: str, tasks: TaskService) -> Iterable[Behavior[Any, Any] | Ta
     if isinstance(named, Behavior):
         return (named,)
     if not callable(named):
-        raise BadPlugin(name, "is not a function")
+        raise BadPlugin(name, "is neither a behavior nor a function")
     function: Added = named
     return function(tasks)

@@ -37,8 +37,8 @@ def kept_result(results: ResultStore | None, task: Task, result: str) -> str:
         return result
     if results is None:
         raise DelegationError(
-            f"the result has {len(data):,} bytes; the task table takes {MOST_RESULT:,}. Set DELEGATION_PLAN_BUCKET "
-            "in the process that runs the task, or return a smaller result; then retry the task",
+            f"the result has {len(data):,} bytes, more than the {MOST_RESULT:,} that fit into the task table. Return a "
+            "smaller result, or set DELEGATION_PLAN_BUCKET in the process that runs the task. Then retry the task",
             code="RESULT_TOO_LARGE",
             task_id=task.task_id,
         )

@@ -122,7 +122,7 @@ class TaskSubmission:
                 return send(store.apply(self._writes.step(stored, again))), stored.is_terminal
             except (StaleTask, RevisionConflict):
                 continue
-        raise StoreUnavailable(f"task {first.task_id} kept changing; nothing was written")
+        raise StoreUnavailable(f"task {first.task_id} kept changing, so nothing was written. Repeat the request")
 
     def create_all(
         self, firsts: Sequence[Task], *, rerun: bool = False, moved: bool = False

@@ -105,7 +105,7 @@ class WriteLoop:
             if ended and written.after.parent_id is not None:
                 self._wake_parent(written.after)
             return written
-        raise StoreUnavailable(f"task {task_id} kept changing; nothing was written")
+        raise StoreUnavailable(f"task {task_id} kept changing, so nothing was written. Repeat the request")
 
     def hasten(self, task_id: str, code: str) -> Task:
         """Run a task now that waits for its next attempt after the error `code`, because its cause is gone. The sweeper
@@ -329,4 +329,4 @@ class Leases:
                 if refused.stored is None:
                     raise TaskNotFound(current.task_id) from None
                 current = refused.stored
-        raise StoreUnavailable(f"task {current.task_id} kept changing; nothing was written")
+        raise StoreUnavailable(f"task {current.task_id} kept changing, so nothing was written. Repeat the request")

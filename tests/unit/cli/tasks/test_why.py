@@ -336,7 +336,7 @@ def test_the_service_names_the_place_and_what_the_lane_waits_for():
     task = queued_record()
     found = explain(task, NOW, (), ApiTasks(service).waiting(task))
     assert "at place 3" in found.next
-    assert "waits for all: 9 of 9 run" in found.next
+    assert "all: 9 of 9 run" in found.next
 
 
 def test_a_service_without_places_is_asked_once_and_the_record_is_shown():
@@ -361,7 +361,7 @@ def test_a_task_that_does_not_wait_for_a_place_is_not_asked_about():
             Caps(bucket=2, task_types={"TABLE_PURGE": 2}),
             ("bucket lake: 2 of 2", "task-type.TABLE_PURGE: 2 of 2"),
         ),
-        (STARTING_AT_LEAST, Caps(), ("no holder yet",)),
+        (STARTING_AT_LEAST, Caps(), ("have not started",)),
     ],
 )
 def test_what_keeps_a_lane_from_starting_is_named(running, limits, said):

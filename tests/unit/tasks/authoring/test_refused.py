@@ -34,7 +34,7 @@ def fine(day: int) -> None: ...
     ("function", "options", "reason"),
     [
         (untyped, {}, "the parameter day has no type"),
-        (starred, {}, "the parameter days cannot be given by name"),
+        (starred, {}, "the parameter days cannot be"),
         (unstorable, {}, "the parameter day .*Event"),
         (unstorable_result, {}, "the result .*Event"),
         (without_result, {}, "-> None"),

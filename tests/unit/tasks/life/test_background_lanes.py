@@ -72,7 +72,7 @@ def test_tasks_in_the_background_wait_for_the_room_beside_everything() -> None:
     assert admitted([upkeep], running, Caps(bucket=3)) == (upkeep,)
     enough = [Running(f"r{n}", UPKEEP, is_held=True) for n in range(BACKGROUND_AT_ONCE)]
     assert admitted([upkeep], enough, Caps()) == ()
-    assert [reason for reason in blocking(UPKEEP, enough, Caps()) if "in the background" in reason]
+    assert [reason for reason in blocking(UPKEEP, enough, Caps()) if f"{BACKGROUND_AT_ONCE} background" in reason]
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -66,7 +66,7 @@ def test_a_list_reads_again_what_a_batch_left_out(bench: Bench, monkeypatch: pyt
     assert (asked, len(bench.waits)) == ([5, 3, 3, 1], 1)
     throttled = lambda **asked: {"Responses": {}, "UnprocessedKeys": asked["RequestItems"]}  # noqa: E731
     monkeypatch.setattr(bench.client, "batch_get_item", throttled)
-    with pytest.raises(StoreUnavailable, match="5 tasks were not read"):
+    with pytest.raises(StoreUnavailable, match="throttled the reads of 5 tasks"):
         bench.store.received(Received(NOW, since=NOW))
 
 
