@@ -207,7 +207,7 @@ class DynamoDbCalls:
 def outcome_of(error: ClientError) -> CallOutcome:
     """Return what an error states about its call."""
     found = {_OUTCOMES.get(str(reason.get("Code")), CallOutcome.UNKNOWN) for reason in _reasons(error)}
-    first = min(found, key=lambda one: one.value, default=CallOutcome.UNKNOWN)
+    first = min(found, key=lambda outcome: outcome.value, default=CallOutcome.UNKNOWN)
     # By status too: a proxy in front of DynamoDB answers 502 to 504 with other codes.
     status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return CallOutcome.UNCLEAR if status >= 500 and first is not CallOutcome.CONDITION_FAILED else first

@@ -65,7 +65,7 @@ def printable(text: str, limit: int = 200) -> str:
 
 def shown(sample: Sequence[str]) -> str:
     """Return the first three of a sample for a message."""
-    return ", ".join(printable(one) for one in sample[:3]) or "none"
+    return ", ".join(printable(text) for text in sample[:3]) or "none"
 
 
 def traceback_of(error: BaseException) -> list[str]:

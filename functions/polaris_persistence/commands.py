@@ -64,11 +64,11 @@ def list_command(
     if realm is not None:
         realm = space_of(process.store, realm)
     found = [
-        (one, list(recent_heads(process.store(one.key.realm, one.key.catalog), one)))
-        for one in sorted(process.backend.references(realm=realm), key=lambda one: one.key)
+        (reference, list(recent_heads(process.store(reference.key.realm, reference.key.catalog), reference)))
+        for reference in sorted(process.backend.references(realm=realm), key=lambda reference: reference.key)
     ]
     if as_json:
-        _print_json({"references": [_document(one, heads) for one, heads in found]})
+        _print_json({"references": [_document(reference, heads) for reference, heads in found]})
     else:
         _print_table(found)
 
@@ -131,9 +131,9 @@ def _print_json(document: dict[str, Any]) -> None:
     typer.echo(json.dumps(document, ensure_ascii=False))
 
 
-def _document(one: "Reference", heads: "Sequence[RecentHead]") -> dict[str, Any]:
-    found = {"head": one.head, "version": one.version, "recent_heads": [asdict(it) for it in heads]}
-    return {**asdict(one.key), **found, **({} if one.problem is None else {"problem": one.problem})}
+def _document(reference: "Reference", heads: "Sequence[RecentHead]") -> dict[str, Any]:
+    found = {"head": reference.head, "version": reference.version, "recent_heads": [asdict(it) for it in heads]}
+    return {**asdict(reference.key), **found, **({} if reference.problem is None else {"problem": reference.problem})}
 
 
 def _print_table(found: "Sequence[tuple[Reference, Sequence[RecentHead]]]") -> None:
@@ -142,12 +142,14 @@ def _print_table(found: "Sequence[tuple[Reference, Sequence[RecentHead]]]") -> N
         typer.echo("No references.")
         return
     rows = [("realm", "catalog", "reference", "head", "complete")]
-    for one, heads in found:
+    for reference, heads in found:
         for head in heads:
-            name = (one.key.realm, one.key.catalog, one.key.name) if head.current else ("", "", "")
+            name = (reference.key.realm, reference.key.catalog, reference.key.name) if head.current else ("", "", "")
             rows.append((*name, str(head.id), head.problem or "yes"))
         if not heads:
-            rows.append((one.key.realm, one.key.catalog, one.key.name, "-", one.problem or "no commit"))
+            rows.append(
+                (reference.key.realm, reference.key.catalog, reference.key.name, "-", reference.problem or "no commit")
+            )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

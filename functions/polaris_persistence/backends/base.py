@@ -293,24 +293,24 @@ def distinct(objects: Iterable[StoredObject]) -> list[StoredObject]:
     Raises PersistenceError (NAME_TOO_LONG); ValueError for one key with two contents.
     """
     by_key: dict[ObjectKey, StoredObject] = {}
-    for one in objects:
-        check_key(one.key)
-        if by_key.setdefault(one.key, one) != one:
-            raise ValueError(f"two different objects with the key {one.key} in one batch")
+    for new in objects:
+        check_key(new.key)
+        if by_key.setdefault(new.key, new) != new:
+            raise ValueError(f"two different objects with the key {new.key} in one batch")
     return list(by_key.values())
 
 
 def hints(wanted: Iterable[Locator]) -> dict[ObjectKey, int]:
     """Return the keys of a batch, each with the largest number of parts stated for it."""
     parts: dict[ObjectKey, int] = {}
-    for one in wanted:
-        parts[one.key] = min(max(parts.get(one.key, 1), one.parts), MAX_PARTS)
+    for locator in wanted:
+        parts[locator.key] = min(max(parts.get(locator.key, 1), locator.parts), MAX_PARTS)
     return parts
 
 
-def check_fits_one_row(one: StoredObject, part_bytes: int = PART_BYTES) -> None:
+def check_fits_one_row(new: StoredObject, part_bytes: int = PART_BYTES) -> None:
     """Raise ObjectTooLarge unless a condition on one row covers the whole object, PersistenceError (NAME_TOO_LONG) for
     its key."""
-    check_key(one.key)
-    if len(one.value) > part_bytes:
-        raise ObjectTooLarge(f"{one.key} has {len(one.value)} bytes; an updateable object has at most {part_bytes}")
+    check_key(new.key)
+    if len(new.value) > part_bytes:
+        raise ObjectTooLarge(f"{new.key} has {len(new.value)} bytes; an updateable object has at most {part_bytes}")

@@ -128,10 +128,10 @@ class DynamoDbBackend:
         ]
         self._read(rows, rest, consistent=True)
         found_objects = (items.stored_object(found) for found in rows.values())
-        return {one.key: one for one in found_objects if one is not None}
+        return {stored.key: stored for stored in found_objects if stored is not None}
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
-        rows = [item for one in distinct(objects) for item in items.object_items(one, self._part_bytes)]
+        rows = [item for new in distinct(objects) for item in items.object_items(new, self._part_bytes)]
         self._write([{"PutRequest": {"Item": item}} for item in rows])
 
     def delete_many(self, locators: Iterable[Locator]) -> None:
@@ -269,9 +269,9 @@ class DynamoDbBackend:
     def _refused_reference(self, answer: Mapping[str, Any] | None) -> Refused[Reference] | None:
         return None if answer is None else Refused(items.reference(answer) if answer else None)
 
-    def _one_row(self, one: StoredObject) -> dict[str, Any]:
-        check_fits_one_row(one, self._part_bytes)
-        return {"TableName": self._objects, "Item": items.object_items(one, self._part_bytes)[0]}
+    def _one_row(self, new: StoredObject) -> dict[str, Any]:
+        check_fits_one_row(new, self._part_bytes)
+        return {"TableName": self._objects, "Item": items.object_items(new, self._part_bytes)[0]}
 
     def _refused_object(self, answer: Mapping[str, Any] | None) -> Refused[StoredObject] | None:
         if answer is None:
@@ -315,7 +315,7 @@ class DynamoDbBackend:
         with ThreadPoolExecutor(min(self._parallel, len(batches))) as pool:
             # Consume the results to the end, which raises a batch's error.
             limited = [(copy_context(), batch) for batch in batches]
-            list(pool.map(lambda one: one[0].run(self._until_processed, one[1], send), limited))
+            list(pool.map(lambda pair: pair[0].run(self._until_processed, pair[1], send), limited))
 
     def _until_processed(self, pending: list[Any], send: Callable[[list[Any]], list[Any]]) -> None:
         """Call `send`, and again with the requests that it returns as unprocessed."""

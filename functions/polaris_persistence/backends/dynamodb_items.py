@@ -53,16 +53,16 @@ def reference_key(key: ReferenceKey) -> AttributeMap:
     return {KEY: {"S": key_text(key.realm, key.catalog, key.name)}}
 
 
-def object_items(one: StoredObject, part_bytes: int) -> list[AttributeMap]:
+def object_items(new: StoredObject, part_bytes: int) -> list[AttributeMap]:
     """Return the rows of an object. Every row states the number of parts, so any of them suffices to delete it."""
-    parts = part_count(len(one.value), part_bytes)
-    common: AttributeMap = {CREATED_AT: {"N": str(one.created_at)}}
+    parts = part_count(len(new.value), part_bytes)
+    common: AttributeMap = {CREATED_AT: {"N": str(new.created_at)}}
     if parts > 1:
         common[PARTS] = {"N": str(parts)}
-    if one.token is not None:
-        common[TOKEN] = {"S": one.token}
+    if new.token is not None:
+        common[TOKEN] = {"S": new.token}
     return [
-        {**object_key(one.key, part), **common, VALUE: {"B": one.value[part * part_bytes : (part + 1) * part_bytes]}}
+        {**object_key(new.key, part), **common, VALUE: {"B": new.value[part * part_bytes : (part + 1) * part_bytes]}}
         for part in range(parts)
     ]
 
@@ -102,31 +102,31 @@ def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None
         return StoredObject(row_key(first)[0], value, int(first[CREATED_AT]["N"]), _token(first))
 
 
-def reference_item(one: Reference) -> AttributeMap:
+def reference_item(reference: Reference) -> AttributeMap:
     """Return the row of a reference: about 300 bytes because the ids of its heads are packed, and a small head."""
     item = {
-        **reference_key(one.key),
-        HEADS: {"B": packed_heads(one)},
-        VERSION: {"N": str(one.version)},
-        CREATED_AT: {"N": str(one.created_at)},
+        **reference_key(reference.key),
+        HEADS: {"B": packed_heads(reference)},
+        VERSION: {"N": str(reference.version)},
+        CREATED_AT: {"N": str(reference.created_at)},
     }
-    if one.waiting:
-        item[WAITING] = numbers(one.waiting)
-    if one.copy is not None:
-        item[COPY] = packed_copy(one.copy)
-    if one.copies:
-        item[COPIES] = packed_copies(one.copies)
+    if reference.waiting:
+        item[WAITING] = numbers(reference.waiting)
+    if reference.copy is not None:
+        item[COPY] = packed_copy(reference.copy)
+    if reference.copies:
+        item[COPIES] = packed_copies(reference.copies)
     return item
 
 
 def numbers(ids: Iterable[int]) -> AttributeMap:
     """Return a set of ids as a DynamoDB value; it must not be empty."""
-    return {"NS": [str(one) for one in ids]}
+    return {"NS": [str(id_) for id_ in ids]}
 
 
-def packed_copy(one: HeadCopy) -> AttributeMap:
+def packed_copy(head: HeadCopy) -> AttributeMap:
     """Return the copy of a head as a DynamoDB value: id and time in eight bytes each, then the value."""
-    return {"B": _COPY_START.pack(one.id, one.created_at) + one.value}
+    return {"B": _COPY_START.pack(head.id, head.created_at) + head.value}
 
 
 def _copy(item: Mapping[str, Any], head: int | None) -> HeadCopy | None:
@@ -140,7 +140,7 @@ def _copy(item: Mapping[str, Any], head: int | None) -> HeadCopy | None:
 
 def packed_copies(copies: Iterable[ObjectCopy]) -> AttributeMap:
     """Return copies of objects as a DynamoDB value."""
-    return {"B": cbor2.dumps([[one.type, one.id, one.created_at, one.value] for one in copies])}
+    return {"B": cbor2.dumps([[copy.type, copy.id, copy.created_at, copy.value] for copy in copies])}
 
 
 def _copies(item: Mapping[str, Any]) -> tuple[ObjectCopy, ...]:
@@ -148,14 +148,14 @@ def _copies(item: Mapping[str, Any]) -> tuple[ObjectCopy, ...]:
     if COPIES not in item:
         return ()
     try:
-        return tuple(ObjectCopy(*one) for one in cbor2.loads(bytes(item[COPIES]["B"])))
+        return tuple(ObjectCopy(*copy) for copy in cbor2.loads(bytes(item[COPIES]["B"])))
     except (cbor2.CBORDecodeError, TypeError, ValueError):
         return ()
 
 
-def packed_heads(one: Reference) -> bytes:
+def packed_heads(reference: Reference) -> bytes:
     """Return the ids of the heads, eight bytes each."""
-    return struct.pack(f">{len(one.heads)}Q", *one.heads)
+    return struct.pack(f">{len(reference.heads)}Q", *reference.heads)
 
 
 def reference(item: Mapping[str, Any]) -> Reference:
@@ -171,7 +171,7 @@ def reference(item: Mapping[str, Any]) -> Reference:
             ids,
             int(item[CREATED_AT]["N"]),
             int(item[VERSION]["N"]),
-            tuple(sorted(int(one) for one in item[WAITING]["NS"])) if WAITING in item else (),
+            tuple(sorted(int(id_) for id_ in item[WAITING]["NS"])) if WAITING in item else (),
             _copy(item, ids[0] if ids else None),
             _copies(item),
         )

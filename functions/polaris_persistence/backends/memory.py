@@ -67,12 +67,12 @@ class MemoryBackend:
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
         new = distinct(objects)
-        for one in new:
-            part_count(len(one.value))
+        for stored in new:
+            part_count(len(stored.value))
         self.before("put_many")
-        for one in new:
+        for stored in new:
             with self._call("put_row"):
-                self._put(one)
+                self._put(stored)
         self.after("put_many")
 
     def delete_many(self, locators: Iterable[Locator]) -> None:
@@ -118,11 +118,11 @@ class MemoryBackend:
             start = bisect.bisect_right(order, after, key=repr) if after is not None else 0
             page = order[start : start + limit]
             rows = tuple(
-                ScannedRow(key, part_count(len(one.value)), one.created_at, one.token)
+                ScannedRow(key, part_count(len(stored.value)), stored.created_at, stored.token)
                 for key in page
                 if (realm is None or key.realm == realm)
                 and zlib.crc32(repr(key).encode()) % segment.of == segment.number
-                and (one := self._objects.get(key))
+                and (stored := self._objects.get(key))
             )
             return ScanPage(rows, repr(page[-1]) if start + limit < len(order) else None)
 
@@ -144,7 +144,7 @@ class MemoryBackend:
             if stored is None or (stored.version, stored.heads) != (expected.version, expected.heads):
                 return Refused(stored)
             done = set(expected.waiting) - set(new.waiting)
-            self._references[new.key] = replace(new, waiting=tuple(one for one in stored.waiting if one not in done))
+            self._references[new.key] = replace(new, waiting=tuple(id_ for id_ in stored.waiting if id_ not in done))
             return None
 
     def add_waiting(self, ids: Collection[int], *, expected: Reference) -> Refused[Reference] | None:
@@ -160,13 +160,13 @@ class MemoryBackend:
             stored = self._references.get(key)
             if stored is None or waiting not in stored.waiting:
                 return Refused(stored)
-            left = tuple(one for one in stored.waiting if one != waiting)
+            left = tuple(id_ for id_ in stored.waiting if id_ != waiting)
             self._references[key] = replace(stored.fenced() if fenced else stored, waiting=left)
             return None
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
         with self._call("references"):
-            return iter([one for key, one in self._references.items() if realm is None or key.realm == realm])
+            return iter([found for key, found in self._references.items() if realm is None or key.realm == realm])
 
     def delete_reference(self, key: ReferenceKey) -> None:
         with self._call("delete_reference"):
@@ -186,7 +186,7 @@ class MemoryBackend:
             yield
         self.after(operation)
 
-    def _put(self, one: StoredObject) -> None:
-        if one.key not in self._objects:
+    def _put(self, stored: StoredObject) -> None:
+        if stored.key not in self._objects:
             self._order = None
-        self._objects[one.key] = one
+        self._objects[stored.key] = stored

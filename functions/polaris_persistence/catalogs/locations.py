@@ -72,8 +72,8 @@ def place_of(location: str) -> tuple[str, ...]:
     segments = path.rstrip("/").split("/")[1:]
     if family not in _OBJECT_STORES:
         # File systems take several slashes for one; normpath keeps two at the start (POSIX, Pathname Resolution).
-        segments = [one for one in segments if one]
-    if any(one in {".", ".."} for one in segments):
+        segments = [segment for segment in segments if segment]
+    if any(segment in {".", ".."} for segment in segments):
         raise invalid_location(f"{printable(location, 100)!r} has a segment . or .., which clients read differently")
     if len(segments) > MOST_SEGMENTS:
         raise invalid_location(f"a location has at most {MOST_SEGMENTS} segments, not {len(segments)}")

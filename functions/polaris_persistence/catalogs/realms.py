@@ -191,12 +191,12 @@ class Realms:
             reasons.append(str(error))
         references, objects = 0, 0
         if catalogs is not None:
-            for one in self._catalog_removals(space, catalogs, page):
-                if one.unproved:
+            for removal in self._catalog_removals(space, catalogs, page):
+                if removal.unproved:
                     # Before the delete of anything from which a repeated purge would find that out again.
                     catalogs.keep_unproved()
-                    reasons += one.unproved
-                objects += one.delete()
+                    reasons += removal.unproved
+                objects += removal.delete()
                 references += 1
             reasons += catalogs.unproved
             if catalogs.unproved:
@@ -305,11 +305,11 @@ class Realms:
         store = self._store_of(space, SYSTEM)
         spaces: dict[str, None] = {}
         for some in batched(listed.refs(CATALOG_TYPE.name), page):
-            for one in store.fetch_readable(some):
-                if isinstance(one, CorruptObject):
-                    listed.unproved.append(str(one))
-                elif one is not None and isinstance(one.value, RealmCatalog):
-                    spaces[one.value.space] = None
+            for loaded in store.fetch_readable(some):
+                if isinstance(loaded, CorruptObject):
+                    listed.unproved.append(str(loaded))
+                elif loaded is not None and isinstance(loaded.value, RealmCatalog):
+                    spaces[loaded.value.space] = None
         for catalog in spaces:
             try:
                 found = self._removal(space, catalog, MAIN, page)
@@ -321,7 +321,9 @@ class Realms:
 
     def _unlisted(self, realm: Realm) -> list[str]:
         """Return why a realm may have objects that no reference leads to and that maintenance keeps."""
-        updateable = sorted(one.name for one in self._system.types if one.mutable and one not in _OF_THE_SYSTEM)
+        updateable = sorted(
+            declared.name for declared in self._system.types if declared.mutable and declared not in _OF_THE_SYSTEM
+        )
         reasons = [f"objects of type {name!r} are updateable, so nothing has to name them" for name in updateable]
         if not realm.space:
             reasons.append("an earlier release made the realm, without a space")
@@ -332,9 +334,9 @@ class Realms:
         last = self._store_of(space, SYSTEM).reference_key(CATALOGS)
         references, objects = 0, 0
         while True:
-            found = [one.key for one in self._backend.references(realm=space)]
+            found = [reference.key for reference in self._backend.references(realm=space)]
             # A row whose key is no reference's stays: it belongs to no catalog, and no call names it.
-            some = [one for one in found if one != last and one.name]
+            some = [key for key in found if key != last and key.name]
             if not some:
                 break
             for key in some:

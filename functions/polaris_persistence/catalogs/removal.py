@@ -60,11 +60,11 @@ class StoreRemoval:
         self._page = page
         self._seen: dict[str, set[int]] = {}
         self._levels: list[list[ObjectRef]] = []
-        heads = [one.name for one in store.types if issubclass(one.model, CommitObject)]
+        heads = [declared.name for declared in store.types if issubclass(declared.model, CommitObject)]
         self._commits = [*heads, OUTCOMES_TYPE.name, NAMES_TYPE.name]
         if closed.heads[1:2] == (CLOSED,):
             self.unproved.append("a former purge found that links do not lead to all objects")
-        listed = [one for one in closed.heads if one != CLOSED]
+        listed = [head for head in closed.heads if head != CLOSED]
         current = next(iter(listed), None)
         if current is None:
             self._find(self._waiting())
@@ -151,7 +151,7 @@ class StoreRemoval:
         if isinstance(value, CommitObject):
             yield from self._of_commits(value.tail)
         elif isinstance(value, CombinedOutcomes):
-            yield from (ObjectRef(WAITING_TYPE.name, one.id) for one in value.outcomes)
+            yield from (ObjectRef(WAITING_TYPE.name, outcome.id) for outcome in value.outcomes)
         elif isinstance(value, WaitingChange):
             yield from objects_of(value)
         declared = self._store.types.get(found.key.type)
@@ -165,7 +165,7 @@ class StoreRemoval:
         return (ObjectRef(kind, id_) for id_ in heads for kind in self._commits)
 
     def _waiting(self) -> list[ObjectRef]:
-        return [ObjectRef(WAITING_TYPE.name, one) for one in self._closed.waiting]
+        return [ObjectRef(WAITING_TYPE.name, id_) for id_ in self._closed.waiting]
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -184,7 +184,7 @@ class CommitAttempt(Generic[H]):
         written = ChainMap(self.writes, self._before)
         new = {ref.id: written[ref.id].loaded for ref in refs if ref.id in written}
         stored = self._store.fetch_many(ref for ref in refs if ref.id not in new)
-        self._fetched += [one for one in stored if one is not None]
+        self._fetched += [loaded for loaded in stored if loaded is not None]
         rest = iter(stored)
         return [new[ref.id] if ref.id in new else next(rest) for ref in refs]
 
@@ -259,12 +259,12 @@ class CommitAttempt(Generic[H]):
         Kept is what the head leads to, what this commit writes, and what it used as prepared; maintenance may have
         deleted any other. What the change fetched is checked first, so usually nothing is read.
         """
-        used = {one.ref[:2] for one in self.used}
+        used = {handle.ref[:2] for handle in self.used}
         named = (ref for new in self.writes.values() for ref in self._links(new.loaded))
         unproved = {ref[:2] for ref in named if ref[:2] not in used and not self.wrote(ref)}
         if not unproved:
             return
-        fetched = {one.key.id: one for one in self._fetched}
+        fetched = {loaded.key.id: loaded for loaded in self._fetched}
         kept: dict[tuple[str, int], ObjectRef] = {}
         level = self._links_of_head()
         unread: list[ObjectRef] = []
@@ -275,9 +275,9 @@ class CommitAttempt(Generic[H]):
             known = [fetched[ref.id] for ref in new.values() if ref.id in fetched]
             unproved -= new.keys()
             if unproved and not known:
-                known = [one for one in self._store.fetch_many(unread[:_MOST_READ]) if one is not None]
+                known = [loaded for loaded in self._store.fetch_many(unread[:_MOST_READ]) if loaded is not None]
                 unread = []
-            level = [ref for one in known for ref in self._links(one)] if unproved else []
+            level = [ref for loaded in known for ref in self._links(loaded)] if unproved else []
         if unproved:
             type_, id_ = min(unproved)
             raise PreparedExpired(

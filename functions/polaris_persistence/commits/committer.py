@@ -90,7 +90,7 @@ class Committer(Generic[H]):
         self._type = store.types.of(model).name
         self._retry = retry
         self._group_size = group_size
-        self._kinds = {one.name: one for one in kinds}
+        self._kinds = {kind.name: kind for kind in kinds}
         self._copied = copied
         self._sleep = sleep
         self._clock = clock or store.clock
@@ -190,8 +190,8 @@ class Committer(Generic[H]):
                 # The first thread without an outcome runs the next group.
                 self._busy = bool(self._queue)
                 successor = self._queue[:1]
-            for one in [*(one for one in group if one.settled), *successor]:
-                one.woken.set()
+            for member in [*(member for member in group if member.settled), *successor]:
+                member.woken.set()
 
     def _run(self, members: list[Pending[H]]) -> list[Pending[H]]:
         """Commit a group until the first member, whose thread this is, has an outcome; return those without one."""
@@ -201,8 +201,8 @@ class Committer(Generic[H]):
                 try:
                     self._attempt_until_settled(group)
                 except _NotTogetherError:
-                    for one in group.waiting:
-                        one.alone = True
+                    for member in group.waiting:
+                        member.alone = True
                 except Exception as error:  # noqa: BLE001 - raised again by every commit of the group
                     self._turns.fail(group, error)
                 group.wake_settled()
@@ -215,7 +215,7 @@ class Committer(Generic[H]):
 
     def _time_left(self, group: Group[H]) -> float:
         """Return the seconds until the first deadline of a group."""
-        return min(one.deadline for one in group.waiting or group.members) - self._clock()
+        return min(member.deadline for member in group.waiting or group.members) - self._clock()
 
     def _pause(self, group: Group[H], seconds: float) -> None:
         self._sleep(max(0.0, min(seconds, self._time_left(group) - self._longest_call)))
@@ -237,7 +237,7 @@ class Committer(Generic[H]):
 
     def _start(self, group: Group[H]) -> _FoundReference:
         # A reference read before a change started to wait does not show whether it still waits.
-        waits = any(one.ticket for one in group.waiting)
+        waits = any(member.ticket for member in group.waiting)
         if not waits and self._known is not None and self._clock() - self._known_at <= self._retry.known_for:
             return _FoundReference(self._known, False)
         return _FoundReference(self._read_reference(), True)
@@ -314,10 +314,10 @@ class Committer(Generic[H]):
         A member whose change waits as data is answered a call earlier, which takes its change back.
         """
         now, late = self._clock(), False
-        for one in group.waiting:
-            calls = 2 if one.ticket and one.ticket.combinable else 1
-            if now >= one.deadline - calls * self._longest_call:
-                self._turns.end(one, self._contended())
+        for member in group.waiting:
+            calls = 2 if member.ticket and member.ticket.combinable else 1
+            if now >= member.deadline - calls * self._longest_call:
+                self._turns.end(member, self._contended())
                 late = True
         return late
 
@@ -351,7 +351,7 @@ class Committer(Generic[H]):
         made.settle(id_)
         self._learn(moved)
         self._store.remember_reference(moved)
-        self._store.remember(one.loaded for one in made.writes.values())
+        self._store.remember(prepared.loaded for prepared in made.writes.values())
         return None
 
     def _links(self, head: Loaded[H]) -> Iterable[ObjectRef]:
@@ -384,4 +384,4 @@ def _together(queue: list[Pending[H]]) -> list[Pending[H]]:
     """Return the first commits of a queue that may share an attempt."""
     if queue[0].alone:
         return queue[:1]
-    return list(takewhile(lambda one: not one.alone, queue))
+    return list(takewhile(lambda member: not member.alone, queue))

@@ -123,16 +123,16 @@ class Directory(Generic[M]):
         found = self._store.fetch_readable(ref for _, ref in page.entries)
         entities: list[tuple[IndexKey, Loaded[M]]] = []
         damaged: list[tuple[IndexKey, PersistenceError]] = []
-        for (key, ref), one in zip(page.entries, found, strict=True):
-            if one is None:
+        for (key, ref), loaded in zip(page.entries, found, strict=True):
+            if loaded is None:
                 # If the current head names it, it is lost; otherwise it was swept because this listing is too old.
                 if self._current_ref(key) != ref:
                     raise _too_old()
                 damaged.append((key, missing(key, ref)))
-            elif isinstance(one, CorruptObject):
-                damaged.append((key, one))
+            elif isinstance(loaded, CorruptObject):
+                damaged.append((key, loaded))
             else:
-                entities.append((key, of_model(one, self._model)))
+                entities.append((key, of_model(loaded, self._model)))
         return EntityPage(tuple(entities), page.next_token, tuple(damaged))
 
     def _page(self, listing: Listing, limit: int, token: str | None) -> IndexPage:

@@ -101,7 +101,7 @@ class FeedCursor(NamedTuple):
             ) from error
         numbers = found if isinstance(found, list) else []
         known = range(3, 3 + 2 * MOST_LANDMARKS + 1, 2)
-        if len(numbers) not in known or not all(type(one) is int and 0 <= one <= MAX_ID for one in numbers):
+        if len(numbers) not in known or not all(type(number) is int and 0 <= number <= MAX_ID for number in numbers):
             raise invalid_page_token("the cursor of the feed was altered; list everything, and follow it anew")
         created_at, seq, id_, *ahead = numbers
         return cls(created_at, seq, id_, tuple(zip(ahead[::2], ahead[1::2], strict=True)))
@@ -137,8 +137,8 @@ class Feed:
             raise feed_expired(
                 f"reference {self._name!r} was created again. List everything, then follow the feed again"
             )
-        ahead = (one for one in after.ahead if one[0] > after.seq + limit)
-        landmark = next((one for one in ahead if not isinstance(self._readable(one[1]), CorruptObject)), None)
+        ahead = (later for later in after.ahead if later[0] > after.seq + limit)
+        landmark = next((later for later in ahead if not isinstance(self._readable(later[1]), CorruptObject)), None)
         newer = self._newer(after, reference.head if landmark is None else landmark[1])
         page = newer[:limit]
         entries = tuple(self._entries(page))
@@ -148,7 +148,7 @@ class Feed:
             return FeedPage((), cursor, False)
         # The last of `newer` is the newest commit, or one that was no recent head when it was noted.
         settled = newer[-1][1] - (RECENT_HEADS if landmark is None else 1)
-        further = [one for one in after.ahead if landmark is not None and one[0] >= landmark[0]]
+        further = [later for later in after.ahead if landmark is not None and later[0] >= landmark[0]]
         last = FeedCursor(
             after.created_at,
             entries[-1].seq,
@@ -205,8 +205,8 @@ class Feed:
         return self._store.fetch_readable([ObjectRef(self._type, id_)])[0]
 
     def _entries(self, page: list[tuple[int, int]]) -> Iterator[FeedEntry]:
-        heads = self._store.fetch_readable(ObjectRef(self._type, one) for one, _ in page)
-        names = self._store.fetch_readable(ObjectRef(NAMES_TYPE.name, one) for one, _ in page)
+        heads = self._store.fetch_readable(ObjectRef(self._type, commit_id) for commit_id, _ in page)
+        names = self._store.fetch_readable(ObjectRef(NAMES_TYPE.name, commit_id) for commit_id, _ in page)
         for (id_, seq), head, beside in zip(page, heads, names, strict=True):
             if head is None:
                 return

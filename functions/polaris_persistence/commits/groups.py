@@ -78,12 +78,12 @@ class Group(Generic[H]):
     lost_attempts: int = 0
 
     def __post_init__(self) -> None:
-        for one in self.members:
-            self.stored |= one.held
+        for member in self.members:
+            self.stored |= member.held
 
     @property
     def waiting(self) -> list[Pending[H]]:
-        return [one for one in self.members if not one.settled]
+        return [member for member in self.members if not member.settled]
 
     @property
     def lost(self) -> list[ObjectRef]:
@@ -94,17 +94,21 @@ class Group(Generic[H]):
         """
         if self.swapping is not None:
             return []
-        unused = [ref for one in self.members if one.settled and not one.keeps_parts for ref in one.parts.values()]
-        kept = self.kept.union(*(one.held for one in self.waiting))
+        unused = [
+            ref for member in self.members if member.settled and not member.keeps_parts for ref in member.parts.values()
+        ]
+        kept = self.kept.union(*(member.held for member in self.waiting))
         return unused + [ref for name, ref in self.stored.items() if name not in kept]
 
     def hold(self) -> None:
         """Make the members without an outcome keep what their memos may name again."""
-        for one in self.waiting:
+        for member in self.waiting:
             memoised = {
-                (part.loaded.key.type, part.loaded.key.id) for memo in one.memo.values() for part in memo.parts.values()
+                (part.loaded.key.type, part.loaded.key.id)
+                for memo in member.memo.values()
+                for part in memo.parts.values()
             }
-            one.held = {name: ref for name, ref in self.stored.items() if name in memoised}
+            member.held = {name: ref for name, ref in self.stored.items() if name in memoised}
 
     @property
     def lost_files(self) -> set[str]:
@@ -112,19 +116,19 @@ class Group(Generic[H]):
 
     def wake_settled(self) -> None:
         """Wake the threads whose outcome is known, while others of the group are still attempted."""
-        for one in self.members:
-            if one.settled:
-                one.woken.set()
+        for member in self.members:
+            if member.settled:
+                member.woken.set()
 
     def stop(self) -> None:
         """Answer the members whose thread ended without an outcome for them."""
-        for one in self.waiting:
-            waits_as = one.ticket.id if one.ticket else None
+        for member in self.waiting:
+            waits_as = member.ticket.id if member.ticket else None
             open_commit = waits_as if self.swapping is None else self.swapping
             if open_commit is not None:
-                one.error = CommitUnknown(open_commit)
+                member.error = CommitUnknown(open_commit)
             else:
-                one.error = RuntimeError("the thread that ran this commit was stopped")
+                member.error = RuntimeError("the thread that ran this commit was stopped")
 
 
 @dataclass(slots=True)
@@ -145,37 +149,37 @@ class Round(Generic[H]):
 
     @property
     def objects(self) -> dict[ObjectName, Prepared[Any]]:
-        return {(one.loaded.key.type, one.loaded.key.id): one for one in (*self.writes.values(), *self.beside)}
+        return {(new.loaded.key.type, new.loaded.key.id): new for new in (*self.writes.values(), *self.beside)}
 
     @property
     def operations(self) -> tuple[str, ...]:
         """The names of the committed operations."""
-        return tuple(one.operation for one, changed, _ in self.results if changed and one.operation)
+        return tuple(member.operation for member, changed, _ in self.results if changed and member.operation)
 
     @property
     def combined(self) -> tuple[CombinedOutcome, ...]:
         """The outcomes of the changes of other processes."""
         return tuple(
-            CombinedOutcome(one.combined, changed, result)
-            for one, changed, result in self.results
-            if one.combined is not None
+            CombinedOutcome(member.combined, changed, result)
+            for member, changed, result in self.results
+            if member.combined is not None
         )
 
     @property
     def done(self) -> list[int]:
         """The waiting ids that the commit settles."""
-        own = [one for one, _ in self.refusals if one.combined is None]
-        settled = [one.waits_as for one in (*(member for member, _, _ in self.results), *own)]
-        return [*(one for one in settled if one is not None), *self.dropped]
+        own = [member for member, _ in self.refusals if member.combined is None]
+        settled = [member.waits_as for member in (*(member for member, _, _ in self.results), *own)]
+        return [*(waiting_id for waiting_id in settled if waiting_id is not None), *self.dropped]
 
     def settle(self, commit_id: int | None) -> None:
         """Answer every member that has no outcome yet."""
-        for one, changed, result in self.results:
-            if not one.settled:
-                one.outcome = Committed(result, commit_id if changed else None)
-        for one, error in self.refusals:
-            if not one.settled:
-                one.error = error
+        for member, changed, result in self.results:
+            if not member.settled:
+                member.outcome = Committed(result, commit_id if changed else None)
+        for member, error in self.refusals:
+            if not member.settled:
+                member.error = error
 
 
 class Storing(Generic[H]):
@@ -187,10 +191,10 @@ class Storing(Generic[H]):
 
     def store(self, group: Group[H], made: Round[H]) -> None:
         """Store the objects and files of an attempt that are not stored yet. Raises BackendUnavailable."""
-        new = {name: one for name, one in made.objects.items() if name not in group.written}
+        new = {name: prepared for name, prepared in made.objects.items() if name not in group.written}
         # Before the write: objects of a half-done write must be deleted too.
-        group.stored |= {name: one.loaded.ref for name, one in new.items()}
-        self._store.backend.put_many(one.stored for one in new.values())
+        group.stored |= {name: prepared.loaded.ref for name, prepared in new.items()}
+        self._store.backend.put_many(prepared.stored for prepared in new.values())
         group.written |= new.keys()
         if made.files and self._files is not None:
             check_time()

@@ -38,29 +38,29 @@ class Making(Generic[H]):
         head = base.value if base else None
         fences = fences_of(known, head)
         together = in_turn(group, known, made)
-        for one in together:
+        for member in together:
             attempt = CommitAttempt(
                 self._store,
                 head,
                 before=made.writes,
-                memo=one.memo,
+                memo=member.memo,
                 fences=fences,
                 reference=known,
                 clock=self._clock,
                 files=self._named(made),
             )
             try:
-                changed, result = one.change(attempt)
+                changed, result = member.change(attempt)
                 attempt.check_links()
                 if len(together) > 1 and changed is not None:
                     # A change that cannot be encoded fails alone, not with its neighbors.
-                    encode(changed.model_copy(update={"operations": (one.operation,)}))
-                if one.combined is not None:
-                    encode(CombinedOutcomes(outcomes=(CombinedOutcome(one.combined, True, result),)))
+                    encode(changed.model_copy(update={"operations": (member.operation,)}))
+                if member.combined is not None:
+                    encode(CombinedOutcomes(outcomes=(CombinedOutcome(member.combined, True, result),)))
             except Exception as error:  # noqa: BLE001 - raised again by the commit whose change it is
-                made.refusals.append((one, error))
+                made.refusals.append((member, error))
                 continue
-            made.results.append((one, changed is not None, result))
+            made.results.append((member, changed is not None, result))
             if changed is not None:
                 head = made.head = changed
                 made.writes |= attempt.writes

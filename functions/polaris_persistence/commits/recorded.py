@@ -57,13 +57,14 @@ def record(
     if not entities.made(changed) or any(_is_long(entities, prefix) for prefix in entities.scans):
         return None
     new = [
-        PreparedHandle(one.loaded.ref, reference.key, reference.created_at, fences) for one in attempt.writes.values()
+        PreparedHandle(prepared.loaded.ref, reference.key, reference.created_at, fences)
+        for prepared in attempt.writes.values()
     ]
     data = {
         "reads": [[bytes(key), ref.id if ref else None] for key, ref in entities.reads.items()],
         "scans": [[bytes(prefix), _digest(entities, prefix)] for prefix in entities.scans],
         "names": [[bytes(key), list(ref) if ref else None] for key, ref in entities.changes.items()],
-        "objects": [[*one.ref, one.created_at, one.fences] for one in (*new, *attempt.used)],
+        "objects": [[*handle.ref, handle.created_at, handle.fences] for handle in (*new, *attempt.used)],
     }
     return Recorded(data, result, attempt.writes)
 

@@ -112,14 +112,14 @@ def copies_named(known: Reference, writes: Writes, links: Iterable[ObjectRef]) -
     They are from the attempt's `writes` or already in the row `known`, and among the `links` of the new head.
     """
     new = (
-        ObjectCopy(one.loaded.key.type, id_, one.stored.created_at, one.stored.value)
-        for id_, one in reversed(writes.items())
+        ObjectCopy(prepared.loaded.key.type, id_, prepared.stored.created_at, prepared.stored.value)
+        for id_, prepared in reversed(writes.items())
     )
     named = {ref[:2] for ref in links}
     found: dict[tuple[str, int], ObjectCopy] = {}
     room = COPIED_BYTES
-    for one in chain(new, known.copies):
-        if (one.type, one.id) in named - found.keys() and len(one.value) <= room:
-            found[one.type, one.id] = one
-            room -= len(one.value)
+    for copy in chain(new, known.copies):
+        if (copy.type, copy.id) in named - found.keys() and len(copy.value) <= room:
+            found[copy.type, copy.id] = copy
+            room -= len(copy.value)
     return list(found.values())

@@ -91,12 +91,12 @@ class Turns(Generic[H]):
         if not self._waiting.usable:
             return known, None
         self._idle &= set(known.waiting)
-        self._idle |= {one for one in known.waiting if self._age_ms(one) > IDLE_MS}
-        others = set(known.waiting) - {one.waits_as for one in group.waiting} - self._idle
+        self._idle |= {id_ for id_ in known.waiting if self._age_ms(id_) > IDLE_MS}
+        others = set(known.waiting) - {member.waits_as for member in group.waiting} - self._idle
         room = len(known.waiting) - len(self._idle) < MOST_WAITING and len(known.waiting) < MOST_IDS
         if (others or group.lost_attempts > 1) and room:
             known = self._add(group, known)
-        own = [one.ticket.id for one in group.waiting if one.ticket]
+        own = [member.ticket.id for member in group.waiting if member.ticket]
         before = ahead(known.waiting, own, self._idle) if own else []
         if not before:
             return known, None
@@ -112,103 +112,103 @@ class Turns(Generic[H]):
 
     def pause_after_loss(self, group: Group[H]) -> float:
         """Return the seconds to wait after a lost attempt: none at the first loss, nor for one whose turn it is."""
-        if self._waiting.usable and (group.lost_attempts <= 1 or any(one.ticket for one in group.waiting)):
+        if self._waiting.usable and (group.lost_attempts <= 1 or any(member.ticket for member in group.waiting)):
             return 0.0
         return self._retry.wait(group.lost_attempts - 1, self._draw())
 
     def in_turn(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
         """Return the changes of an attempt: all that wait, oldest first, then the members that do not wait."""
         waiting = [] if group.apart else self._of_others(group, known, made)
-        waiting += [one for one in group.waiting if one.ticket]
-        waiting.sort(key=lambda one: one.waits_as or 0)
-        return waiting + [one for one in group.waiting if not one.ticket]
+        waiting += [member for member in group.waiting if member.ticket]
+        waiting.sort(key=lambda member: member.waits_as or 0)
+        return waiting + [member for member in group.waiting if not member.ticket]
 
     def resolve(self, group: Group[H], known: Reference) -> None:
         """Give the members whose changes others have combined their outcomes, which may be unknown."""
-        for one in group.waiting:
-            if one.ticket and one.ticket.id not in known.waiting:
+        for member in group.waiting:
+            if member.ticket and member.ticket.id not in known.waiting:
                 try:
-                    _combined(one, self._waiting.outcome(one.ticket, known))
+                    _combined(member, self._waiting.outcome(member.ticket, known))
                 except CommitUnknown as unknown:
-                    one.error, one.keeps_parts = unknown, True
-                one.ticket = None
+                    member.error, member.keeps_parts = unknown, True
+                member.ticket = None
 
-    def end(self, one: Pending[H], error: BaseException) -> None:
+    def end(self, member: Pending[H], error: BaseException) -> None:
         """Answer a member with an error, unless its change was combined meanwhile."""
         try:
-            found: Committed[Any] | None = self._waiting.withdraw(one.ticket) if one.ticket else None
+            found: Committed[Any] | None = self._waiting.withdraw(member.ticket) if member.ticket else None
         except CommitUnknown as unknown:
-            one.error, one.keeps_parts = unknown, True
+            member.error, member.keeps_parts = unknown, True
             return
-        one.ticket = None
+        member.ticket = None
         if found is not None:
-            _combined(one, found)
+            _combined(member, found)
         else:
-            one.error = error
+            member.error = error
 
     def fail(self, group: Group[H], error: Exception) -> None:
         """Answer all members without an outcome with an error, after their changes were taken back."""
-        for one in group.waiting:
+        for member in group.waiting:
             if group.swapping is None:
-                self.end(one, error)
+                self.end(member, error)
             else:
-                one.error = error
+                member.error = error
 
     def withdraw_all(self, group: Group[H]) -> None:
         """Take back the changes of members that are decided without a commit; one combined meanwhile has an outcome."""
-        for one in group.waiting:
-            if one.ticket:
+        for member in group.waiting:
+            if member.ticket:
                 try:
-                    _combined(one, self._waiting.withdraw(one.ticket))
+                    _combined(member, self._waiting.withdraw(member.ticket))
                 except CommitUnknown as unknown:
-                    one.error, one.keeps_parts = unknown, True
-                one.ticket = None
+                    member.error, member.keeps_parts = unknown, True
+                member.ticket = None
 
     def _add(self, group: Group[H], known: Reference) -> Reference:
-        new = [one for one in group.waiting if one.ticket is None]
-        as_data = [(one, change) for one in new for change in self._as_data(one, known)]
-        if not as_data and not any(one.ticket for one in group.waiting):
+        new = [member for member in group.waiting if member.ticket is None]
+        as_data = [(member, change) for member in new for change in self._as_data(member, known)]
+        if not as_data and not any(member.ticket for member in group.waiting):
             # One function keeps the place of all.
-            as_data = [(one, one.as_data) for one in new[:1]]
+            as_data = [(member, member.as_data) for member in new[:1]]
         prepared: list[tuple[Pending[H], Prepared[WaitingChange]]] = []
-        for one, change in as_data:
+        for member, change in as_data:
             try:
-                prepared.append((one, self._waiting.prepare(change)))
+                prepared.append((member, self._waiting.prepare(change)))
             except (ValueNotStorable, ObjectTooLarge) as error:
                 # Its own error, not its neighbors'; it is not applied, because nothing of it waits.
-                one.error = error
+                member.error = error
         if not prepared:
             return known
         try:
             tickets, known = self._waiting.place([each for _, each in prepared], known)
         except CommitUnknown:
             # They may wait, so another process may name what was stored beside them.
-            for one, _ in prepared:
-                one.keeps_parts = True
+            for member, _ in prepared:
+                member.keeps_parts = True
             raise
         # Without places they are attempted like those of a process that has not lost; their objects are swept.
-        for (one, _), ticket in zip(prepared, tickets, strict=bool(tickets)):
-            one.ticket = ticket
+        for (member, _), ticket in zip(prepared, tickets, strict=bool(tickets)):
+            member.ticket = ticket
         self.resolve(group, known)
         return known
 
-    def _as_data(self, one: Pending[H], known: Reference) -> Iterator[WaitingChange]:
+    def _as_data(self, member: Pending[H], known: Reference) -> Iterator[WaitingChange]:
         """Return the change of a member as data, nothing for a function that cannot be recorded."""
-        if one.as_data.kind:
-            yield one.as_data
+        if member.as_data.kind:
+            yield member.as_data
             return
         if self._record is None or RECORDED_KIND not in self._kinds:
             return
         head = self._store.fetch_head(self._type, known, self._model)
         if head is None and known.head is not None:
             return  # known for too long: maintenance may have swept it
-        found = self._record(self._store, one.change, known, head.value if head else None)
+        found = self._record(self._store, member.change, known, head.value if head else None)
         if found is None:
             return
-        one.recorded, one.result = True, found.result
-        one.parts |= {(each.loaded.key.type, each.loaded.key.id): each.loaded.ref for each in found.writes.values()}
+        member.recorded, member.result = True, found.result
+        member.parts |= {(each.loaded.key.type, each.loaded.key.id): each.loaded.ref for each in found.writes.values()}
         self._store.backend.put_many(each.stored for each in found.writes.values())
-        yield one.as_data.model_copy(update={"kind": RECORDED_KIND, "data": found.data})
+        yield member.as_data.model_copy(update={"kind": RECORDED_KIND, "data": found.data})
 
     @property
     def _poll_interval(self) -> float:
@@ -223,10 +223,10 @@ class Turns(Generic[H]):
         return self._poll_interval * min(0.3 * (before - 1), 2.0) * (0.75 + 0.5 * self._draw())
 
     def _of_others(self, group: Group[H], known: Reference, made: Round[H]) -> list[Pending[H]]:
-        own = {one.waits_as for one in group.waiting}
-        others = [one for one in known.waiting if one not in own]
-        made.dropped += [one for one in others if self._age_ms(one) > ABANDONED_MS]
-        live = [one for one in others if self._age_ms(one) <= IDLE_MS]
+        own = {member.waits_as for member in group.waiting}
+        others = [id_ for id_ in known.waiting if id_ not in own]
+        made.dropped += [id_ for id_ in others if self._age_ms(id_) > ABANDONED_MS]
+        live = [id_ for id_ in others if self._age_ms(id_) <= IDLE_MS]
         if not live or not self._waiting.usable:
             return []
         found: list[Pending[H]] = []
@@ -244,11 +244,11 @@ class Turns(Generic[H]):
         return self._store.now_us() // 1_000 - made_at_ms(id_)
 
 
-def _combined(one: Pending[H], found: Committed[Any] | None) -> None:
+def _combined(member: Pending[H], found: Committed[Any] | None) -> None:
     """Give a member the outcome of its change, which another process has applied; None if it was dropped."""
     if found is not None:
-        one.keeps_parts = True
-        one.outcome = Committed(one.result, found.commit_id) if one.recorded else found
+        member.keeps_parts = True
+        member.outcome = Committed(member.result, found.commit_id) if member.recorded else found
 
 
 def _applying(kind: ChangeKind[H], data: Any) -> Callable[[Any], tuple[H | None, Any]]:

@@ -93,7 +93,7 @@ class Ticket:
 def ahead(waiting: Sequence[int], own: Collection[int], idle: Collection[int]) -> list[int]:
     """Return the ids that wait longer than the oldest of `own`, without those known to make no progress."""
     first = min(own)
-    return [one for one in waiting if one < first and one not in idle]
+    return [id_ for id_ in waiting if id_ < first and id_ not in idle]
 
 
 class WaitingQueue:
@@ -104,7 +104,7 @@ class WaitingQueue:
         self._name = reference
         self._model = model
         self._reported: set[int] = set()
-        self.usable = all(store.types.get(one.name) is not None for one in WAITING_TYPES)
+        self.usable = all(store.types.get(declared.name) is not None for declared in WAITING_TYPES)
 
     def add(self, changes: Sequence[WaitingChange], known: Reference) -> tuple[list[Ticket], Reference]:
         """Let changes wait; return their places and the reference as far as it is known.
@@ -113,7 +113,7 @@ class WaitingQueue:
         answer the same call is repeated while the reference is at the same version: a late one cannot be applied at
         another. Raises ReferenceNotFound and BackendUnavailable (nothing waits), CommitUnknown.
         """
-        return self.place([self.prepare(one) for one in changes], known)
+        return self.place([self.prepare(change) for change in changes], known)
 
     def prepare(self, change: WaitingChange) -> Prepared[WaitingChange]:
         """Return the stored form of a change. Raises ValueNotStorable, ObjectTooLarge."""
@@ -123,8 +123,8 @@ class WaitingQueue:
 
     def place(self, prepared: Sequence[Prepared[WaitingChange]], known: Reference) -> tuple[list[Ticket], Reference]:
         """Let prepared changes wait, like `add`."""
-        ids = [one.loaded.key.id for one in prepared]
-        self._store.backend.put_many(one.stored for one in prepared)
+        ids = [change.loaded.key.id for change in prepared]
+        self._store.backend.put_many(change.stored for change in prepared)
         unclear: Exception | None = None
         for _ in range(_TRIES):
             try:
@@ -178,12 +178,12 @@ class WaitingQueue:
             return None
         heads = list(self._heads_since(ticket, reference))
         found = self._store.fetch_readable(ObjectRef(OUTCOMES_TYPE.name, head) for head in heads)
-        for head, one in zip(heads, found, strict=True):
-            for outcome in _outcomes(one):
+        for head, loaded in zip(heads, found, strict=True):
+            for outcome in _outcomes(loaded):
                 if outcome.id == ticket.id:
                     return Committed(outcome.result, head if outcome.changed else None)
         # The outcomes of a closed reference are deleted with its objects.
-        if reference.closed or any(isinstance(one, CorruptObject) for one in found):
+        if reference.closed or any(isinstance(loaded, CorruptObject) for loaded in found):
             raise CommitUnknown(ticket.id)
         # Each commit since then raised the version by one, and so did each fence.
         if heads and reference.version - ticket.version - len(heads) >= FENCES_OF_A_DELETION:
@@ -197,14 +197,14 @@ class WaitingQueue:
         """
         wanted = list(ids)
         self._reported &= set(wanted)
-        refs = [ObjectRef(WAITING_TYPE.name, one) for one in wanted]
-        for one, found in zip(wanted, self._store.fetch_readable(refs) if refs else [], strict=True):
+        refs = [ObjectRef(WAITING_TYPE.name, id_) for id_ in wanted]
+        for id_, found in zip(wanted, self._store.fetch_readable(refs) if refs else [], strict=True):
             if found is None:
-                yield one, None
+                yield id_, None
             elif isinstance(found, CorruptObject):
-                self._report(one, found)
+                self._report(id_, found)
             elif isinstance(found.value, WaitingChange) and found.value.reference == self._name:
-                yield one, found.value
+                yield id_, found.value
 
     def _report(self, id_: int, error: CorruptObject) -> None:
         if id_ not in self._reported:
@@ -235,6 +235,6 @@ def _outcomes(found: Loaded[PersistedModel] | CorruptObject | None) -> tuple[Com
 
 def _places(prepared: Iterable[Prepared[WaitingChange]], known: Reference) -> list[Ticket]:
     return [
-        Ticket(one.loaded.key.id, bool(one.loaded.value.kind), known.version, known.head, known.created_at)
-        for one in prepared
+        Ticket(change.loaded.key.id, bool(change.loaded.value.kind), known.version, known.head, known.created_at)
+        for change in prepared
     ]

@@ -70,7 +70,7 @@ def rebound(fields: Iterable[Mapping[str, Any]], ids: Mapping[int, int]) -> list
             {
                 **field,
                 **({"source-id": ids[field["source-id"]]} if "source-id" in field else {}),
-                **({"source-ids": [ids[one] for one in field["source-ids"]]} if "source-ids" in field else {}),
+                **({"source-ids": [ids[source] for source in field["source-ids"]]} if "source-ids" in field else {}),
             }
             for field in fields
         ]
@@ -122,8 +122,8 @@ def _renumbered(schema: Mapping[str, Any], given: Mapping[tuple[str, ...], int],
             return value
         result = dict(value)
         if "fields" in value:
-            fields = [{**one, "id": number(one["id"], (*path, one["name"]))} for one in value["fields"]]
-            result["fields"] = [{**one, "type": renumbered(one["type"], (*path, one["name"]))} for one in fields]
+            fields = [{**item, "id": number(item["id"], (*path, item["name"]))} for item in value["fields"]]
+            result["fields"] = [{**item, "type": renumbered(item["type"], (*path, item["name"]))} for item in fields]
         nested = [(name, id_name) for name, id_name in _NESTED if id_name in value]
         result |= {id_name: number(value[id_name], (*path, name)) for name, id_name in nested}
         return result | {name: renumbered(value[name], (*path, name)) for name, _ in nested}

@@ -171,18 +171,18 @@ def _pieces(document: Any) -> Iterator[str]:
     """Yield the JSON of a document that a former release stored, of any depth."""
     pending: list[Any] = [document]
     while pending:
-        one = pending.pop()
-        if isinstance(one, bytes):  # punctuation: JSON has no bytes
-            yield one.decode()
-        elif one and isinstance(one, dict | list):
-            named = isinstance(one, dict)
+        piece = pending.pop()
+        if isinstance(piece, bytes):  # punctuation: JSON has no bytes
+            yield piece.decode()
+        elif piece and isinstance(piece, dict | list):
+            named = isinstance(piece, dict)
             inside: list[Any] = []
-            for part in one.items() if isinstance(one, dict) else one:
+            for part in piece.items() if isinstance(piece, dict) else piece:
                 inside += (b",", _text(part[0]).encode() + b":", part[1]) if named else (b",", part)
             inside[0] = b"{" if named else b"["
             pending += reversed([*inside, b"}" if named else b"]"])
         else:
-            yield _text(one)
+            yield _text(piece)
 
 
 def _refuse(constant: str) -> Any:

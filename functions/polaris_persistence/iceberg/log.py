@@ -111,16 +111,16 @@ def same(left: Any, right: Any) -> bool:
     """Return whether two values are the same JSON; unlike with ==, 1, 1.0 and true differ."""
     pending = [(left, right)]
     while pending:
-        one, other = pending.pop()
-        if isinstance(one, dict) and isinstance(other, dict):
-            if one.keys() != other.keys():
+        first, second = pending.pop()
+        if isinstance(first, dict) and isinstance(second, dict):
+            if first.keys() != second.keys():
                 return False
-            pending += [(value, other[name]) for name, value in one.items()]
-        elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-            if len(one) != len(other):
+            pending += [(value, second[name]) for name, value in first.items()]
+        elif isinstance(first, list | tuple) and isinstance(second, list | tuple):
+            if len(first) != len(second):
                 return False
-            pending += zip(one, other, strict=True)
-        elif type(one) is not type(other) or one != other:
+            pending += zip(first, second, strict=True)
+        elif type(first) is not type(second) or first != second:
             return False
     return True
 

@@ -178,7 +178,7 @@ class NodeLeases:
                 held = self._lease_if_free(node, key, found.get(key))
                 if held:
                     return held
-            ends += [one.value.until for one in found.values()]
+            ends += [lease.value.until for lease in found.values()]
         return None
 
     def _readable(self, keys: dict[int, ObjectKey]) -> dict[ObjectKey, Loaded[NodeHolder]]:
@@ -186,13 +186,13 @@ class NodeLeases:
         found = {}
         for node, key in list(keys.items()):
             try:
-                one = self._objects.read(key, NodeHolder)
+                lease = self._objects.read(key, NodeHolder)
             except CorruptObject as error:
                 _LOG.warning("node id %d is not leased: %s", node, error)
                 del keys[node]
                 continue
-            if one is not None:
-                found[key] = one
+            if lease is not None:
+                found[key] = lease
         return found
 
     def _lease_if_free(

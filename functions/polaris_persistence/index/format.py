@@ -119,7 +119,7 @@ class EmbeddedIndex(bytes):
             stripes, _, entries = self.decoded()
         except CorruptIndexError:
             return own  # its reader gets the error
-        return own + entries.held_bytes() + sum(_STRIPE_BYTES + len(one.separator) for one in stripes)
+        return own + entries.held_bytes() + sum(_STRIPE_BYTES + len(stripe.separator) for stripe in stripes)
 
 
 IndexBytes = Annotated[bytes, AfterValidator(EmbeddedIndex)]

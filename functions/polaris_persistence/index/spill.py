@@ -142,7 +142,7 @@ def _chosen(waiting: dict[int, _Waiting], stripes: Sequence[Stripe], embedded: i
     # In bytes before deflating, like the groups' sizes.
     threshold = policy.threshold(embedded / max(1, count), total, len(stripes)) * sizes / max(1, embedded)
     left = sizes - sum(waiting[number].size for number in chosen)
-    for number, group in sorted(waiting.items(), key=lambda one: one[1].size, reverse=True):
+    for number, group in sorted(waiting.items(), key=lambda numbered: numbered[1].size, reverse=True):
         if left <= threshold:
             break
         if number not in chosen:
@@ -190,7 +190,9 @@ def _join(
 
     for piece in pieces:
         last = joined[-1] if joined else None
-        small = last is not None and any(one.stripe is None and 4 * one.size < policy.stripe for one in (last, piece))
+        small = last is not None and any(
+            half.stripe is None and 4 * half.size < policy.stripe for half in (last, piece)
+        )
         if last is None or not small or 2 * (last.size + piece.size) > policy.stripe:
             joined.append(piece)
         else:

@@ -86,10 +86,10 @@ class KeySet:
     def __init__(self, chunks: Iterable[MaintenanceKeys] = ()) -> None:
         runs: dict[Group, list[array[int]]] = {}
         self._parts: dict[Group, dict[int, int]] = {}
-        for one in itertools.chain.from_iterable(chunk.groups for chunk in chunks):
-            group = (one.realm, one.catalog, one.type)
-            runs.setdefault(group, []).append(_unpacked(one))
-            self._parts.setdefault(group, {}).update(one.parts)
+        for key_group in itertools.chain.from_iterable(chunk.groups for chunk in chunks):
+            group = (key_group.realm, key_group.catalog, key_group.type)
+            runs.setdefault(group, []).append(_unpacked(key_group))
+            self._parts.setdefault(group, {}).update(key_group.parts)
         # Merged without another copy of all ids as Python numbers; a key in two chunks is kept once.
         self._ids = {group: array("Q", _distinct(heapq.merge(*several))) for group, several in sorted(runs.items())}
         self._bits = {group: bytearray(-(-len(ids) // 8)) for group, ids in self._ids.items()}
@@ -154,10 +154,10 @@ def _packed(ids: Iterable[int]) -> bytes:
     return packed.tobytes()
 
 
-def _unpacked(one: KeyGroup) -> "array[int]":
-    if len(one.ids) % 8:
-        raise CorruptObject(f"the stored keys of {one.realm}/{one.catalog}/{one.type} are truncated")
-    ids = array("Q", one.ids)
+def _unpacked(group: KeyGroup) -> "array[int]":
+    if len(group.ids) % 8:
+        raise CorruptObject(f"the stored keys of {group.realm}/{group.catalog}/{group.type} are truncated")
+    ids = array("Q", group.ids)
     if sys.byteorder == "little":
         ids.byteswap()
     return ids

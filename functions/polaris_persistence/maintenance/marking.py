@@ -83,11 +83,15 @@ class Marker:
         while head.value.tail and kept < _LONGEST_LOG:
             ids = head.value.tail
             found = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in (head.key.type, *beside))
-            heads = [of_model(one, CommitObject) for one in found if one is not None and one.key.type == head.key.type]
-            young = {one.key.id for one in heads if one.value.created_at >= since}
-            for one in found:
-                if one is not None and one.key.id in young:
-                    self.marks.add(one.key)
+            heads = [
+                of_model(loaded, CommitObject)
+                for loaded in found
+                if loaded is not None and loaded.key.type == head.key.type
+            ]
+            young = {loaded.key.id for loaded in heads if loaded.value.created_at >= since}
+            for loaded in found:
+                if loaded is not None and loaded.key.id in young:
+                    self.marks.add(loaded.key)
             kept += len(young)
             if len(young) < len(ids):
                 return
@@ -95,7 +99,7 @@ class Marker:
 
     def _beside(self) -> list[str]:
         """Return the types of what is stored under the id of a head."""
-        return [one for one in (OUTCOMES_TYPE.name, NAMES_TYPE.name) if self.types.get(one)]
+        return [name for name in (OUTCOMES_TYPE.name, NAMES_TYPE.name) if self.types.get(name)]
 
     def advance(self, store: CatalogStore, pending: list[ObjectRef]) -> None:
         """Follow the links of some pending objects, the newest first, so that few are pending at a time."""
@@ -107,13 +111,13 @@ class Marker:
             self._follow(store, found, pending)
 
     def _heads(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[CommitObject]]:
-        kinds = [one.name for one in self.types if issubclass(one.model, CommitObject)]
+        kinds = [declared.name for declared in self.types if issubclass(declared.model, CommitObject)]
         ids = list(dict.fromkeys(reference.heads))
         # A suspended process learns from the outcomes whether its waiting change was combined.
         beside = self._beside()
         present = store.fetch_many(ObjectRef(kind, id_) for id_ in ids for kind in [*kinds, *beside])
-        found = [one for one in present if one is not None]
-        heads = {one.key.id: of_model(one, CommitObject) for one in found if one.key.type in kinds}
+        found = [loaded for loaded in present if loaded is not None]
+        heads = {loaded.key.id: of_model(loaded, CommitObject) for loaded in found if loaded.key.type in kinds}
         if reference.closed:
             raise MaintenanceRefused(
                 f"reference {reference.key} is being removed. Purge its realm again to finish the removal"

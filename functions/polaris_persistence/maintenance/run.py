@@ -170,8 +170,8 @@ class SweepRun:
             return False
         self._state, self._keys = state, keys
         if found is not None:
-            self._pending = [ObjectRef(*one) for one in found.value.pending]
-            self._beyond = {ObjectKey(*one) for one in found.value.beyond}
+            self._pending = [ObjectRef(*ref) for ref in found.value.pending]
+            self._beyond = {ObjectKey(*key) for key in found.value.beyond}
         return True
 
     def on_checkpoint(self, checkpoint: Callable[[RunState], None]) -> None:
@@ -194,7 +194,7 @@ class SweepRun:
     def scan(self) -> bool:
         """Collect the keys of all objects that may be deleted; return False if it was stopped."""
         while self._state.step == _SCAN:
-            active = [number for number, one in enumerate(self._state.segments) if not one.done]
+            active = [number for number, segment in enumerate(self._state.segments) if not segment.done]
             if not active:
                 self._enter(_MARK)
                 return True
@@ -212,7 +212,7 @@ class SweepRun:
         """Fence every reference and mark what it needs; return False if it was stopped."""
         if self._state.step != _MARK:
             return True
-        for reference in sorted(self._backend.references(), key=lambda one: one.key):
+        for reference in sorted(self._backend.references(), key=lambda reference: reference.key):
             name = (reference.key.realm, reference.key.catalog, reference.key.name)
             if self._state.marked_to is not None and name <= self._state.marked_to:
                 continue
@@ -238,12 +238,12 @@ class SweepRun:
         for batch in _batches(unmarked, self._policy.page):
             if self._stop():
                 return False
-            mine = [one for one in batch if not self._is_refused(one.key.realm, one.key.catalog)]
-            doomed = [one for one in mine if one.key in before]
+            mine = [locator for locator in batch if not self._is_refused(locator.key.realm, locator.key.catalog)]
+            doomed = [locator for locator in mine if locator.key in before]
             self._delete(doomed)
-            for one in mine:
-                if one.key not in before:
-                    self._remember(one)
+            for locator in mine:
+                if locator.key not in before:
+                    self._remember(locator)
             self._count(deleted=len(doomed), young=len(mine) - len(doomed))
             self._set(swept=self._state.swept + len(batch))
             self._save_if_due()
@@ -261,8 +261,8 @@ class SweepRun:
         if self._state.step == _MARK or (self._state.step == _SWEEP and old is None):
             marks = MaintenanceMarks(
                 bits=self._scanned().bits(),
-                beyond=tuple((one.realm, one.catalog, one.type, one.id) for one in self._beyond),
-                pending=tuple(tuple(one) for one in self._pending),
+                beyond=tuple((key.realm, key.catalog, key.type, key.id) for key in self._beyond),
+                pending=tuple(tuple(ref) for ref in self._pending),
             )
             [ref] = self._system.write([marks])
             self._set(marks=ref)
@@ -333,10 +333,10 @@ class SweepRun:
         with ThreadPoolExecutor(len(arguments)) as pool:
             return list(pool.map(call, arguments))
 
-    def _remember(self, one: Locator) -> None:
+    def _remember(self, locator: Locator) -> None:
         if self._chunk.count >= self._policy.chunk:
             self._flush()
-        self._chunk.add(one.key, one.parts)
+        self._chunk.add(locator.key, locator.parts)
 
     def _flush(self) -> None:
         """Write the collected keys as a chunk of the present step."""
@@ -358,7 +358,7 @@ class SweepRun:
         """Return the keys of stored chunks, None if one is missing or damaged."""
         try:
             found = self._system.fetch_many(refs)
-            present = [of_model(one, MaintenanceKeys).value for one in found if one is not None]
+            present = [of_model(loaded, MaintenanceKeys).value for loaded in found if loaded is not None]
             return KeySet(present) if len(present) == len(found) else None
         except CorruptObject:
             return None
@@ -395,7 +395,7 @@ class SweepRun:
 
 def refusals(realms: Mapping[str, str], catalogs: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the excluded realms and catalogs in the form of a report."""
-    found = {key_text(realm, one): why for realm, some in catalogs.items() for one, why in some.items()}
+    found = {key_text(realm, catalog): why for realm, some in catalogs.items() for catalog, why in some.items()}
     return tuple(sorted({**realms, **found}.items()))
 
 

@@ -79,7 +79,7 @@ class SparkSweep:
         marked, refused = self._mark(roots)
         ended_marking = self._backend.time() + _SECOND
         task.checkpoint(None)
-        chunks = [ObjectRef(*one) for scan in scans for one in scan["chunks"]]
+        chunks = [ObjectRef(*ref) for scan in scans for ref in scan["chunks"]]
         unneeded = self._without(self._keys(chunks), marked)
         for realm, catalog in refused:
             mine = (F.col("realm") == realm) & (F.lit(True) if catalog is None else F.col("catalog") == catalog)
@@ -88,7 +88,7 @@ class SparkSweep:
         before = self._keys(kept.unneeded)
         deleted = self._results(unneeded.join(before.select(*_KEY), _KEY, "left_semi"), DeleteKeys(self._stores))
         written = self._results(self._without(unneeded, before), WriteKeys(self._stores, self._policy.chunk))
-        found = [ObjectRef(*one) for result in written for one in result["chunks"]]
+        found = [ObjectRef(*ref) for result in written for ref in result["chunks"]]
         needed = marked.count()
         task.finish(SweepState(unneeded=tuple(found), since=ended_marking), needed)
         self._process.uncached_store(SYSTEM, SYSTEM).delete([*chunks, *kept.unneeded])
@@ -101,7 +101,10 @@ class SparkSweep:
             young=sum(result["written"] for result in written),
             unknown=sum(scan["unknown"] for scan in scans),
             refused=tuple(
-                sorted((realm if one is None else key_text(realm, one), why) for (realm, one), why in refused.items())
+                sorted(
+                    (realm if catalog is None else key_text(realm, catalog), why)
+                    for (realm, catalog), why in refused.items()
+                )
             ),
         )
 
@@ -114,7 +117,7 @@ class SparkSweep:
         roots = _Roots()
         kept = self._policy.log_kept
         log_since = self._backend.time() - round(kept * 1e6) if kept else None
-        for reference in sorted(self._backend.references(), key=lambda one: one.key):
+        for reference in sorted(self._backend.references(), key=lambda reference: reference.key):
             store = self._process.uncached_store(reference.key.realm, reference.key.catalog)
             marks = MarkedKeys()
             try:
@@ -149,12 +152,12 @@ class SparkSweep:
         return marked, refused
 
     def _frame(self, keys: Iterable[ObjectKey]) -> DataFrame:
-        rows = [(one.realm, one.catalog, one.type, one.id, 1) for one in keys]
+        rows = [(key.realm, key.catalog, key.type, key.id, 1) for key in keys]
         return self._spark.createDataFrame(rows, KEYS)
 
     def _keys(self, chunks: Sequence[ObjectRef]) -> DataFrame:
         """Return the keys of stored chunks, each once."""
-        refs = self._spark.createDataFrame([tuple(one) for one in chunks], "type string, id long, parts int")
+        refs = self._spark.createDataFrame([tuple(ref) for ref in chunks], "type string, id long, parts int")
         spread = refs.repartition(max(1, len(chunks)), "id")
         read = spread.mapInArrow(ReadKeys(self._stores), KEYS)
         return read.groupBy(*_KEY).agg(F.max("parts").alias("parts"))

@@ -81,7 +81,7 @@ class ReadKeys:
                 keys = KeySet([found.value] if found is not None else ())
             except CorruptObject:
                 continue
-            yield from (_row(one) for one in keys.unmarked())
+            yield from (_row(locator) for locator in keys.unmarked())
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,10 @@ class _Chunks:
         self._chunk = KeyChunk()
         self._written: list[ObjectRef] = []
 
-    def add(self, one: Locator) -> None:
+    def add(self, locator: Locator) -> None:
         if self._chunk.count >= self._size:
             self._flush()
-        self._chunk.add(one.key, one.parts)
+        self._chunk.add(locator.key, locator.parts)
 
     def end(self) -> list[ObjectRef]:
         if self._chunk.count:
@@ -170,9 +170,9 @@ def _links(marker: Marker, store: CatalogStore, refs: list[ObjectRef]) -> Iterat
             yield {**_row(Locator(store.key(linked), linked.parts)), "follow": follow, "refused": None}
 
 
-def _row(one: Locator) -> Row:
-    key = one.key
-    return {"realm": key.realm, "catalog": key.catalog, "type": key.type, "id": key.id, "parts": one.parts}
+def _row(locator: Locator) -> Row:
+    key = locator.key
+    return {"realm": key.realm, "catalog": key.catalog, "type": key.type, "id": key.id, "parts": locator.parts}
 
 
 def _locator(row: Row) -> Locator:
@@ -184,7 +184,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 
 
 def _results(results: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    return _batches(({"result": json.dumps(one)} for one in results), RESULTS)
+    return _batches(({"result": json.dumps(result)} for result in results), RESULTS)
 
 
 def _key_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
@@ -193,7 +193,7 @@ def _key_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
 
 def _batches(rows: Iterable[Row], schema: str) -> Iterator[pa.RecordBatch]:
     kinds = {"string": pa.string(), "long": pa.int64(), "int": pa.int32(), "boolean": pa.bool_()}
-    fields = [one.strip().split(" ") for one in schema.split(",")]
+    fields = [column.strip().split(" ") for column in schema.split(",")]
     arrow = pa.schema([(name, kinds[kind]) for name, kind in fields])
     return (pa.RecordBatch.from_pylist(some, schema=arrow) for some in _several(rows, _ROWS))
 

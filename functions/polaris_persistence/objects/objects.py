@@ -98,7 +98,7 @@ def nests_beyond(value: Any, levels: int) -> bool:
     level: Iterable[Any] = [value]
     for _ in range(levels):
         # Each container once per level, so that shared ones are not multiplied.
-        inside = {id(part): part for one in level for part in _parts(one) if isinstance(part, _CONTAINERS)}
+        inside = {id(part): part for container in level for part in _parts(container) if isinstance(part, _CONTAINERS)}
         if not inside:
             return False
         level = inside.values()
@@ -125,15 +125,15 @@ def unknown_field(value: Any) -> str | None:
     """
     pending: list[tuple[tuple[Any, ...], Any]] = [((), value)]
     while pending:
-        path, one = pending.pop()
-        if isinstance(one, BaseModel):
-            if one.model_extra:
-                return ".".join(map(str, (*_flat(path), next(iter(one.model_extra)))))
-            inside: Any = [(name, getattr(one, name)) for name in type(one).model_fields]
-        elif isinstance(one, Mapping):
-            inside = list(one.items())
-        elif isinstance(one, (list, tuple, set, frozenset)):
-            inside = list(enumerate(one))
+        path, container = pending.pop()
+        if isinstance(container, BaseModel):
+            if container.model_extra:
+                return ".".join(map(str, (*_flat(path), next(iter(container.model_extra)))))
+            inside: Any = [(name, getattr(container, name)) for name in type(container).model_fields]
+        elif isinstance(container, Mapping):
+            inside = list(container.items())
+        elif isinstance(container, (list, tuple, set, frozenset)):
+            inside = list(enumerate(container))
         else:
             continue
         # In order, and the path as linked pairs: a copy for each level would be quadratic.

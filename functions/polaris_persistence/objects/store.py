@@ -75,18 +75,18 @@ class CatalogStore:
     def fetch_many(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | None]:
         """Return objects in the order of `refs`, None for absent ones. Raises CorruptObject."""
         found: list[Loaded[PersistedModel] | None] = []
-        for one in self.fetch_readable(refs):
-            if isinstance(one, CorruptObject):
-                raise one
-            found.append(one)
+        for loaded in self.fetch_readable(refs):
+            if isinstance(loaded, CorruptObject):
+                raise loaded
+            found.append(loaded)
         return found
 
     def fetch_readable(self, refs: Iterable[ObjectRef]) -> list[Loaded[PersistedModel] | CorruptObject | None]:
         """Return objects in the order of `refs`, None for absent ones, the error for those that do not decode."""
         wanted = [ref.locator(self.realm, self.catalog) for ref in refs]
-        by_key: dict[CacheKey, Locator] = {one.key: one for one in wanted}
+        by_key: dict[CacheKey, Locator] = {locator.key: locator for locator in wanted}
         found = self._cache.get_many(by_key, lambda keys: self._load([by_key[key] for key in keys]))
-        return [found[one.key] for one in wanted]
+        return [found[locator.key] for locator in wanted]
 
     def fetch_head(self, type_: str, reference: Reference, model: type[M]) -> Loaded[M] | None:
         """Return the head of a reference, from the cache or from the copy in the reference if there is one."""
@@ -126,8 +126,8 @@ class CatalogStore:
 
     def remember(self, written: Iterable[Loaded[Any]]) -> None:
         """Put immutable objects that were just written into the cache."""
-        for one in written:
-            self._cache.put(one.key, CacheEntry(one, one.value.held_bytes()))
+        for loaded in written:
+            self._cache.put(loaded.key, CacheEntry(loaded, loaded.value.held_bytes()))
 
     def delete(self, refs: Sequence[ObjectRef]) -> None:
         """Delete immutable objects that nothing refers to."""
@@ -162,13 +162,13 @@ class CatalogStore:
         self._remember_copies(found.copies)
         return found
 
-    def remember_reference(self, one: Reference, *, read_at: float | None = None) -> None:
+    def remember_reference(self, reference: Reference, *, read_at: float | None = None) -> None:
         """Cache a reference that was just read or moved, if references are cached; a newer one stays.
 
         `read_at` is the time of the cache before it was read.
         """
-        entry = CacheEntry(one, _weight(one), self._references_cached_for)
-        self._cache.put(one.key, entry, unless=one.is_older_than, read_at=read_at)
+        entry = CacheEntry(reference, _weight(reference), self._references_cached_for)
+        self._cache.put(reference.key, entry, unless=reference.is_older_than, read_at=read_at)
 
     def _open_reference(self, key: ReferenceKey) -> Reference | None:
         """Return a reference, None for one that is being removed."""
@@ -177,11 +177,11 @@ class CatalogStore:
 
     def _remember_copies(self, copies: Iterable[ObjectCopy]) -> None:
         """Put the objects that a reference repeats into the cache, as if they had been read."""
-        by_key = {self.key(ObjectRef(one.type, one.id)): one for one in copies}
+        by_key = {self.key(ObjectRef(copy.type, copy.id)): copy for copy in copies}
 
         def load(keys: list[CacheKey]) -> dict[CacheKey, CacheEntry[Any]]:
             stored = [StoredObject(key, by_key[key].value, by_key[key].created_at) for key in by_key if key in keys]
-            return {one.key: self._entry(one) for one in stored}
+            return {stored_object.key: self._entry(stored_object) for stored_object in stored}
 
         if by_key:
             self._cache.get_many(by_key, load)
@@ -208,43 +208,43 @@ class CatalogStore:
 
     def references(self) -> Iterator[Reference]:
         """Return all references of this catalog."""
-        return (one for one in self.backend.references(realm=self.realm) if one.key.catalog == self.catalog)
+        return (found for found in self.backend.references(realm=self.realm) if found.key.catalog == self.catalog)
 
     def _load(self, locators: list[Locator]) -> dict[CacheKey, CacheEntry[Any]]:
-        types = {one.key: self.types.get(one.key.type) for one in locators}
+        types = {locator.key: self.types.get(locator.key.type) for locator in locators}
         immutable = all(declared is not None and not declared.mutable for declared in types.values())
         try:
             stored = self.backend.fetch_many(locators, consistent=not immutable)
         except CorruptObject as error:
             if len(locators) == 1:
                 return {locators[0].key: CacheEntry(error, keep_for=0)}
-            return {key: entry for one in locators for key, entry in self._load([one]).items()}
+            return {key: entry for locator in locators for key, entry in self._load([locator]).items()}
         entries: dict[CacheKey, CacheEntry[Any]] = {}
         for key, declared in types.items():
-            one = stored.get(key)
-            if one is None:
+            found = stored.get(key)
+            if found is None:
                 entries[key] = CacheEntry(None, keep_for=(declared and declared.absent_expires_after) or 0)
                 continue
-            entries[key] = self._entry(one)
+            entries[key] = self._entry(found)
         return entries
 
-    def _entry(self, one: StoredObject) -> CacheEntry[Any]:
+    def _entry(self, stored: StoredObject) -> CacheEntry[Any]:
         """Return the cache's entry for a stored object."""
         try:
-            value = self.types.decode(one)
+            value = self.types.decode(stored)
         except CorruptObject as error:
             # In its place, so that the other objects of the batch can be used; never cached.
             return CacheEntry(error, keep_for=0)
         # An object of an unknown type may be updateable, so it is not cached.
-        declared = self.types.get(one.key.type)
-        loaded = Loaded(one.key, value, one.created_at, len(one.value), one.token)
+        declared = self.types.get(stored.key.type)
+        loaded = Loaded(stored.key, value, stored.created_at, len(stored.value), stored.token)
         return CacheEntry(loaded, value.held_bytes(), declared.cached_for(value) if declared else 0)
 
 
-def _weight(one: Reference) -> int:
+def _weight(stored: Reference) -> int:
     """Return about how many bytes a reference takes in memory: its ids, 36 each, and the copy of its head."""
-    copied = sum(len(each.value) + 36 for each in one.copies)
-    return (len(one.heads) + len(one.waiting)) * 36 + (len(one.copy.value) if one.copy else 0) + copied
+    copied = sum(len(each.value) + 36 for each in stored.copies)
+    return (len(stored.heads) + len(stored.waiting)) * 36 + (len(stored.copy.value) if stored.copy else 0) + copied
 
 
 def of_model(found: Loaded[PersistedModel], model: type[M]) -> Loaded[M]:

@@ -59,15 +59,15 @@ def _check_keeps_unknown_fields(model: type[BaseModel]) -> None:
     checked: set[type[BaseModel]] = set()
     waiting = [model]
     while waiting:
-        one = waiting.pop()
-        if one in checked:
+        current = waiting.pop()
+        if current in checked:
             continue
-        checked.add(one)
-        for name, declared in one.model_fields.items():
+        checked.add(current)
+        for name, declared in current.model_fields.items():
             for nested in _models_in(declared.annotation):
                 if nested.model_config.get("extra") != "allow":
                     raise ValueError(
-                        f"{one.__name__}.{name} holds {nested.__name__}, which drops fields that a newer release "
+                        f"{current.__name__}.{name} holds {nested.__name__}, which drops fields that a newer release "
                         "wrote; derive it from PersistedModel"
                     )
                 waiting.append(nested)
@@ -93,11 +93,11 @@ class ObjectTypes:
     def __init__(self, types: Iterable[ObjectType[Any]]) -> None:
         self._by_name: dict[str, ObjectType[Any]] = {}
         self._by_model: dict[type[PersistedModel], ObjectType[Any]] = {}
-        for one in types:
-            if one.name in self._by_name or one.model in self._by_model:
-                raise ValueError(f"object type {one.name!r} is declared twice")
-            self._by_name[one.name] = one
-            self._by_model[one.model] = one
+        for declared in types:
+            if declared.name in self._by_name or declared.model in self._by_model:
+                raise ValueError(f"object type {declared.name!r} is declared twice")
+            self._by_name[declared.name] = declared
+            self._by_model[declared.model] = declared
 
     def __iter__(self) -> Iterator[ObjectType[Any]]:
         return iter(self._by_name.values())
@@ -125,7 +125,7 @@ def installed(own: Iterable[ObjectType[Any]] = ()) -> ObjectTypes:
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         declared = entry.load()
         several = [declared] if isinstance(declared, ObjectType) else list(declared)
-        if not all(isinstance(one, ObjectType) for one in several):
+        if not all(isinstance(declared, ObjectType) for declared in several):
             raise ValueError(f"entry point {entry.name} in {ENTRY_POINTS} names no object type")
         found += several
     return ObjectTypes(found)

@@ -37,7 +37,7 @@ class Updateables:
         for key in keys:
             self._check(key, model)
         stored = self.backend.fetch_many(Locator(key) for key in keys)
-        return {key: self._loaded(one, model) for key, one in stored.items()}
+        return {key: self._loaded(stored_object, model) for key, stored_object in stored.items()}
 
     def insert(self, key: ObjectKey, value: M) -> Loaded[M]:
         """Create the object. Raises StaleObject if it exists."""

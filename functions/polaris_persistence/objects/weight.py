@@ -17,25 +17,25 @@ def held_bytes(value: object) -> int:
     total = 0
     pending: list[Any] = [value]
     while pending:
-        one = pending.pop()
-        if isinstance(one, BaseModel):
-            total += sys.getsizeof(one)
-            fields = one.__dict__
-            total += sys.getsizeof(fields) + sys.getsizeof(one.__pydantic_fields_set__)
+        item = pending.pop()
+        if isinstance(item, BaseModel):
+            total += sys.getsizeof(item)
+            fields = item.__dict__
+            total += sys.getsizeof(fields) + sys.getsizeof(item.__pydantic_fields_set__)
             # The names of fields belong to the class.
             pending += fields.values()
-            pending += [part for part in (one.__pydantic_extra__, one.__pydantic_private__) if part]
-        elif isinstance(one, dict):
-            total += sys.getsizeof(one)
-            pending += one.keys()
-            pending += one.values()
-        elif isinstance(one, list | tuple | set | frozenset):
-            total += sys.getsizeof(one)
-            pending += one
-        elif one is None or isinstance(one, bool):
+            pending += [part for part in (item.__pydantic_extra__, item.__pydantic_private__) if part]
+        elif isinstance(item, dict):
+            total += sys.getsizeof(item)
+            pending += item.keys()
+            pending += item.values()
+        elif isinstance(item, list | tuple | set | frozenset):
+            total += sys.getsizeof(item)
+            pending += item
+        elif item is None or isinstance(item, bool):
             continue
-        elif hasattr(one, "held_bytes"):
-            total += one.held_bytes()
-        elif not isinstance(one, int) or not _SMALLEST_INT <= one <= _LARGEST_INT:
-            total += sys.getsizeof(one)
+        elif hasattr(item, "held_bytes"):
+            total += item.held_bytes()
+        elif not isinstance(item, int) or not _SMALLEST_INT <= item <= _LARGEST_INT:
+            total += sys.getsizeof(item)
     return total

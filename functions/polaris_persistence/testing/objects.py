@@ -26,8 +26,8 @@ def objs(backend: Backend) -> None:
     backend.put_many(stored)
     backend.put_many(stored)
     missing = ObjectKey("r", "c", "thing", MAX_ID)
-    wanted = [locator(one) for one in stored] + [Locator(missing)]
-    expected = {one.key: one for one in stored}
+    wanted = [locator(item) for item in stored] + [Locator(missing)]
+    expected = {item.key: item for item in stored}
     assert backend.fetch_many(wanted) == expected
     assert backend.fetch_many(wanted, consistent=False) == expected
 
@@ -49,13 +49,13 @@ def empty_batches(backend: Backend) -> None:
 
 
 def duplicates_in_a_batch(backend: Backend) -> None:
-    one, two = obj(b"1"), obj(b"2")
-    backend.put_many([one, two, one])
-    assert backend.fetch_many([locator(one), locator(one), Locator(one.key, 3)]) == {one.key: one}
+    first, second = obj(b"1"), obj(b"2")
+    backend.put_many([first, second, first])
+    assert backend.fetch_many([locator(first), locator(first), Locator(first.key, 3)]) == {first.key: first}
     with pytest.raises(ValueError, match="two different objects"):
-        backend.put_many([one, replace(one, value=b"other")])
-    assert backend.fetch_many([locator(one)]) == {one.key: one}
-    backend.delete_many([locator(one), locator(two), locator(one)])
+        backend.put_many([first, replace(first, value=b"other")])
+    assert backend.fetch_many([locator(first)]) == {first.key: first}
+    backend.delete_many([locator(first), locator(second), locator(first)])
     assert all_rows(backend) == []
 
 
@@ -63,9 +63,9 @@ def huge_object(backend: Backend) -> None:
     sizes = [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES + 17]
     stored = [huge(size) for size in sizes]
     backend.put_many(stored)
-    for one in stored:
-        assert backend.fetch_many([locator(one)]) == {one.key: one}
-    assert [locator(one).parts for one in stored] == [1, 1, 2, 4]
+    for item in stored:
+        assert backend.fetch_many([locator(item)]) == {item.key: item}
+    assert [locator(item).parts for item in stored] == [1, 1, 2, 4]
     with pytest.raises(ObjectTooLarge):
         backend.put_many([obj(bytes(PART_BYTES * MAX_PARTS + 1))])
 
@@ -75,15 +75,15 @@ def fetch_many_huge_objects_with_wrong_part_hints(backend: Backend) -> None:
     backend.put_many(stored)
     for hint in (1, 2, 3, 7, 10**9):
         for consistent in (True, False):
-            found = backend.fetch_many([Locator(one.key, hint) for one in stored], consistent=consistent)
-            assert found == {one.key: one for one in stored}
+            found = backend.fetch_many([Locator(item.key, hint) for item in stored], consistent=consistent)
+            assert found == {item.key: item for item in stored}
 
 
 def more_than_one_answer_holds(backend: Backend) -> None:
     stored = [huge(PART_BYTES * 4 - number) for number in range(14)]
-    assert sum(len(one.value) for one in stored) > 16 * 2**20
+    assert sum(len(item.value) for item in stored) > 16 * 2**20
     backend.put_many(stored)
-    assert backend.fetch_many([locator(one) for one in stored]) == {one.key: one for one in stored}
+    assert backend.fetch_many([locator(item) for item in stored]) == {item.key: item for item in stored}
 
 
 def conditional_objects(backend: Backend) -> None:
@@ -130,11 +130,11 @@ def backend_scan(backend: Backend) -> None:
     backend.put_many(stored)
     rows = all_rows(backend)
     assert {row.key: (row.parts, row.created_at, row.token) for row in rows} == {
-        one.key: (locator(one).parts, one.created_at, one.token) for one in stored
+        item.key: (locator(item).parts, item.created_at, item.token) for item in stored
     }
-    assert {row.key for row in all_rows(backend, realm="r")} == {one.key for one in stored if one.key.realm == "r"}
+    assert {row.key for row in all_rows(backend, realm="r")} == {item.key for item in stored if item.key.realm == "r"}
     assert all_rows(backend, realm="absent") == []
-    assert {row.key for row in backend.scan(limit=1_000).rows} == {one.key for one in stored}
+    assert {row.key for row in backend.scan(limit=1_000).rows} == {item.key for item in stored}
 
 
 def segments_are_disjoint_and_complete(backend: Backend) -> None:
@@ -167,10 +167,10 @@ def backend_bulk_deletions(backend: Backend) -> None:
     doomed = [obj() for _ in range(60)] + [huge(PART_BYTES * 3)]
     kept = [obj(), huge(PART_BYTES * 2)]
     backend.put_many(doomed + kept)
-    backend.delete_many([locator(one) for one in doomed])
-    backend.delete_many([locator(one) for one in doomed])
-    assert {row.key for row in all_rows(backend)} == {one.key for one in kept}
-    assert backend.fetch_many([locator(one) for one in doomed + kept]) == {one.key: one for one in kept}
+    backend.delete_many([locator(item) for item in doomed])
+    backend.delete_many([locator(item) for item in doomed])
+    assert {row.key for row in all_rows(backend)} == {item.key for item in kept}
+    assert backend.fetch_many([locator(item) for item in doomed + kept]) == {item.key: item for item in kept}
 
 
 CHECKS: Final[tuple[Check, ...]] = (

@@ -166,7 +166,7 @@ def reference_names(backend: Backend) -> None:
     for number, name in enumerate(names):
         assert backend.create_reference(ref(number + 1, name=name)) is None
     backend.create_reference(ref(99, realm="r/c"))
-    assert {one.key.name: one.head for one in backend.references(realm="r")} == {
+    assert {reference.key.name: reference.head for reference in backend.references(realm="r")} == {
         name: number + 1 for number, name in enumerate(names)
     }
     assert len(list(backend.references())) == len(names) + 1

@@ -24,8 +24,8 @@ def obj(value: bytes = b"value", *, realm: str = "r", type_: str = "thing", toke
     return StoredObject(ObjectKey(realm, "c", type_, next(_ids)), value, 1_000_000, token)
 
 
-def locator(one: StoredObject) -> Locator:
-    return Locator(one.key, part_count(len(one.value)))
+def locator(stored: StoredObject) -> Locator:
+    return Locator(stored.key, part_count(len(stored.value)))
 
 
 def ref(*heads: int, realm: str = "r", name: str = "main") -> Reference:

@@ -56,18 +56,18 @@ class KnownParts:
         self.ids: dict[tuple[Hashable, ...], int] = {}
         self.next_id = first_id
         self.owners: dict[tuple[Any, ...], int] = {}
-        for one in parts:
-            self.add(one)
+        for part in parts:
+            self.add(part)
 
     def equal_to(self, fields: Sequence[Json]) -> int | None:
         """Return the id of the first part with equal fields, None if there is none."""
         return self.ids.get(tuple(self._same(field) for field in fields))
 
-    def add(self, one: Parsed) -> None:
+    def add(self, part: Parsed) -> None:
         """Note a further part."""
-        self.ids.setdefault(tuple(self._same(field) for field in one.fields), one.id)
-        self.next_id = max(self.next_id, one.id + 1)
-        self.owners |= {_identity(field)[1:]: field["field-id"] for field in one.fields if "field-id" in field}
+        self.ids.setdefault(tuple(self._same(field) for field in part.fields), part.id)
+        self.next_id = max(self.next_id, part.id + 1)
+        self.owners |= {_identity(field)[1:]: field["field-id"] for field in part.fields if "field-id" in field}
 
 
 def read_spec(value: Any) -> Parsed:
@@ -76,14 +76,14 @@ def read_spec(value: Any) -> Parsed:
     spec_id, fields = integer("spec-id", value), node("fields", value)
     check(isinstance(fields, list), f"Cannot parse partition spec fields, not an array: {text_of(fields)}")
     parsed: list[Json] = []
-    for one in fields:
-        object_of(one, "Cannot parse partition field, not an object")
-        field: Json = {"name": string("name", one), "transform": string("transform", one)}
-        field["source-id"] = integer("source-id", one)
+    for raw in fields:
+        object_of(raw, "Cannot parse partition field, not an object")
+        field: Json = {"name": string("name", raw), "transform": string("transform", raw)}
+        field["source-id"] = integer("source-id", raw)
         field["transform"] = transform_text(field["transform"])
-        if "field-id" in one:
-            field["field-id"] = integer("field-id", one)
-        parsed.append(field | dict(unknown(one, _SPEC_FIELD)))
+        if "field-id" in raw:
+            field["field-id"] = integer("field-id", raw)
+        parsed.append(field | dict(unknown(raw, _SPEC_FIELD)))
     given = sum("field-id" in field for field in parsed)
     missing = f"Cannot parse spec with missing field IDs: {len(parsed) - given} missing of {len(parsed)} fields."
     check(given in (0, len(parsed)), missing)
@@ -186,16 +186,16 @@ def read_order(value: Any) -> Parsed:
     order_id, fields = integer("order-id", value), node("fields", value)
     check(isinstance(fields, list), f"Cannot parse sort order fields, not an array: {text_of(fields)}")
     parsed: list[Json] = []
-    for one in fields:
-        object_of(one, "Cannot parse sort field, not an object")
-        field: Json = {"transform": string("transform", one), "source-id": integer("source-id", one)}
-        direction = string("direction", one)
+    for raw in fields:
+        object_of(raw, "Cannot parse sort field, not an object")
+        field: Json = {"transform": string("transform", raw), "source-id": integer("source-id", raw)}
+        direction = string("direction", raw)
         check(direction.upper() in _DIRECTIONS, f"Invalid sort direction: {direction}")
-        nulls = string("null-order", one)
+        nulls = string("null-order", raw)
         check(nulls.lower() in _NULL_ORDERS, f"Unexpected null order: {nulls}")
         field["transform"] = transform_text(field["transform"])
         parsed.append(
-            {**field, "direction": direction.lower(), "null-order": nulls.lower(), **dict(unknown(one, _ORDER_FIELD))}
+            {**field, "direction": direction.lower(), "null-order": nulls.lower(), **dict(unknown(raw, _ORDER_FIELD))}
         )
     check(parsed or order_id == 0, "Unsorted order ID must be 0")
     check(not parsed or order_id != 0, "Sort order ID 0 is reserved for unsorted order")
@@ -277,8 +277,8 @@ def check_readable(change: TableChange) -> None:
     found = edits.has("schemas", schema_id)
     check(found, f"Cannot find schema with current-schema-id={schema_id} from schemas")
     schema = change.current_schema()
-    for one in edits.parts("partition-specs"):
-        spec = read_spec(one)
+    for part in edits.parts("partition-specs"):
+        spec = read_spec(part)
         check_names(spec.fields, schema, binds=True)
         if spec.id == spec_id:
             check_spec(spec.fields, schema, bound_to=schema)

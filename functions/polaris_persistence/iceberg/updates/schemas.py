@@ -135,10 +135,10 @@ class ParsedSchema:
 def next_schema_id(schema: ParsedSchema, known: Iterable[ParsedSchema], *, first: int) -> int:
     """Return the id of the first equal schema, otherwise the one after the highest, at least `first`."""
     free = first
-    for one in known:
-        if one.same(schema):
-            return one.schema_id
-        free = max(free, one.schema_id + 1)
+    for other in known:
+        if other.same(schema):
+            return other.schema_id
+        free = max(free, other.schema_id + 1)
     return free
 
 
@@ -191,23 +191,23 @@ def _struct(given: Json, *, keep: bool) -> tuple[Json, list[_Child]]:
     check(isinstance(fields, list), f"Cannot parse struct fields from non-array: {text_of(fields)}")
     children: list[_Child] = []
     parsed: list[Json] = []
-    for one in fields:
-        check(isinstance(one, dict), f"Cannot parse struct field from non-object: {text_of(one)}")
-        field: Json = {"id": integer("id", one), "name": string("name", one), "required": None, "type": None}
-        type_ = node("type", one)
+    for raw in fields:
+        check(isinstance(raw, dict), f"Cannot parse struct field from non-object: {text_of(raw)}")
+        field: Json = {"id": integer("id", raw), "name": string("name", raw), "required": None, "type": None}
+        type_ = node("type", raw)
         if isinstance(type_, str):
             field["type"] = type_text(type_)
         else:
             children.append((type_, field, "type"))
         defaults = {
-            name: default_value({"type": "struct", "fields": []} if field["type"] is None else field["type"], one[name])
+            name: default_value({"type": "struct", "fields": []} if field["type"] is None else field["type"], raw[name])
             for name in ("initial-default", "write-default")
-            if name in one
+            if name in raw
         }
-        doc = string_or_none("doc", one)
-        field["required"] = boolean("required", one)
+        doc = string_or_none("doc", raw)
+        field["required"] = boolean("required", raw)
         _check_unknown(field["name"], type_, required=field["required"])
-        field |= ({} if doc is None else {"doc": doc}) | defaults | (dict(unknown(one, _FIELD)) if keep else {})
+        field |= ({} if doc is None else {"doc": doc}) | defaults | (dict(unknown(raw, _FIELD)) if keep else {})
         parsed.append(field)
     struct: Json = {"type": "struct", "fields": parsed}
     return (struct | dict(unknown(given, _STRUCT)) if keep else struct), children
@@ -231,10 +231,10 @@ def _check_identifier(field_id: int, fields: Fields) -> None:
     while parent is not None:
         around.append(fields.by_id[parent])
         parent = fields.parents.get(parent)
-    for one in reversed(around):
-        is_struct = kind_of(one["type"]) == "struct"
-        check(is_struct, f"{named}: must not be nested in {field_name(one)}")
-        check(one["required"], f"{named}: must not be nested in an optional field {field_name(one)}")
+    for outer in reversed(around):
+        is_struct = kind_of(outer["type"]) == "struct"
+        check(is_struct, f"{named}: must not be nested in {field_name(outer)}")
+        check(outer["required"], f"{named}: must not be nested in an optional field {field_name(outer)}")
 
 
 def _index(struct: Json) -> Fields:
@@ -256,7 +256,9 @@ def _index(struct: Json) -> Fields:
         if shorts:
             found.short_names.setdefault(".".join([*shorts, field["name"]]), field["id"])
 
-    pending: list[tuple[str, Json, Any]] = [("enter", one, (None, True, True)) for one in reversed(struct["fields"])]
+    pending: list[tuple[str, Json, Any]] = [
+        ("enter", field, (None, True, True)) for field in reversed(struct["fields"])
+    ]
     while pending:
         step, field, how = pending.pop()
         if step == "add":
@@ -286,7 +288,7 @@ def _children(field: Json) -> list[tuple[str, Json, Any]]:
     if not isinstance(type_, dict):
         return []
     if type_["type"] == "struct":
-        return [("enter", one, (parent, True, True)) for one in type_["fields"]]
+        return [("enter", field, (parent, True, True)) for field in type_["fields"]]
     if type_["type"] == "list":
         element = _part(type_, "element", required=type_["element-required"])
         return [("enter", element, (parent, kind_of(element["type"]) != "struct", True))]

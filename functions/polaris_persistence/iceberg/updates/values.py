@@ -114,7 +114,7 @@ def array(name: str, value: Any, what: str) -> list[Any]:
 
 def strings(name: str, value: Any, what: str) -> list[str]:
     """Return a required array of texts without repetitions, in order."""
-    return _each(array(name, value, what), lambda one: isinstance(one, str), f"string from non-text value in {name}")
+    return _each(array(name, value, what), lambda item: isinstance(item, str), f"string from non-text value in {name}")
 
 
 def integers(name: str, value: Any, what: str) -> list[int]:
@@ -124,7 +124,7 @@ def integers(name: str, value: Any, what: str) -> list[int]:
 
 def longs(name: str, value: Any, what: str) -> list[int]:
     """Return a required array of Java's long without repetitions, in order."""
-    return _each(array(name, value, what), lambda one: is_int(one, LONG), f"long from non-long value in {name}")
+    return _each(array(name, value, what), lambda item: is_int(item, LONG), f"long from non-long value in {name}")
 
 
 def number_from(text: str) -> int:
@@ -158,7 +158,7 @@ def _required(name: str, value: Any, missing: str, kind: str | None, fits: Calla
 
 
 def _each(found: list[Any], fits: Callable[[Any], bool], reason: str) -> list[Any]:
-    for one in found:
-        if not fits(one):
-            raise UpdateRefusal(f"Cannot parse {reason}: {text_of(one)}")
+    for element in found:
+        if not fits(element):
+            raise UpdateRefusal(f"Cannot parse {reason}: {text_of(element)}")
     return list(dict.fromkeys(found))

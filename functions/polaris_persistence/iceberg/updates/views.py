@@ -204,7 +204,7 @@ def _read_version(update: Any) -> Json:
     representations = node("representations", given)
     is_array = isinstance(representations, list)
     check(is_array, f"Cannot parse representations from non-array: {text_of(representations)}")
-    version["representations"] = [_representation(one) for one in representations]
+    version["representations"] = [_representation(representation) for representation in representations]
     catalog = string_or_none("default-catalog", given)
     namespace = node("default-namespace", given)
     check(isinstance(namespace, list), f"Cannot parse string array from non-array: {text_of(namespace)}")
@@ -308,7 +308,7 @@ def _finish(change: ViewChange, base: MetadataSource | None, new_uuid: str | Non
 
 
 def _check_dialects(before: Json, after: Json) -> None:
-    old, new = ([one["dialect"].lower() for one in version["representations"]] for version in (before, after))
+    old, new = ([part["dialect"].lower() for part in version["representations"]] for version in (before, after))
     shown = [f"[{', '.join(dict.fromkeys(dialects))}]" for dialects in (old, new)]
     lost = f"Cannot replace view due to loss of view dialects ({DROP_DIALECT_ALLOWED}=false):"
     check(set(old) <= set(new), f"{lost}\nPrevious dialects: {shown[0]}\nNew dialects: {shown[1]}")
@@ -338,6 +338,6 @@ def _expire_versions(change: ViewChange, current: Json) -> None:
 
 def _content(version: Json) -> tuple[Any, ...]:
     """Return what makes two versions the same (Iceberg's ViewMetadata.Builder)."""
-    representations = [(one["sql"], one["dialect"]) for one in version["representations"]]
+    representations = [(part["sql"], part["dialect"]) for part in version["representations"]]
     optional = version.get("default-catalog"), version["default-namespace"]
     return version["summary"], representations, *optional, version["schema-id"]
