@@ -247,7 +247,6 @@ def _listed(profiles: Mapping[str, object]) -> str:
 
 
 def problems_of(error: "ValidationError") -> list[FieldProblem]:
-    """Return what is wrong with each field, without its value."""
     return [
         FieldProblem(
             ".".join(name_of_variable(str(step)) for step in each["loc"]) or "all settings", _reason(each["msg"])

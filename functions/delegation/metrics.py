@@ -204,7 +204,6 @@ NOTIFICATIONS_DEAD: Final = _count(
 METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric for metric in tuple(globals().values()) if isinstance(metric, Metric)
 }
-"""Every metric by name."""
 
 
 class MetricsSettings(EnvironmentSettings):

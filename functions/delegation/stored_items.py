@@ -74,8 +74,8 @@ class Items(Generic[T]):
         self.calls.repeatable("put_item", TableName=self.table, Item=to_item(self._encode(value)))
 
     def replace(self, value: T, before: int | None) -> bool:
-        """Put an item if the stored one has the revision `before`, or for None if none is stored; return whether it was
-        put."""
+        """Put an item if the stored one has the revision `before`, or if None and none is stored; return whether it
+        was."""
         return self.write("put_item", self._revision(before), Item=to_item(self._encode(value)))
 
     def remove(self, key: Item, before: int | None = None) -> bool:
@@ -94,8 +94,7 @@ class Items(Generic[T]):
         return refused is None
 
     def put_once(self, value: T, conflict: Callable[[T | None], Exception], **condition: Any) -> None:
-        """Put an item that carries a `nonce` under a condition; raise what `conflict` returns for the item that refused
-        it."""
+        """Put an item with a `nonce` under a condition; raise what `conflict` returns for the item that refused it."""
         refusing = self.calls.put_once(self.table, self._key, self._encode(value), **condition)
         if refusing is not None:
             raise conflict(self._decode(dict(refusing)) if refusing else None)

@@ -72,12 +72,10 @@ def client_config(**more: Any) -> Config:
 
 
 def to_item(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values as DynamoDB attribute values."""
     return {name: _serialize(value) for name, value in values.items()}
 
 
 def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return DynamoDB attribute values as plain values."""
     return {name: _deserialize(value) for name, value in item.items()}
 
 

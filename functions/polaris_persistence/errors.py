@@ -16,8 +16,7 @@ class BackendUnavailable(PersistenceError):
 
 
 def backend_refused(message: str) -> BackendUnavailable:
-    """Return the error for a store that would refuse a repeat too: a missing table or permission, an invalid
-    request."""
+    """Return the error for a store that would refuse a repeat: no table or permission, an invalid request."""
     return BackendUnavailable(message, code="PERSISTENCE_REFUSED", retryable=False)
 
 
@@ -83,8 +82,7 @@ class EntityExists(PersistenceError):
 
 
 class ObjectMissing(PersistenceError):
-    """A name leads to an object that is not stored any more; remove the name, or reset the reference to a complete
-    head."""
+    """A name leads to an object that is not stored any more; remove the name, or reset to a complete head."""
 
     code = "OBJECT_MISSING"
 
@@ -178,8 +176,7 @@ def feed_expired(message: str) -> PersistenceError:
 
 
 def invalid_location(message: str) -> PersistenceError:
-    """Return the error for a text that is no storage location, or that clients interpret differently; nothing was
-    changed."""
+    """Return the error for a text that is no storage location, or an ambiguous one; nothing was changed."""
     return PersistenceError(message, code="INVALID_LOCATION")
 
 

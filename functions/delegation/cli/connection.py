@@ -215,8 +215,7 @@ class Connection:
         return self._as_caller(url, self.http(), by_settings=named is not None)
 
     def catalog_through_gateway(self) -> PolarisClient:
-        """Return a client with the caller's credential that sends its requests through the gateway. Raises
-        CommandError."""
+        """Return a client with the caller's credential that calls the gateway. Raises CommandError."""
         http = self._opened.enter_context(httpx.Client(timeout=httpx.Timeout(_HELD_OPEN, connect=5.0)))
         own = self._address("gateway_url")
         if own is None and self.named_polaris() is not None:

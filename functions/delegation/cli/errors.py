@@ -1,5 +1,4 @@
-"""Errors of the command line, each with what to do next; and misuse, where no wrong word may suggest a word that
-changes something."""
+"""Errors of the command line, each with what to do next; and misuse: nothing suggests a word that changes something."""
 
 import errno
 import itertools

@@ -176,7 +176,6 @@ def asker_text(asker: Asker) -> str:
 
 
 def local_text(moment: datetime, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """Return a time by this machine's clock."""
     return moment.astimezone().strftime(form)
 
 

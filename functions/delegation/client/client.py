@@ -1,5 +1,4 @@
-"""The blocking and the asyncio client of the Delegation Service's REST API. Both get their methods from the table of
-operations."""
+"""The blocking and the asyncio client of the REST API; both get their methods from the table of operations."""
 
 import asyncio
 import inspect
@@ -295,7 +294,6 @@ class AsyncDelegationClient(_ServiceClient[httpx.AsyncClient]):
         await self.aclose()
 
     async def run(self, conversation: Conversation[T]) -> T:
-        """Perform the steps of a conversation and return its result."""
         reply: Any = None
         while True:
             try:
@@ -306,7 +304,6 @@ class AsyncDelegationClient(_ServiceClient[httpx.AsyncClient]):
             reply = await self._perform(step)
 
     async def each(self, conversation: Giving[V]) -> AsyncIterator[V]:
-        """Perform the steps of a conversation and yield its values."""
         reply: Any = None
         while True:
             try:

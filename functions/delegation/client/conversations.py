@@ -66,7 +66,6 @@ def submission(path: str, payload: Payload, key: str | None) -> ServiceRequest:
 
 
 def change(path: str, content: str) -> ServiceRequest:
-    """Return a POST with a JSON text."""
     return ServiceRequest("POST", path, {"Content-Type": "application/json"}, content.encode())
 
 
@@ -107,7 +106,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for a time in seconds."""
+    """A wait, in seconds."""
 
     seconds: float
 

@@ -280,8 +280,7 @@ def executor_properties(file: Path | None = None, environment: Mapping[str, str]
 
 
 def connect_to(base_url: str) -> DelegationClient:
-    """Return a client of the API at this address, with the settings' certificate and OAuth2 client. Raises
-    ClientMisconfigured."""
+    """Return a client of the API at this address, with the settings' identity. Raises ClientMisconfigured."""
     return DelegationClient.connect(ClientSettings.at(base_url))
 
 

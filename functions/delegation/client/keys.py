@@ -114,7 +114,6 @@ def advertised(config: bytes) -> timedelta | None:
 
 
 def is_mutation(method: str, url: str) -> bool:
-    """Return whether a request changes the catalog."""
     path = urlsplit(url).path
     return method in {"POST", "DELETE"} and "/v1/" in path and _MUTATION.search(path) is not None
 

@@ -1,5 +1,4 @@
-"""A purge in this process by the service's inline engine, with its plan and marks in a directory or a bucket. It needs
-the extra `service`."""
+"""A purge in this process by the service's inline engine, with its plan in a directory or bucket (extra `service`)."""
 
 import json
 import time
@@ -72,8 +71,7 @@ class LocalPurge:
         return LocallyPurged(self._outcome(result), table, result.metadata_location)
 
     def _claimed(self, head: LocalHead) -> PurgedTable:
-        """Return the table as it was when its purge started; for one whose metadata file is deleted, from the plan's
-        place."""
+        """Return the table as it was when its purge started; from the plan's place if its metadata file is deleted."""
         try:
             table = self.catalog.load_table(self.identifier, vend=False)
         except TableMetadataMissing:

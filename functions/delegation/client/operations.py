@@ -1,5 +1,4 @@
-"""The table of the API's operations: their requests, answers, and whether they may be repeated. `client.client` makes
-both clients from it."""
+"""The table of the API's operations: requests, answers, repeats. `client.client` makes both clients from it."""
 
 import itertools
 import json
@@ -151,7 +150,7 @@ class Operations(Conversations):
         return self._read(ServiceRequest("GET", of_task(task_id, "/estimate")), Estimate)
 
     def place(self, task_id: str) -> Conversation[TaskPlace]:
-        """Return what a task waits for: its lane, its place there, and what keeps the next one from starting. Raises as
+        """Return what a task waits for: its lane, its place there, and what keeps the next from starting. Raises as
         `get`."""
         return self._read(ServiceRequest("GET", of_task(task_id, "/place")), TaskPlace)
 

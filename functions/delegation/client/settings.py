@@ -1,5 +1,4 @@
-"""Settings of a client: addresses, the OAuth2 client, and certificates, which are read again when their files
-change."""
+"""Settings of a client: addresses, the OAuth2 client, and certificates, read again when their files change."""
 
 import contextlib
 import json
@@ -153,8 +152,7 @@ class ClientSettings(EnvironmentSettings):
         return self.service_tls().context
 
     def token_tls(self) -> ssl.SSLContext:
-        """Return the context for the token endpoint, which trusts public authorities and `ca_cert`. Raises
-        ClientMisconfigured."""
+        """Return the context for the token endpoint, which trusts public authorities and `ca_cert`. Raises the same."""
         return self.issuer_tls().context
 
     def service_tls(self) -> ClientTls:

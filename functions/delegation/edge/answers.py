@@ -142,8 +142,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _retryable(status: int, error: BaseException) -> bool | None:
-    """Return whether the request may be repeated unchanged: True with 503, the error's own value with 502, else
-    None."""
+    """Return whether an unchanged repeat may succeed: True with 503, the error's own value with 502, else None."""
     if status == 502:
         return isinstance(error, DelegationError) and error.retryable
     return True if status == 503 else None

@@ -29,7 +29,6 @@ class CodeMeaning:
 
 @functools.cache
 def codes() -> Mapping[str, Mapping[str, CodeMeaning]]:
-    """Return the service's codes by chapter and name."""
     return {chapter: entries for chapter, entries in _table().items() if chapter != _OF_THE_COMMAND}
 
 

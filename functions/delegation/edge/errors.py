@@ -95,8 +95,7 @@ class KeysUnavailable(EdgeError):
 
 
 class RevocationListUnavailable(EdgeError):
-    """A revocation list cannot be fetched or used, so no certificate is admitted; the same request may succeed
-    later."""
+    """A revocation list cannot be fetched or used, so no certificate is admitted; a later request may succeed."""
 
     code = "REVOCATION_LIST_UNAVAILABLE"
     retryable = True

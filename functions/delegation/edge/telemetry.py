@@ -81,7 +81,6 @@ class Telemetry:
         self._logger.info("request answered", extra=fields)
 
     def refused(self, operation: str, problem: Problem, error: DelegationError) -> None:
-        """Record a request that ended in a DelegationError."""
         failed = problem.status >= 500
         self._count(operation, _BY_ERROR.get(type(error), REQUESTS_FAILED if failed else REQUESTS_REFUSED))
         fields = {
@@ -97,8 +96,7 @@ class Telemetry:
             self._logger.info("request refused", extra=fields)
 
     def crashed(self, operation: str, problem: Problem, error: Exception) -> None:
-        """Record a request that ended in a bug. Its stack is logged; its text is not, because it may quote the
-        request."""
+        """Record a request that ended in a bug. Its stack is logged; its text is not, as it may quote the request."""
         self._count(operation, REQUESTS_FAILED)
         fields = {"action": operation, "status": problem.status, "outcome": problem.error, "at": traceback_of(error)}
         self._logger.error("request broke", extra=fields)

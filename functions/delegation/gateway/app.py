@@ -58,7 +58,7 @@ LARGEST_BODY: Final = 4_400_000
 
 class PurgingDrops(Protocol):
     def drop(self, request: CatalogRequest, caller: GatewayCaller, identifier: TableIdentifier) -> CatalogAnswer:
-        """Answer `DELETE` of a table with `purgeRequested`. Raises DelegationErrors, which become Iceberg's
+        """Answer `DELETE` of a table with `purgeRequested`. Raises DelegationErrors, answered as Iceberg's
         ErrorModel."""
 
 

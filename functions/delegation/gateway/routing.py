@@ -20,7 +20,6 @@ from delegation.gateway.messages import CatalogRequest, UnsafeName, UnsafePath
 from delegation.identifiers import NAMESPACE_SEPARATOR, TableIdentifier, encoded
 
 _RAW: Final = re.compile(r"[!-~]*")
-"""Visible ASCII."""
 _QUERY: Final = re.compile(r"[!-\"$-~]*")
 """The same without `#`, which would end the query."""
 _SEGMENT: Final = (
@@ -161,8 +160,7 @@ class Forwarded:
 
 @dataclass(frozen=True, slots=True)
 class OwnTombstones:
-    """`GET /v1/tombstones?mine`, the tables that the caller dropped, or `POST /v1/tombstones/{id}/restore` for one of
-    them."""
+    """`GET /v1/tombstones?mine`, the tables that the caller dropped, or `POST /v1/tombstones/{id}/restore`."""
 
     tombstone_id: str | None = None
 

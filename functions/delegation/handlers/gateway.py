@@ -24,5 +24,4 @@ def _gateway() -> EventHandler:
 # log_event overrides POWERTOOLS_LOGGER_LOG_EVENT: requests contain tokens, and answers credentials.
 @logger.inject_lambda_context(log_event=False, clear_state=True, correlation_id_path="requestContext.requestId")
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
-    """Answer one request to the catalog."""
     return _gateway()(event)

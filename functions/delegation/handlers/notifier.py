@@ -20,8 +20,7 @@ notifier = cache(wiring.notifier)
 
 
 def deliver(record: SQSRecord) -> DeliveryOutcome:
-    """Deliver the notification of one message; a receiver's failure is recorded, and the sweeper repeats the
-    delivery."""
+    """Deliver the notification of one message; after a receiver's failure the sweeper repeats the delivery."""
     message = parse(record.body)
     delivered = notifier().take(message)
     fields = {

@@ -1,5 +1,4 @@
-"""Requests the service's health through its front end once a minute, with a client certificate, and measures the
-answer."""
+"""Requests the service's health through its front end once a minute, with a client certificate."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -45,9 +45,7 @@ def step_handler(
 
 
 acquire = step_handler("acquire", acquiring, Steps.acquire)
-"""State Acquire: acquires the lease for this execution."""
 start_job = step_handler("start_job", starting, lambda steps, step, _deadline: steps.start_job(step))
-"""State StartJob: starts the attempt's Spark job."""
 heartbeat = step_handler(
     "heartbeat", lambda: watching(dispatches=True), lambda steps, step, _deadline: steps.heartbeat(step)
 )

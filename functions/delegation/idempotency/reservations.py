@@ -105,7 +105,6 @@ class Reservation(KeyRecord):
 
     @property
     def answer(self) -> MutationAnswer | None:
-        """The stored answer of a FINALIZED record."""
         if self.http_status is None:
             return None
         body = b"" if self.packed_body is None else zlib.decompress(self.packed_body)
@@ -121,7 +120,6 @@ def reserved(
     policy: KeyPolicy,
     nonce: str,
 ) -> Reservation:
-    """Return the record of a key's first call."""
     return Reservation(
         scope=scope.id,
         **asdict(scope),
@@ -140,7 +138,6 @@ def taken_over(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str
 
 
 def extended(record: Reservation, now: datetime, policy: KeyPolicy, nonce: str) -> Reservation:
-    """Return the record with a new lease for the call that holds it."""
     return record.model_copy(update=_held(now, policy, nonce))
 
 
@@ -207,8 +204,7 @@ class ReservationStore(Protocol):
         """Read the record of a scope consistently; it may have expired. Raises IdempotencyError (MALFORMED_RECORD)."""
 
     def reserve(self, record: Reservation, now: datetime) -> None:
-        """Write a record if its scope has none or an expired one, with one call. Otherwise raises ReservationConflict
-        with the stored record."""
+        """Write a record if its scope has none or an expired one, with one call; else raise ReservationConflict."""
 
     def replace(self, record: Reservation, before: Reservation) -> None:
         """Write a record if `before` is still the stored one, with one call. Otherwise raises ReservationConflict."""
@@ -218,8 +214,7 @@ def no_fault(_point: str) -> None: ...
 
 
 class MemoryReservationStore:
-    """Records in a dictionary; `fault` is called with the operation's name before and after each write and before each
-    read."""
+    """Records in a dictionary; `fault` is called with the operation's name around each write and before each read."""
 
     def __init__(self, fault: Callable[[str], None] = no_fault) -> None:
         self.fault = fault

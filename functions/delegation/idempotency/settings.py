@@ -28,8 +28,8 @@ class KeySettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Read the properties that start with PREFIX; ignore all others. `ttl` is Polaris' own name of `lifetime`.
-        Raises InvalidProperty."""
+        """Read the properties with PREFIX; ignore others. `ttl` is Polaris' name of `lifetime`. Raises
+        InvalidProperty."""
         values = {name.removeprefix(PREFIX): value for name, value in properties.items() if name.startswith(PREFIX)}
         enabled = _switch("enabled", values.pop("enabled", "true"))
         cleanup = _switch("cleanup.enabled", values.pop("cleanup.enabled", "true"))

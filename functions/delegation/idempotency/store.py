@@ -1,5 +1,4 @@
-"""The stores of idempotency records, in memory and on a DynamoDB table, where one TransactWriteItems accepts a request
-together with its task."""
+"""The stores of idempotency records, in memory and on DynamoDB, where one transaction writes record and task."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

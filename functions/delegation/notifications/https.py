@@ -277,8 +277,7 @@ def is_parameter(reference: str) -> bool:
 
 
 def reader(reference: str, client_of: Callable[[str], Any]) -> Callable[[], str]:
-    """Return a function that reads the text of a reference or raises CallbackKeysUnavailable; `client_of` makes
-    clients."""
+    """Return a function that reads a reference's text or raises CallbackKeysUnavailable; `client_of` makes clients."""
 
     def read() -> str:
         try:

@@ -94,8 +94,7 @@ def _name_of(url: str) -> str:
 
 
 def announce(queue: NotificationQueue, owed: Sequence[Notification]) -> None:
-    """Send the first messages of notifications that were just stored; the sweeper repeats those that are not
-    accepted."""
+    """Send the first messages of new notifications; the sweeper repeats those that are not accepted."""
     deque(
         each_item(owed, queue.send, name="notifications.announced", shown=lambda notification: notification.task_id), 0
     )

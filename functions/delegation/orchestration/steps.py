@@ -299,7 +299,7 @@ class Steps:
 
     def give_up_start(self, step: Step) -> Task:
         """End an attempt whose job the service does not start, excused, unless it has a job; for drivers without
-        MakeDue. Raises the store's errors."""
+        MakeDue."""
         task = self._tasks.reads.get(step.task_id)
         if task.attempt_count != step.attempt or not has_no_job(task):
             return task
@@ -344,8 +344,7 @@ class Steps:
         return step.to("continue")
 
     def _needs_renewal(self, task: Task, now: datetime) -> bool:
-        """Return whether the lease must be renewed before the next heartbeat; an earlier renewal would be a needless
-        write."""
+        """Return whether the lease must be renewed before the next heartbeat; earlier would be a needless write."""
         if task.lease.recheck_not_before is None:
             return True
         lease = self._tasks.policies.lease

@@ -1,5 +1,4 @@
-"""Client of Polaris' management API: principals, roles, their assignments, and grants (Apache Polaris,
-polaris-management-service.yml)."""
+"""Client of Polaris' management API: principals, roles and grants (Apache Polaris, polaris-management-service.yml)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -37,8 +37,7 @@ def with_uuid(metadata: Mapping[str, Any], catalog: str, location: str) -> Mappi
 
 
 def properties_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties of table metadata as texts, as JSON writes them, without nulls: some writers store other
-    types."""
+    """Return the properties of table metadata as JSON texts, without nulls: some writers store other types."""
     given = metadata.get("properties")
     properties = given if isinstance(given, Mapping) else {}
     return {
@@ -100,7 +99,6 @@ NO_SUCH_ENDPOINT: Final = frozenset({400, 404, 405, 406, 501})
 
 
 def entities_path(kind: str, namespace_path: str) -> str:
-    """Return the path of a namespace's views or generic tables."""
     return f"{namespace_path}/views" if kind == VIEW else f"polaris/{namespace_path}/generic-tables"
 
 

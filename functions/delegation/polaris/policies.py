@@ -142,7 +142,7 @@ class PolicyClient:
             raise PolarisError(str(error), status=409, error_type=error.error_type, code="POLICY_CHANGED") from error
 
     def delete(self, identifier: PolicyIdentifier, *, detach_all: bool = False) -> None:
-        """Delete a policy, which must be attached nowhere unless `detach_all`. Raises PolarisError (NO_SUCH_POLICY,
+        """Delete a policy; unless `detach_all` it must be attached nowhere. Raises PolarisError (NO_SUCH_POLICY,
         POLICY_IN_USE)."""
         self._send("DELETE", self._path(identifier), params={"detach-all": str(detach_all).lower()})
 

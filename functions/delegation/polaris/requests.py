@@ -174,8 +174,7 @@ def subject_of(token: str) -> str:
 
 
 def why_refused(scope: str) -> str:
-    """Return why Polaris may refuse a fresh token: it issues one for any role, and checks only at its use which are
-    held."""
+    """Return why Polaris may refuse a fresh token: it issues one for any role and checks only its use."""
     roles = [each.removeprefix(_ROLE) for each in scope.split() if each.startswith(_ROLE) and each != DEFAULT_SCOPE]
     if not roles:
         return "the principal was deleted, or the token endpoint belongs to another Polaris, or signs with another key"
@@ -186,7 +185,6 @@ def why_refused(scope: str) -> str:
 
 
 def accepting_json(realm: str | None) -> dict[str, str]:
-    """Return the headers of every request to Polaris."""
     return {"Accept": "application/json"} | ({} if realm is None else {"Polaris-Realm": realm})
 
 

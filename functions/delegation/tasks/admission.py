@@ -75,7 +75,7 @@ class Admission:
 
     def run(self, ended: Collection[str] = (), *, most: int | None = None) -> int:
         """Admit at most `most` tasks that may start now, in order, and return how many. `ended` are recently admitted
-        tasks that have ended. A task whose dispatch fails is queued again after the dispatch grace. Raises the store's
+        tasks that have ended. If a dispatch fails its task is queued again after the dispatch grace. Raises the store's
         errors."""
         if self.is_paused:
             return 0
@@ -240,8 +240,7 @@ def _lane_ranges(after: str | None) -> Iterator[tuple[LaneRange, str | None, int
 
 
 class WorkersAdmission:
-    """Admits one task at a time for a worker, which runs it itself. It shares the dispatcher's decision and
-    register."""
+    """Admits one task at a time for a worker, which runs it itself; decision and register are the dispatcher's."""
 
     def __init__(self, tasks: TaskService, store: AdmissionStore, task_types: Collection[str]) -> None:
         self._taken: list[str] = []
@@ -261,5 +260,4 @@ class WorkersAdmission:
         return self._admission.has_room
 
     def gave_back(self, task_id: str) -> None:
-        """Note that an admitted task no longer has its place."""
         self._ended.add(task_id)

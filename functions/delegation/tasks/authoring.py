@@ -78,8 +78,7 @@ class Signature:
 
 
 def signature_of(task_type: str, function: Callable[..., Any]) -> Signature:
-    """Read a function's signature. DelegationError (BAD_BEHAVIOR) names a parameter that is untyped or cannot be
-    stored."""
+    """Read a function's signature. DelegationError (BAD_BEHAVIOR) names a parameter that is untyped or not storable."""
     require_work(task_type, function)
     context_type, other = (AsyncContext, Context) if is_coroutine_function(function) else (Context, AsyncContext)
     try:

@@ -86,8 +86,7 @@ def outcome_of(task_type: str, call: Callable[[], Any], run: "AttemptContext") -
 
 
 def _ended_by(task_type: str, error: BaseException, stops: list[BaseException]) -> BaseException:
-    """Return what ends the attempt whose work raised `error`: the stop if there is one, even within an exception
-    group."""
+    """Return what ends the attempt whose work raised `error`: the stop, if any, even within an exception group."""
     stop = _stop_within(error) or next(iter(stops), None)
     if stop is not None:
         return stop

@@ -1,5 +1,4 @@
-"""Pauses: no attempt starts, and running ones stop unless the service drains. One record in the task store holds
-them."""
+"""Pauses: no attempt starts, and running ones stop unless the service drains. One record holds them."""
 
 import logging
 import threading
@@ -187,7 +186,7 @@ class PauseControl:
     def pause(
         self, scope: PauseScope, *, by: Caller, reason: str = "", mode: PauseMode = PauseMode.STOP
     ) -> PauseRecord:
-        """Pause a scope and return the record; an equal pause keeps its author and time. Raises TaskError
+        """Pause a scope and return the record; an equal pause keeps author and time. Raises TaskError
         (TOO_MANY_PAUSES)."""
         wanted = WorkPause(scope, self._clock(), by, reason.strip()[:LONGEST_REASON], mode)
         return self._changed(lambda record: record.with_pause(wanted))

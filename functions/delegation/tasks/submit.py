@@ -1,5 +1,4 @@
-"""`Tasks`: submit a behavior's parameters; get a task id and a handle, which waits for the outcome. Workers run what
-was submitted."""
+"""`Tasks`: submit a behavior's parameters; get a task id and a handle, which waits for the outcome. Workers run it."""
 
 import hashlib
 import time
@@ -198,8 +197,7 @@ class Handle(Generic[V]):
         return head if head.is_terminal else self._last_run(head)
 
     def peek(self, *, head: Task | None = None) -> Returned[V] | AwaitedTaskFailed | None:
-        """Return the outcome, None without one; for a recurring task that of its last run. A `head` that was just read
-        saves a read."""
+        """Return the outcome, None without one; of a recurring task the last run's. A fresh `head` saves a read."""
         outcome = self.outcome(head=head)
         if outcome is None:
             return None
@@ -209,8 +207,7 @@ class Handle(Generic[V]):
             return failed
 
     def result(self) -> V:
-        """Return what the task returned. Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET) without an
-        outcome."""
+        """Return what the task returned. Raises AwaitedTaskFailed for FAILURE, TaskError (NO_OUTCOME_YET)."""
         outcome = self.outcome()
         if outcome is None:
             raise TaskError(

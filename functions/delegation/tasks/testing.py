@@ -107,14 +107,12 @@ class TaskHarness:
     def submit(
         self, behavior: Behavior[Any, Any] | Call[Any], parameters: Any = None, **options: Unpack[Options]
     ) -> Handle[Any]:
-        """Submit a task as `Tasks.submit` does, and return its handle."""
         call = behavior if isinstance(behavior, Call) else Call(behavior, parameters)
         with self._naming_missing():
             submitted = self.tasks.submit(call, **options)
         return self.tasks.handle(call.behavior, submitted.task_id)
 
     def history(self, handle: Handle[Any]) -> list[Status]:
-        """Return the statuses that a task has had, oldest first."""
         return [row.status for row in self.store.history(handle.task_id, limit=_MOST_ATTEMPTS)]
 
     def run_due(self) -> int:

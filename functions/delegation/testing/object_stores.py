@@ -48,7 +48,6 @@ class StoreUnderTest:
         return ObjectLocation(self.lake, self.below + key)
 
     def fill(self, *keys: str) -> None:
-        """Put objects of five bytes."""
         for key in keys:
             self.put(self.lake, self.below + key, b"12345")
 

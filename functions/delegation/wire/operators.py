@@ -1,5 +1,4 @@
-"""The bodies and answers of pausing and resuming, and tombstones as the API returns them: tables that a drop through
-the gateway renamed, to be purged."""
+"""The bodies and answers of pausing and resuming, and tombstones (tables renamed by a drop) as the API returns them."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal, Self

@@ -28,8 +28,7 @@ from delegation.wire.requests import (
 )
 
 _LOADED: Final = ("config", "metadata", "metadata-location", "metadata_location", "storage-credentials")
-"""The members of a LoadTableResult. They are dropped: what a caller loaded may be old, and its credentials are not
-wanted."""
+"""The members of a LoadTableResult, which are dropped: they may be old, and callers' credentials are not wanted."""
 IDENTITY_ALONE: Final = ConfigDict(json_schema_extra={"not": {"anyOf": [{"required": [name]} for name in _LOADED]}})
 
 

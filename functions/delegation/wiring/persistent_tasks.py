@@ -33,8 +33,8 @@ def process_tasks(settings: TaskSettings) -> PersistenceTaskStore:
 
 
 def persistent_tasks(client: Any, objects: str, references: str) -> PersistenceTaskStore:
-    """Return the tasks in two tables; makes no call. Its node id is leased for minutes, because workers and commands
-    may be killed."""
+    """Return the tasks in two tables; makes no call. Its node id is leased for minutes: workers and commands may be
+    killed."""
     process = task_process(backend_of(client, objects, references), leases=SHORT_LIVED, unreadable=count_unreadable)
     return PersistenceTaskStore(catalog_of_tasks(process), create=False)
 
@@ -54,8 +54,7 @@ def backend_of(client: Any, objects: str, references: str) -> Backend:
 
 @cache
 def process_client() -> Any:
-    """Return this process's client; its time-outs leave a commit time to find out the result of a call without an
-    answer."""
+    """Return this process's client; its time-outs leave a commit time to find out an unanswered call's result."""
     return aws("dynamodb", client_config(**TIMEOUTS))
 
 

@@ -79,7 +79,6 @@ class FrontProbe:
     _read_at: float = 0.0
 
     def perform(self) -> Probed:
-        """Request the health once."""
         began = self.now()
         try:
             if self._context is None or began - self._read_at >= _KEPT_SECONDS:

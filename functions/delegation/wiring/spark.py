@@ -63,7 +63,6 @@ class JobResources:
 
 
 def job_resources() -> JobResources:
-    """Return the resources that the driver sends to its executors."""
     settings = TaskSettings.read()
     return JobResources(settings.tasks_table, settings.policies().lease)
 

@@ -68,7 +68,6 @@ def _steps(jobs: EmrServerless | None, *, dispatches: bool = False) -> "Steps":
 
 
 def all_behaviors(deployed: DeployedTasks) -> Behaviors:
-    """Return the built-in behaviors and the added ones."""
     runners = dict.fromkeys(task_type.runner for task_type in TYPES.values() if task_type.runner is not None)
     return Behaviors([*(each for runner in runners for each in behaviors_of(runner, deployed)), *deployed.added])
 

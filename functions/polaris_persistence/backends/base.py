@@ -202,8 +202,8 @@ class Backend(Protocol):
         """
 
     def fetch_many(self, wanted: Iterable[Locator], *, consistent: bool = True) -> dict[ObjectKey, StoredObject]:
-        """Return the existing objects. `consistent=False` may be cheaper and is for immutable objects only: absent ones
-        are read again consistently."""
+        """Return the existing objects. `consistent=False` may be cheaper, for immutable objects: absent ones are read
+        again."""
 
     def put_many(self, objects: Iterable[StoredObject]) -> None:
         """Write immutable objects of up to MAX_PARTS parts. Raises ObjectTooLarge and PersistenceError (NAME_TOO_LONG)
@@ -245,8 +245,8 @@ class Backend(Protocol):
         """Add to the waiting ids of a reference if the stored version is that of `expected`. The version stays."""
 
     def withdraw(self, key: ReferenceKey, waiting: int, *, fenced: bool = True) -> Refused[Reference] | None:
-        """Remove one waiting id if it is there. With `fenced` the version is raised too: a process that has read the id
-        before can no longer combine it."""
+        """Remove one waiting id if it is there. `fenced` raises the version too: whoever read the id cannot combine
+        it."""
 
     def references(self, *, realm: str | None = None) -> Iterator[Reference]:
         """Return all references, in no particular order; an unreadable row has a `problem`."""
@@ -309,8 +309,8 @@ def hints(wanted: Iterable[Locator]) -> dict[ObjectKey, int]:
 
 
 def check_fits_one_row(new: StoredObject, part_bytes: int = PART_BYTES) -> None:
-    """Raise ObjectTooLarge unless a condition on one row covers the whole object, PersistenceError (NAME_TOO_LONG) for
-    its key."""
+    """Raise ObjectTooLarge unless a condition on one row covers the object, PersistenceError (NAME_TOO_LONG) for its
+    key."""
     check_key(new.key)
     if len(new.value) > part_bytes:
         raise ObjectTooLarge(f"{new.key} has {len(new.value)} bytes; an updateable object has at most {part_bytes}")

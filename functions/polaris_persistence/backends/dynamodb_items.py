@@ -39,7 +39,6 @@ _COPY_START: Final = struct.Struct(">QQ")
 
 
 def realm_prefix(realm: str) -> str:
-    """Return the prefix of the keys of all rows of a realm."""
     return key_text(realm, "")
 
 
@@ -49,7 +48,6 @@ def object_key(key: ObjectKey, part: int = 0) -> AttributeMap:
 
 
 def reference_key(key: ReferenceKey) -> AttributeMap:
-    """Return the primary key of a reference."""
     return {KEY: {"S": key_text(key.realm, key.catalog, key.name)}}
 
 
@@ -75,7 +73,6 @@ def row_key(item: Mapping[str, Any]) -> RowKey:
 
 
 def parts_stated(item: Mapping[str, Any]) -> int:
-    """Return how many parts the object of this row has."""
     if PARTS not in item:
         return 1
     with _decoding(item):
@@ -89,8 +86,8 @@ def scanned(item: Mapping[str, Any]) -> ScannedRow:
 
 
 def stored_object(parts: Mapping[int, Mapping[str, Any]]) -> StoredObject | None:
-    """Return the object of rows by part number; None if some are missing, because it is being written or deleted.
-    Raises CorruptObject."""
+    """Return the object of rows by part number; None while some are missing (written or deleted). Raises
+    CorruptObject."""
     if 0 not in parts:
         return None
     first = parts[0]
@@ -139,7 +136,6 @@ def _copy(item: Mapping[str, Any], head: int | None) -> HeadCopy | None:
 
 
 def packed_copies(copies: Iterable[ObjectCopy]) -> AttributeMap:
-    """Return copies of objects as a DynamoDB value."""
     return {"B": cbor2.dumps([[copy.type, copy.id, copy.created_at, copy.value] for copy in copies])}
 
 

@@ -27,7 +27,6 @@ _SAME: Final = {
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), "azure"),
     **dict.fromkeys(("gs", "gcs"), "gs"),
 }
-"""Schemes that lead to the same objects."""
 _OBJECT_STORES: Final = frozenset(_SAME.values())
 """Stores in which a segment may be empty: keys of objects are not paths."""
 _AZURE_HOST: Final = re.compile(r"^(?P<account>[^.@]+)\.(?:blob|dfs)\.(?P<domain>.+)$")

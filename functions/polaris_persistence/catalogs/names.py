@@ -1,5 +1,4 @@
-"""The names of realms and catalogs in keys, cached for a while, absent ones too (NoSQL persistence proposal, Object
-Types: negative caching)."""
+"""The names of realms and catalogs in keys, cached, absent ones too (NoSQL persistence proposal, Object Types)."""
 
 import time
 from collections.abc import Callable

@@ -95,8 +95,7 @@ class PersistenceProcess:
         return Realms(self.backend, self.store, names=self._names, **settings)
 
     def uncached_store(self, realm: str, catalog: str) -> CatalogStore:
-        """Return the store of a catalog that bypasses the cache, so that maintenance sees what is stored and evicts
-        nothing that is in use."""
+        """Return the store of a catalog without the cache: maintenance sees what is stored and evicts nothing."""
         return self._store(realm, catalog, Cache[Any, Any](0, clock=self._clock))
 
     def maintenance(self, policy: SweepPolicy = SweepPolicy()) -> RealmMaintenance:  # noqa: B008 - frozen

@@ -129,8 +129,7 @@ class Realms:
         self._realms: Directory[Realm] = directory_of(self._system, REALMS, Realm, copied=True, **settings)
 
     def create(self, realm: str, properties: Mapping[str, str]) -> None:
-        """Create a realm, active and without catalogs. Raises EntityExists; ValueError for an empty or too long
-        name."""
+        """Create a realm, active and without catalogs. Raises EntityExists; ValueError for an impossible name."""
         if realm == SYSTEM:
             raise ValueError("a realm needs a name")
         IndexKey.of(realm)
@@ -217,8 +216,8 @@ class Realms:
         return self._catalogs(self._space(realm))
 
     def create_catalog(self, realm: str, catalog: str, properties: Mapping[str, str]) -> CatalogStore:
-        """Create an empty catalog. Raises EntityExists; EntityNotFound and RealmNotReady for the realm; ValueError for
-        a name that is too long."""
+        """Create an empty catalog. Raises EntityExists, EntityNotFound, RealmNotReady; ValueError for too long a
+        name."""
         IndexKey.of(catalog)
         space = self._space(realm)
         new = RealmCatalog(space=str(self._system.new_id()), properties=dict(properties))
@@ -261,8 +260,7 @@ class Realms:
         catalogs.remove(catalog, only_if=lambda now: now.space == found.space)
 
     def _listed(self, use: Callable[[Directory[Realm]], T]) -> T:
-        """Use the list of realms, whose reference is created when it is missing: a check first would cost a round
-        trip."""
+        """Use the list of realms, whose reference is created when missing: a check first would cost a round trip."""
         try:
             return use(self._realms)
         except ReferenceNotFound:
@@ -270,7 +268,6 @@ class Realms:
             return use(self._realms)
 
     def _space(self, realm: str) -> str:
-        """Return the name of an active realm in its keys."""
         found = self.get(realm)
         if found.status != RealmStatus.ACTIVE:
             raise RealmNotReady(f"realm {realm!r} is {found.status}")
@@ -363,7 +360,6 @@ class Realms:
 
 
 def in_keys(name: str, realm: Realm) -> str:
-    """Return the name of a realm in its keys."""
     return realm.space or name
 
 

@@ -170,11 +170,9 @@ class CommitAttempt(Generic[H]):
 
     @property
     def now_us(self) -> int:
-        """The time in µs since 1970."""
         return self._store.now_us()
 
     def fetch(self, ref: ObjectRef, model: type[M]) -> Loaded[M] | None:
-        """Return one object, None if it is absent."""
         [found] = self.fetch_many([ref])
         return of_model(found, model) if found else None
 

@@ -214,7 +214,6 @@ class Committer(Generic[H]):
         return group.waiting
 
     def _time_left(self, group: Group[H]) -> float:
-        """Return the seconds until the first deadline of a group."""
         return min(member.deadline for member in group.waiting or group.members) - self._clock()
 
     def _pause(self, group: Group[H], seconds: float) -> None:

@@ -76,8 +76,7 @@ class Directory(Generic[M]):
         return found
 
     def update(self, name: str, change: Callable[[M], M]) -> Loaded[M]:
-        """Replace an entity by what `change` returns for it, unless that raises. Raises EntityNotFound,
-        ObjectMissing."""
+        """Replace an entity by what `change` returns, unless that raises. Raises EntityNotFound, ObjectMissing."""
         key = IndexKey.of(name)
 
         def changed(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, Loaded[M]]:

@@ -41,7 +41,6 @@ class EntityHead(CommitObject):
         return changed
 
     def working_index(self, fetch: Fetch) -> Index:
-        """Return a copy of the index with the waiting changes in it."""
         index = Index.load(self.index, fetch)
         for key, ref in self._waiting.items():
             if ref is None:
@@ -136,7 +135,6 @@ class EntityChanges:
         return found
 
     def put(self, key: IndexKey, value: PersistedModel) -> ObjectRef:
-        """Store an entity under a name."""
         self._changes[key] = ref = self.attempt.write(value)
         return ref
 
@@ -183,7 +181,6 @@ class EntityChanges:
 
 
 def missing(key: IndexKey, ref: ObjectRef) -> ObjectMissing:
-    """Return the error for a name whose object is gone."""
     return ObjectMissing(
         f"the object {ref.type}/{ref.id} of {key} no longer exists. Remove the name, or reset the reference to a "
         "complete head"

@@ -86,7 +86,6 @@ class FeedCursor(NamedTuple):
     ahead: tuple[tuple[int, int], ...] = ()
 
     def encode(self) -> str:
-        """Return the cursor as URL-safe text."""
         numbers = [self.created_at, self.seq, self.id, *chain.from_iterable(self.ahead)]
         return base64.urlsafe_b64encode(json.dumps(numbers).encode()).decode().rstrip("=")
 
@@ -117,8 +116,8 @@ class Feed:
         self._type = store.types.of(model).name
 
     def now(self) -> str:
-        """Return the cursor after the newest commit. Take it, then list everything, then follow: nothing is missed.
-        Raises ReferenceNotFound."""
+        """Return the cursor after the newest commit; then list, then follow: nothing is missed. Raises
+        ReferenceNotFound."""
         reference = self._store.current_reference(self._name)
         newest = next(self._back(reference.head), None)
         return FeedCursor(reference.created_at, newest[1] if newest else 0, newest[0] if newest else 0).encode()

@@ -153,12 +153,10 @@ class Round(Generic[H]):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """The names of the committed operations."""
         return tuple(member.operation for member, changed, _ in self.results if changed and member.operation)
 
     @property
     def combined(self) -> tuple[CombinedOutcome, ...]:
-        """The outcomes of the changes of other processes."""
         return tuple(
             CombinedOutcome(member.combined, changed, result)
             for member, changed, result in self.results

@@ -80,7 +80,6 @@ class Turns(Generic[H]):
         self._seen: tuple[tuple[int, ...], float] = ((), clock())
 
     def trip_took(self, seconds: float) -> None:
-        """Remember how long a call of the store takes."""
         self._trip = seconds if not self._trip else 0.8 * self._trip + 0.2 * seconds
 
     def next(self, group: Group[H], known: Reference) -> tuple[Reference, float | None]:

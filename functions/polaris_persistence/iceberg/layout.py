@@ -157,7 +157,6 @@ def parse(data: bytes | str) -> Json:
 
 
 def serialise(document: Mapping[str, Any]) -> bytes:
-    """Return the bytes of metadata.json for a document."""
     if nests_beyond(document, MAX_JSON_NESTING):
         return "".join(_pieces(document)).encode()
     return _text(document).encode()

@@ -37,7 +37,6 @@ class Log:
 
     @property
     def refs(self) -> list[ObjectRef]:
-        """The objects of the spilled entries."""
         return [chunk.ref for chunk in self._chunks]
 
     def entries(self) -> list[Json]:
@@ -50,7 +49,6 @@ class Log:
         return entries[-1] if entries else None
 
     def append(self, entry: Json) -> None:
-        """Add the newest entry."""
         self._tail.append(entry)
         self.changed = True
 
@@ -81,8 +79,7 @@ class Log:
         self.changed = True
 
     def finish(self, write: WriteObject) -> LogState:
-        """Return the state to store, after passing a full tail to `write`. Raises InvalidIcebergMetadata for an entry
-        that nests too deeply."""
+        """Return the state to store, after passing a full tail to `write`. Raises InvalidIcebergMetadata (nesting)."""
         if not self.changed:
             return self._state
         check_nesting("a log", self._tail, 1)

@@ -61,7 +61,6 @@ class ManagedMetadata:
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to write."""
         return self._touched or self._parts.changed or any(log.changed for log in self._logs.values())
 
     def field(self, name: str) -> Any:
@@ -136,7 +135,6 @@ class ManagedMetadata:
         return bool(keys)
 
     def clear(self, section: str) -> None:
-        """Remove a section with all its parts."""
         for id_ in self.ids(section):
             self.remove(section, id_)
         if section in self._present:

@@ -21,7 +21,6 @@ PACK_AFTER: Final = 64
 MOST_PACKED: Final = 512
 
 PartKey = bytes
-"""The key of a part in the index of its metadata."""
 
 
 class IcebergPack(PersistedModel):

@@ -35,7 +35,6 @@ class MetadataParts:
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to write."""
         return self._index.changed
 
     def held(self, key: bytes) -> IcebergPart | ObjectRef:
@@ -103,7 +102,6 @@ class MetadataParts:
             self._thinned.setdefault(section, set()).add(ref)
 
     def unlink(self, section: str, key: bytes) -> None:
-        """Remove a part by its key."""
         self.thin(section, key)
         self._index.remove(IndexKey(key))
         self._new.pop(key, None)

@@ -27,7 +27,6 @@ from polaris_persistence.objects.updateable import Updateables
 
 _LOG: Final = logging.getLogger(__name__)
 LEASING: Final = "node-lease"
-"""The name of the thread that leases early."""
 _RENEWAL_PAUSE_MS: Final = 1_000
 _NODES_READ_AT_ONCE: Final = 32
 _SHORTEST_WAIT_MS: Final = 100

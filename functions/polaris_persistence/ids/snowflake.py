@@ -82,8 +82,7 @@ class IdGenerator:
         self._last = IdParts(0, 0, 0)
 
     def __call__(self) -> int:
-        """Return a new id. Raises LeaseExpired; ClockRegressed for a clock too far behind or stopped; ValueError from
-        2094 on."""
+        """Return a new id. Raises LeaseExpired; ClockRegressed for a clock too far behind; ValueError from 2094 on."""
         with self._lock:
             waited = moves = 0
             while True:

@@ -62,7 +62,6 @@ class Stripe(NamedTuple):
 
     @property
     def ref(self) -> ObjectRef:
-        """The object of the stripe."""
         # 32 bytes for the CBOR around the value; a hint that is still wrong costs a round trip.
         return ObjectRef(STRIPE_TYPE, self.id, max(1, -(-(self.size + 32) // PART_BYTES)))
 
@@ -80,12 +79,10 @@ class Entries:
     table: list[Kind]
 
     def held_bytes(self) -> int:
-        """Return how many bytes the entries take in memory."""
         own = sum(map(sys.getsizeof, (self, self.keys, self.ids, self.kinds, self.table)))
         return own + sum(map(sys.getsizeof, self.keys)) + sum(map(sys.getsizeof, self.table))
 
     def position(self, key: bytes) -> int | None:
-        """Return the position of a key, None if it is absent."""
         position = bisect_left(self.keys, key)
         return position if position < len(self.keys) and self.keys[position] == key else None
 

@@ -55,7 +55,6 @@ class Index:
 
     @property
     def stripes(self) -> tuple[Stripe, ...]:
-        """The stripes of the loaded index."""
         return self._stripes
 
     def get(self, key: IndexKey) -> ObjectRef | None:
@@ -71,11 +70,9 @@ class Index:
         return {key: self.get(key) for key in wanted}
 
     def prefetch(self, keys: Iterable[IndexKey]) -> None:
-        """Read the stripes of the keys in one batch."""
         self._entries({bisect_right(self._separators, key) - 1 for key in keys} - {-1})
 
     def prefetch_all(self) -> None:
-        """Read all stripes in one batch."""
         self._entries(range(len(self._stripes)))
 
     def put(self, key: IndexKey, ref: ObjectRef) -> None:

@@ -44,14 +44,12 @@ class PageToken:
     last: IndexKey
 
     def encode(self, listing: Listing) -> str:
-        """Return the token as URL-safe text."""
         content = bytes((_FORM,)) + self.commit_id.to_bytes(8) + self.last
         return base64.urlsafe_b64encode(content + listing.checksum(content)).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str, listing: Listing) -> Self:
-        """Return the token of a text. Raises PersistenceError (INVALID_PAGE_TOKEN), also for the token of another
-        listing."""
+        """Return the token of a text. Raises PersistenceError (INVALID_PAGE_TOKEN), also for another listing's."""
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError) as error:
@@ -82,8 +80,7 @@ class IndexPage:
 def read_page(
     index: Index, commit_id: int, listing: Listing, *, limit: int, after: PageToken | None = None
 ) -> IndexPage:
-    """Return a page of entries. Raises PersistenceError (INVALID_PAGE_TOKEN) for another commit's token; ValueError for
-    a limit below 1."""
+    """Return a page of entries. Raises PersistenceError (INVALID_PAGE_TOKEN); ValueError for a limit below 1."""
     if limit < 1:
         raise ValueError(f"the limit of a page must be at least 1, not {limit}")
     start = listing.start

@@ -8,7 +8,6 @@ _LONGEST_VARINT: Final = 9
 
 
 def common_prefix(left: bytes, right: bytes) -> int:
-    """Return the length of the common prefix of two byte strings."""
     shortest = min(len(left), len(right))
     different = int.from_bytes(left[:shortest]) ^ int.from_bytes(right[:shortest])
     return shortest - (different.bit_length() + 7) // 8

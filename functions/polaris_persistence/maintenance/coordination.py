@@ -61,8 +61,6 @@ class CoordinatedTask:
 
 
 class TaskRun:
-    """A run of a coordinated task, for one thread."""
-
     def __init__(self, task: CoordinatedTask, held: Loaded[TaskState]) -> None:
         self._task = task
         self._held = held

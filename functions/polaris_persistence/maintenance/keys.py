@@ -68,7 +68,6 @@ class KeyChunk:
             self._parts.setdefault(group, {})[key.id] = parts
 
     def value(self) -> MaintenanceKeys:
-        """Return the chunk as it is stored."""
         return MaintenanceKeys(
             groups=tuple(
                 KeyGroup(
@@ -111,11 +110,9 @@ class KeySet:
         return new
 
     def marked(self) -> int:
-        """Return how many keys are marked."""
         return sum(int.from_bytes(bits).bit_count() for bits in self._bits.values())
 
     def bits(self) -> bytes:
-        """Return the marks as they are stored."""
         return b"".join(self._bits.values())
 
     def restore(self, bits: bytes) -> None:

@@ -65,8 +65,7 @@ class Marker:
             self.advance(store, pending)
 
     def begin(self, store: CatalogStore, reference: Reference) -> list[ObjectRef]:
-        """Mark the heads of a reference, with the outcomes of combined changes; return the marked objects whose links
-        are still to be followed."""
+        """Mark a reference's heads and the outcomes of combined changes; return marked objects with links to follow."""
         pending: list[ObjectRef] = []
         oldest: Loaded[CommitObject] | None = None
         for head in self._heads(store, reference):
@@ -132,8 +131,7 @@ class Marker:
         return (heads[id_] for id_ in ids if id_ in heads)
 
     def links(self, store: CatalogStore, found: Loaded[PersistedModel]) -> Iterator[tuple[ObjectRef, bool]]:
-        """Return what an object keeps alive, and for each whether its own links are to be followed. Raises
-        MaintenanceRefused."""
+        """Return what an object keeps alive, each with whether its links are followed. Raises MaintenanceRefused."""
         named: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
         unknown = unknown_field(found.value)
         if unknown is not None:

@@ -105,8 +105,7 @@ class RunState(PersistedModel):
 
 
 class SweepState(PersistedModel):
-    """What is kept between runs: the chunks of `unneeded` keys, `since` when (the database's time in µs), and a stopped
-    run."""
+    """Kept between runs: the chunks of `unneeded` keys, `since` when (the database's time in µs), and a stopped run."""
 
     unneeded: tuple[ObjectRef, ...] = ()
     since: int = 0
@@ -251,11 +250,9 @@ class SweepRun:
         return True
 
     def outcome(self) -> SweepState:
-        """Return what the next run needs."""
         return SweepState(unneeded=self._state.unneeded, since=self._state.ended_marking)
 
     def save(self) -> None:
-        """Store all progress."""
         self._flush()
         old = self._state.marks
         if self._state.step == _MARK or (self._state.step == _SWEEP and old is None):

@@ -103,7 +103,6 @@ class Cache(Generic[K, V]):
             self._keep(key, entry, self._clock() if read_at is None else read_at)
 
     def now(self) -> float:
-        """Return the time of this cache's clock in seconds."""
         return self._clock()
 
     def remove(self, key: K) -> None:
@@ -113,7 +112,6 @@ class Cache(Generic[K, V]):
             self._drop(key)
 
     def statistics(self) -> CacheStatistics:
-        """Return a copy of the counters."""
         with self._lock:
             return replace(self._count, entries=len(self._kept))
 

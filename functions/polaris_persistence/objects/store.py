@@ -207,7 +207,6 @@ class CatalogStore:
         raise CommitOutcomeUnknown(f"reference {name!r} may have been created. Read it before you try again")
 
     def references(self) -> Iterator[Reference]:
-        """Return all references of this catalog."""
         return (found for found in self.backend.references(realm=self.realm) if found.key.catalog == self.catalog)
 
     def _load(self, locators: list[Locator]) -> dict[CacheKey, CacheEntry[Any]]:
@@ -229,7 +228,6 @@ class CatalogStore:
         return entries
 
     def _entry(self, stored: StoredObject) -> CacheEntry[Any]:
-        """Return the cache's entry for a stored object."""
         try:
             value = self.types.decode(stored)
         except CorruptObject as error:

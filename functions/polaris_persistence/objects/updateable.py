@@ -54,7 +54,6 @@ class Updateables:
         return self._loaded(new, type(value))
 
     def delete(self, read: Loaded[M]) -> None:
-        """Delete the object that was read."""
         expected = _token(read)
         self._write(read.key, lambda: self.backend.delete(read.key, expected=expected), lambda stored: stored is None)
 

@@ -201,8 +201,7 @@ MAY_PURGE: Final = "polaris.config.drop-with-purge.enabled"
 
 
 def are_droppable(properties: Mapping[str, str]) -> bool:
-    """Return whether a catalog with these properties lets views be dropped; the first is on by default, the second
-    off."""
+    """Return whether a catalog lets views be dropped: the first property is on by default, the second off."""
     return properties.get(PURGES_VIEWS, "true").lower() == "false" or properties.get(MAY_PURGE, "").lower() == "true"
 
 

@@ -81,8 +81,7 @@ def context_of(path: Path) -> dict[str, Any]:
 
 
 def shown_deployment(layers: Mapping[str, Mapping[str, Any]]) -> list[Shown]:
-    """Return each setting of the deployment with its value; later `layers`, by the name of their file, take
-    precedence."""
+    """Return each setting of the deployment with its value; later `layers`, by file name, take precedence."""
     rows: list[Shown] = []
     for setting in described()["deployment"]:
         given = [

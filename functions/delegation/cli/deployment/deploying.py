@@ -79,7 +79,6 @@ class Danger:
 
 
 Imports = Callable[[str], Sequence[str]]
-"""Returns the stacks that import an export."""
 Identities = Callable[[str, str], str | None]
 """Returns the id of a deployed resource by its stack and its logical id, None if it has none."""
 

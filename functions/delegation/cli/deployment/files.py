@@ -7,7 +7,7 @@ from delegation.cli.errors import CommandError
 
 
 def write_secret(path: Path, content: bytes, *, replace: bool = False) -> None:
-    """Write a file with mode 0600; no reader sees it half written. Raises CommandError if it exists, unless
+    """Write a file with mode 0600; no reader sees it half written. Raises CommandError if it exists and not
     `replace`."""
     _write(path, content, 0o600, replace=replace)
 

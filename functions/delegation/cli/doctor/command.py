@@ -193,7 +193,6 @@ def wanted_of(
 
 
 def catalog_findings(connection: Connection, wanted: CatalogOptions) -> Iterator[CheckResult]:
-    """Yield the checks of Polaris with the credentials that are set."""
     try:
         url, realm = polaris_url(connection), realm_of(connection)
     except CommandError:

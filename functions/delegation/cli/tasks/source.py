@@ -1,5 +1,4 @@
-"""Where the commands get tasks from (the service or the task table), changes of several tasks, and the columns of a
-list."""
+"""Where the commands get tasks from (service or task table), changes of several, and the columns of a list."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +54,7 @@ class ApiTasks:
     client: DelegationClient
 
     def found(self, wanted: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        """Return whole pages of the service, each no longer than the remaining number, so that no task is lost
-        between."""
+        """Return whole pages of the service, each no longer than the remaining number, so that no task is lost."""
         statuses = None if wanted.statuses == EVERY else sorted(wanted.statuses)
         (task_type,) = wanted.task_types if len(wanted.task_types) == 1 else (None,)
         tasks: list[TaskRecord] = []

@@ -201,8 +201,8 @@ class Cascade:
             future.result()
 
     def _purged(self, receipt: CascadeReceipt, table: CascadeTable) -> CascadeTable:
-        """Drop a table. A refused key stays refused, so the next request has another key. A resumed run may meet an
-        earlier one."""
+        """Drop a table. A refused key stays refused, so the next request has another. A resumed run may meet an earlier
+        one."""
         tries = 2 if self.is_resumed and table.outcome == PENDING else 1
         for _ in range(tries):
             try:

@@ -1,5 +1,4 @@
-"""`delegation tombstones …`, and the caller's own tombstones, which the gateway lists and restores with the caller's
-credential in the catalog."""
+"""`delegation tombstones …`, and the caller's own tombstones, which the gateway lists and restores."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -110,8 +110,7 @@ def create_app(deps: Dependencies, *, logger: Logger, metrics: MetricLines) -> A
 
 
 def _route(event: Event) -> tuple[Endpoint, str]:
-    """Return the operation of a request, and the id in its path, which may end with slashes. Raises EdgeError or
-    MethodNotAllowed."""
+    """Return the operation of a request, and the id in its path. Raises EdgeError or MethodNotAllowed."""
     path, method = event["path"].rstrip("/"), event["httpMethod"].upper()
     parts = (path.removeprefix(BASE_PATH) if path.startswith(f"{BASE_PATH}/") else path).split("/")
     allowed = []
@@ -185,8 +184,7 @@ def _pausing(deps: Dependencies) -> "Pausing":
 
 
 def _response(event: Event, served: ApiResponse) -> dict[str, Any]:
-    """Return the answer for API Gateway's REST proxy with its body as text: without binary media types it does not
-    decode Base64."""
+    """Return the answer for API Gateway's REST proxy; text, because without binary media types it decodes no Base64."""
     headers = {
         "Cache-Control": "no-store",
         "Content-Type": "application/json",

@@ -178,8 +178,7 @@ class Management:
         return served(estimate_of(task, forecast, self.deps.clock(), self.deps.types), task.task_id)
 
     def place(self, event: Event, task_id: str) -> ApiResponse:
-        """Return what a task waits for: its lane, its place in it, and what keeps the lane's next task from
-        starting."""
+        """Return what a task waits for: its lane, its place in it, and what keeps the lane's next from starting."""
         admitted(event, PLACE)
         task = self.deps.tasks.reads.get(task_id_of(task_id))
         waiting = self.deps.waiting(task)
@@ -243,8 +242,7 @@ class Management:
         return self._changed(event, RESEND, valid_id, caller, change=resend, did=_shows_nothing)
 
     def approve(self, event: Event, task_id: str) -> ApiResponse:
-        """Record the caller's approval of the plan with which a task ended; a repeat changes nothing. Raises
-        BadRequest."""
+        """Record the caller's approval of an ended task's plan; a repeat changes nothing. Raises BadRequest."""
         caller = admitted(event, APPROVE)
         key_of(event, self.deps)
         valid_id = task_id_of(task_id)

@@ -45,7 +45,6 @@ class TombstoneRoutes:
     deps: Dependencies
 
     def list(self, event: Event) -> ApiResponse:
-        """Return a page of tombstones, newest first."""
         admitted(event, TOMBSTONES)
         page = lists.read(event, of="tombstones", largest=_LARGEST_PAGE)
         if page.after is not None and not _CURSOR.fullmatch(page.after):

@@ -276,8 +276,8 @@ def policy_of(refresh: timedelta, oldest: timedelta) -> CachePolicy:
 
 
 def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> RevocationList:
-    """Parse a complete revocation list in PEM or DER that one of the authorities signed. Raises ValueError, whose text
-    continues "the revocation list …"."""
+    """Parse a complete list in PEM or DER that an authority signed. ValueError's text continues "the revocation list
+    …"."""
     if len(data) > MOST_BYTES:
         raise ValueError(f"is larger than {MOST_BYTES} bytes")
     try:
@@ -294,8 +294,7 @@ def verified_list(data: bytes, authorities: Sequence[x509.Certificate]) -> Revoc
 
 
 def is_signed_by(listed: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
-    """Return whether the key of the issuer's certificate, which may sign lists, signed the list (RFC 5280, Section
-    6.3.3)."""
+    """Return whether the key of the issuer's certificate, which may sign lists, signed it (RFC 5280, Section 6.3.3)."""
     if authority.subject != listed.issuer:
         return False
     try:
@@ -320,8 +319,7 @@ def _parse(data: bytes) -> x509.CertificateRevocationList:
 
 
 def _limits(listed: x509.CertificateRevocationList) -> tuple[frozenset[x509.GeneralName], Listed]:
-    """Return a list's distribution points and kind of certificates (RFC 5280, Section 5.2.5). Raises _Limited if it
-    omits others."""
+    """Return a list's distribution points and kind of certificates (RFC 5280, Section 5.2.5). Raises _Limited."""
     places: frozenset[x509.GeneralName] = frozenset()
     of = Listed.ALL
     for extension in listed.extensions:

@@ -117,8 +117,7 @@ class TokenVerifier:
     leeway: timedelta = timedelta(seconds=30)
 
     def verify(self, authorization: str | None) -> Principal:
-        """Return the caller that an Authorization header proves. Raises Unauthorized (RFC 6750, Section 3.1:
-        invalid_token) and KeysUnavailable."""
+        """Return the caller that an Authorization header proves. Raises KeysUnavailable, Unauthorized (RFC 6750)."""
         token = bearer_token(authorization)
         issuer = self._issuer_of(token)
         claims = _signed(token, issuer.keys)
@@ -186,8 +185,8 @@ def require_client(principal: Principal, clients: Collection[str]) -> None:
 
 
 def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding) -> None:
-    """Raise Unauthorized for a token that is bound to another certificate (RFC 8705, Section 3), or must be bound and
-    is not."""
+    """Raise Unauthorized for a token bound to another certificate (RFC 8705, Section 3), or unbound against the
+    setting."""
     if principal.thumbprint is None and binding is TokenBinding.REQUIRED:
         raise Unauthorized("the token is not bound to a certificate (delegation:token-binding)")
     if principal.thumbprint is not None and principal.thumbprint != thumbprint:
@@ -259,8 +258,7 @@ def _thumbprint_of(claims: Mapping[str, Any]) -> str | None:
 
 
 def client_text(client_id: str) -> str:
-    """Return a client's id so that it differs from every subject's: only an id that starts like a subject's is
-    changed."""
+    """Return a client's id so that it differs from every subject's; only an id that starts like one is changed."""
     return f"{_CLIENT}{client_id}" if client_id.startswith((_SUBJECT, _CLIENT)) else client_id
 
 

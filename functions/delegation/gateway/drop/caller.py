@@ -177,8 +177,7 @@ class DropKey:
     hold: Callable[[], None]
 
     def is_of(self, record: Tombstone, caller: str) -> bool:
-        """Return whether a request with this key wrote the record. For a record without scope, caller and time
-        decide."""
+        """Return whether a request with this key wrote the record; without scope, caller and time decide."""
         if record.scope is not None:
             return record.scope == self.scope
         return record.caller == caller and record.created_at >= self.since - _CLOCK_DRIFT
@@ -197,8 +196,7 @@ class OwnersTombstones:
     paths: CatalogPaths = DEFAULT_PATHS
 
     def list(self, request: CatalogRequest, caller: GatewayCaller) -> CatalogAnswer:
-        """Return a page of the caller's dropped tables, newest first (`page_size`, `page_token`). Raises DropError
-        (BAD_TOMBSTONE_REQUEST)."""
+        """Return a page of the caller's dropped tables, newest first (`page_size`, `page_token`). Raises DropError."""
         query = query_of(request.query)
         size, cursor = query.get("page_size", str(_LARGEST_PAGE)), query.get("page_token") or None
         if not (size.isascii() and size.isdigit() and 1 <= int(size) <= _LARGEST_PAGE):

@@ -210,8 +210,7 @@ class _Drop:
             raise service_may_not_list(self._identifier, self._tombstone_namespace, error) from error
 
     def _moved(self, record: Tombstone) -> LoadedTable | None:
-        """Load the table at its destination as the service. If that fails, rename it back, as the caller if the service
-        may not."""
+        """Load the table at its destination as the service. If that fails, rename it back, if need be as the caller."""
         try:
             return self._steps.at_destination(record)
         except PolarisError as unread:
@@ -437,7 +436,6 @@ class _Drop:
         return None if moved is None else self._confirmed(record, moved)
 
     def _repeated(self, record: Tombstone) -> CatalogAnswer:
-        """Answer a repeated DELETE by the outcome of the first."""
         if record.state is TombstoneState.RENAMED or record.is_of_another_table or self._waits:
             return self._concluded(record)
         return dropped(record)

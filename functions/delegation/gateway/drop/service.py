@@ -280,8 +280,7 @@ class Tombstones:
         raise RestoreRefused(f"other processes kept changing the tombstone {record.tombstone_id}. Repeat the restore")
 
     def _found(self, record: Tombstone, target: TableIdentifier, because: str | None) -> Tombstone:
-        """Return the record of a table that is to be restored from its destination, or RESTORED if it cannot be
-        read."""
+        """Return the record of a table to restore from its destination, or RESTORED if the table cannot be read."""
         try:
             loaded = self.catalog.load_table(record.destination, vend=False)
         except (NoSuchTable, NoSuchNamespace):

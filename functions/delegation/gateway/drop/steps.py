@@ -130,8 +130,8 @@ class DropSteps:
             raise still_purging(str(record.identifier), record.tombstone_id) from None
 
     def renamed_back(self, record: Tombstone, reason: str) -> RenamedBack | DropError:
-        """Rename the table back; return the error that reports it, or why that failed. A restore that has started keeps
-        its target."""
+        """Rename the table back; return the error that reports it, or why that failed. A started restore keeps its
+        target."""
         target = None if record.state is TombstoneState.RESTORING else record.identifier
         try:
             self.tombstones.restore(record.tombstone_id, target, because=reason)
@@ -253,8 +253,6 @@ class UpkeepReport(BaseModel):
 
 
 def tombstone_upkeep(steps: Callable[[], DropSteps]) -> Behavior[TombstoneUpkeep, UpkeepReport]:
-    """Return the behavior; `steps` is called when it runs."""
-
     def work(_parameters: TombstoneUpkeep, run: AttemptContext) -> UpkeepReport:
         return settle_all(steps(), run.checkpoint)
 

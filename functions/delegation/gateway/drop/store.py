@@ -80,7 +80,6 @@ class TombstoneStore:
         self._items = Items(dynamodb, table, ("table_key", "tombstone_id"), tombstone_item, tombstone_of)
 
     def get(self, tombstone_id: str) -> Tombstone | None:
-        """Read a record consistently."""
         return self._items.get({"table_key": key_of(tombstone_id), "tombstone_id": tombstone_id})
 
     def put(self, record: Tombstone) -> None:

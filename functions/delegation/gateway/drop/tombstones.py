@@ -57,12 +57,10 @@ class TombstoneState(StrEnum):
     """All files are deleted; the catalog's entry must be dropped."""
     DROPPED = "DROPPED"
     RESTORING = "RESTORING"
-    """The table must be renamed back."""
     RESTORED = "RESTORED"
     FAILED = "FAILED"
     """The purge failed or was refused; the table is at its destination."""
     CLEARED = "CLEARED"
-    """The rename was not performed."""
 
 
 _S = TombstoneState
@@ -133,7 +131,6 @@ class Tombstone(BaseModel):
 
     @property
     def identifier(self) -> TableIdentifier:
-        """The table's name before the drop."""
         return TableIdentifier(self.catalog, self.namespace, self.name)
 
     @property
@@ -163,8 +160,7 @@ class Tombstone(BaseModel):
         return now < self.created_at + FRESH_FOR or (self.waits and self.state not in _AWAITS_NOBODY)
 
     def public(self) -> dict[str, Any]:
-        """Return the record as JSON without fields that only writes need; a dismissed one has DISMISSED as its
-        state."""
+        """Return the record as JSON without fields that only writes need; a dismissed one has the state DISMISSED."""
         shown = self.model_dump(mode="json", exclude={"nonce", "check_at", "expires_at", "scope"}, exclude_none=True)
         return shown if self.dismissed_at is None else {**shown, "state": DISMISSED}
 
@@ -201,8 +197,7 @@ def pending(
     waits: bool,
     scope: str | None = None,
 ) -> Tombstone:
-    """Return the record of a drop that will rename its table to a random name in `namespace`. Ids of a table sort by
-    time."""
+    """Return the record of a drop that will rename its table to a random name; ids of a table sort by time."""
     milliseconds = int(now.timestamp() * 1000)
     return Tombstone(
         tombstone_id=f"{table_key(realm, identifier)}-{milliseconds:013d}-{secrets.token_hex(4)}",
@@ -284,8 +279,8 @@ def failed(record: Tombstone, now: datetime, problem: str) -> Tombstone:
 
 
 def checked(record: Tombstone, now: datetime, check_at: datetime | None, advice: str | None = None) -> Tombstone:
-    """Return the record with the time of its next check and without trouble; its state stays. `advice` states what only
-    a person can do."""
+    """Return the record with its next check and without trouble; its state stays. `advice` is what only a person can
+    do."""
     return _written(record, now, check_at=check_at, attempts=0, trouble=None if advice is None else _short(advice))
 
 

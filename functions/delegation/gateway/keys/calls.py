@@ -321,8 +321,7 @@ class KeyedCall:
 
 
 def _is_doubtful(request: CatalogRequest, target: Target, answer: CatalogAnswer) -> bool:
-    """Return whether the catalog's refusal may be wrong: Polaris 1.7 applies updates beside removals, and answers
-    409."""
+    """Return whether the catalog's refusal may be wrong: Polaris 1.7 applies updates beside removals, with 409."""
     if (target.operation, answer.status) != (Operation.SET_PROPERTIES, 409):
         return False
     try:

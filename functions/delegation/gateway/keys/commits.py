@@ -181,7 +181,6 @@ def snapshot_ids(updates: Updates) -> frozenset[int]:
 
 
 def assigned_uuid(updates: Updates) -> str | None:
-    """Return the UUID that a commit gives a new table."""
     return next((str(update["uuid"]) for update in updates if update.get("action") == "assign-uuid"), None)
 
 

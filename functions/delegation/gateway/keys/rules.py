@@ -140,7 +140,6 @@ def table_creation(path: str, request: JsonObject) -> VerificationRule:
 
 
 def _first_ms(metadata: JsonObject) -> object:
-    """Return the earliest time in the metadata."""
     logged = [each.get("timestamp-ms") for each in metadata.get("metadata-log") or ()]
     return min([metadata.get("last-updated-ms"), *logged])
 

@@ -220,8 +220,7 @@ class CatalogMutations:
 
     def refusal(self, request: CatalogRequest, caller: GatewayCaller, refused: CatalogAnswer) -> CatalogAnswer:
         """Return the refusal of a request for which nothing was done. Raises GatewayError (INVALID_IDEMPOTENCY_KEY),
-        MutationNotVerified if an earlier call with its key may have had an effect, and the errors of the store of
-        keys."""
+        MutationNotVerified if an earlier call with its key may have had an effect, and the store's errors."""
         principal = caller.principal or caller.claimed
         if request.header(KEY_HEADER) is None or principal is None:
             return refused

@@ -159,8 +159,7 @@ THREADED = (one_of_many_writers_moves_the_register,)
 
 
 def one_winner_per_version(store: TaskStore) -> None:
-    """Threads race for every version of one task. One wins each, no version is skipped, every other thread is
-    refused."""
+    """Threads race for every version of one task. One wins each, no version is skipped, all others are refused."""
     head = store.apply(Create(submitted()))
     steps: list[Callable[[Task, str], Task]] = [
         acquired,

@@ -46,8 +46,7 @@ def running(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> Task:
 
 
 def ended(store: TaskStore, channels: tuple[str, ...] = CHANNELS) -> tuple[Task, list[Notification]]:
-    """A task that ended as FAILURE, and the notifications that the pure function derives from it, in the order of
-    ids."""
+    """A task that ended as FAILURE, and its notifications by the pure function, in the order of ids."""
     task = running(store, channels)
     done = store.apply(Advance(task, failed(task, NOW + MINUTE)))
     return done, sorted(owed_by([done]), key=lambda owed: owed.notification_id)

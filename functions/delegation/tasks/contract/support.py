@@ -135,7 +135,6 @@ def a_life() -> list[Task]:
 
 
 def stored(store: TaskStore, life: Sequence[Task]) -> Task:
-    """Store versions one by one and return the last head."""
     head = store.apply(Create(life[0]))
     for version in life[1:]:
         head = store.apply(Advance(head, version))

@@ -1,5 +1,4 @@
-"""Which waiting task starts next: the lanes of tasks, their caps (`delegation.limits.*`) and the choice. Pure
-functions."""
+"""Which waiting task starts next: the lanes of tasks, their caps (`delegation.limits.*`) and the choice. Pure."""
 
 import hashlib
 import re
@@ -34,8 +33,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of a task before it runs. `priority` is 0 to 9. A task that `is_background` never delays one that
-    is not, whatever their priorities."""
+    """What is known of a task before it runs. `priority` is 0 to 9. A task that `is_background` delays no other task,
+    whatever their priorities."""
 
     tenant: str = ""
     bucket: str = ""
@@ -142,8 +141,7 @@ class Caps:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], refuse: Callable[[str, str], Exception]) -> Self | None:
-        """Return the caps in these properties, None without any. Raises what `refuse` returns for a name and a
-        reason."""
+        """Return the caps in these properties, None without any. Raises what `refuse` makes of a name and a reason."""
         caps: dict[str, int] = {}
         task_types: dict[str, int] = {}
         for name, value in properties.items():

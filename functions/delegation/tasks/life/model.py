@@ -284,7 +284,6 @@ class Task(BaseModel):
 
     @property
     def unexcused_attempts(self) -> int:
-        """The number of attempts that count against the retry limit."""
         return self.attempt_count - self.attempts_excused
 
     @property
@@ -308,8 +307,7 @@ class Task(BaseModel):
         return {name: parts[part][field] for name, part, field in _FLAT}
 
     def public(self) -> dict[str, Any]:
-        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL fields and rarely set
-        ones."""
+        """Return the record as one flat JSON object with `partly_deleted`, without INTERNAL and rarely set fields."""
         few = ("progress", "reported", "result_location", "recurrence_cron")
         hidden = {"details", *INTERNAL, *(name for name in few if not getattr(self, name))}
         shown = {**self.details, **{name: value for name, value in self.flat().items() if name not in hidden}}

@@ -217,7 +217,7 @@ def failed(
     owed: Notification, error: str, now: datetime, policy: NotificationPolicy, *, apart: bool = False
 ) -> Notification:
     """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last. `apart`: its
-    receiver is now isolated."""
+    receiver is isolated."""
     reason = error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…"
     if owed.attempts >= policy.max_attempts:
         return _dead(owed, now, last_error=reason)
@@ -349,7 +349,6 @@ class Receiver:
 
 
 def after_failure(before: Receiver | None, channel: str, took: timedelta, now: datetime) -> Receiver:
-    """Return the record of a receiver after a failed delivery."""
     known = _known(before, channel, now)
     failures = known.failures + 1
     after = _struck(replace(known, failures=failures, quick=0), took, now)

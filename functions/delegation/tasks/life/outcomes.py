@@ -264,7 +264,6 @@ def _retried(
 
 
 def is_lost(task: Task, now: datetime) -> bool:
-    """Return whether the holder of a task is presumed lost."""
     return task.is_held and task.lease.lost_not_before is not None and now >= task.lease.lost_not_before
 
 
@@ -278,8 +277,7 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
 
 
 def _counts_as_killed(task: Task) -> bool:
-    """Return whether a task's size explains the loss of its attempt. A deployment may have ended a small one's
-    process."""
+    """Return whether a task's size explains the loss of its attempt; a deployment may have ended a small one's."""
     return ABOVE_A_FUNCTION in task.details
 
 

@@ -56,8 +56,7 @@ def duration_property(name: str, value: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how fast a task is retried. The defaults are those of the Delegation Service proposal, Task
-    Retry."""
+    """How often and how fast a task is retried; defaults of the Delegation Service proposal, Task Retry."""
 
     max_attempts: int = 5
     initial_backoff: timedelta = timedelta(seconds=30)

@@ -228,8 +228,7 @@ def resubmit(
 
 
 def _without_children(task: Task) -> AdoptedChildren:
-    """Return the family of a task that is submitted again. After a FAILURE it finds the children without identity
-    again."""
+    """Return the family of a resubmitted task. After a FAILURE it finds the children without identity again."""
     family = task.family.evolve(children=(), child_ordinal=None)
     if not task.family.children:
         return family

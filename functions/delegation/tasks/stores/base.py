@@ -62,8 +62,7 @@ MOST_AT_ONCE: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child under its parent: the last attempt of the parent that adopted it, and what is needed to create it
-    again."""
+    """A child under its parent: the parent's last attempt that adopted it, and what is needed to create it again."""
 
     task_id: str
     attempt: int
@@ -158,8 +157,7 @@ class TaskHeads:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Selects the tasks of a list: received from `since` to `until`, with this target and this correlation id if
-    given."""
+    """Selects tasks: received from `since` to `until`, with this target and this correlation id if given."""
 
     until: datetime
     since: datetime | None = None

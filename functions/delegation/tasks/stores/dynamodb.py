@@ -41,7 +41,6 @@ from polaris_common.dynamodb import CallOutcome, DynamoDbCalls, from_item, is_fa
 ROWS_A_REMOVAL: Final = 8
 """Rows deleted in one transaction: nine items with the head, each at most 400 KB, below the limit of 4 MB."""
 Action = dict[str, Any]
-"""One element of TransactWriteItems."""
 
 _UNMOVED: Final = "current_version = :version AND revision = :revision"
 

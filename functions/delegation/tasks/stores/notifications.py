@@ -61,7 +61,7 @@ class NotificationStore(Protocol):
 
     def revise_receiver(self, before: "Receiver | None", after: "Receiver") -> bool:
         """Store a record if the stored one has the revision of `before` (None: there is none); return whether it
-        had."""
+        was."""
 
 
 def key_of(task_id: str, notification_id: str) -> dict[str, Any]:

@@ -83,8 +83,7 @@ def committed(committer: Committer[EntityHead], change: Callable[[EntityChanges]
 
 
 class StoredItems(Generic[T]):
-    """Values of one type among the tasks' entities, as `Items` has those of a DynamoDB table; `model` is their object
-    type."""
+    """Values of one type among the tasks' entities, like `Items` of a DynamoDB table; `model` is their object type."""
 
     def __init__(
         self,
@@ -105,8 +104,8 @@ class StoredItems(Generic[T]):
         return self._decode(stored.value.item) if stored else None
 
     def replace(self, key: IndexKey, value: T, before: int | None) -> bool:
-        """Put a value if the stored one has the revision `before`, or if none is stored for None; return whether it was
-        put."""
+        """Put a value if the stored one has the revision `before`, or if None and none is stored; return whether it
+        was."""
 
         def change(entities: EntityChanges) -> bool:
             stored = entities.fetch(key, self._model)

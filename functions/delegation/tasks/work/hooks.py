@@ -31,8 +31,7 @@ class ExternalJobs(Protocol):
 
 
 class NoExternalJobs:
-    """ExternalJobs of a deployment whose processes start no jobs. Attempts with jobs are left to a process that can end
-    them."""
+    """ExternalJobs where no process starts jobs; attempts with jobs are left to a process that can end them."""
 
     def end(self, task: Task) -> bool:
         return task.engine in {None, INLINE} and task.job_run_id is None

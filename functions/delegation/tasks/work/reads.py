@@ -213,7 +213,6 @@ def _ancestors_among(tasks: TaskReads, parent: Task, children: list[Task]) -> tu
 MOST_READS: Final = 10
 """The most reads of the store for one page; a page may then have too few tasks although others follow."""
 AT_ONCE: Final = 100
-"""The most tasks of one read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ class OperatorChanges:
         return self._writes.change(task_id, lambda task, now: decisions.cancel(task, now, by))
 
     def retry(self, task_id: str, *, by: Caller | None = None) -> Task:
-        """Retry a failed task for `by` with a fresh attempt budget, due at once. Its type's rules decide whether it
+        """Retry a failed task for `by` with a fresh attempt budget, due at once; its type's rules decide how it
         resumes."""
         writes = self._writes
 

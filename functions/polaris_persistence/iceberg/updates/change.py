@@ -49,7 +49,6 @@ class TableChange:
         return NO_SNAPSHOT if found is None else int(found)
 
     def did(self) -> None:
-        """Note that an update has an effect."""
         self.edits.changed = True
 
     def stored(self, section: str, id_: int) -> Any:
@@ -67,7 +66,6 @@ class TableChange:
         return self._parsed[schema_id]
 
     def schemas(self) -> list[ParsedSchema]:
-        """Return the schemas in order."""
         found = (self.schema(schema_id) for schema_id in self.edits.ids("schemas"))
         return [schema for schema in found if schema is not None]
 
@@ -116,7 +114,6 @@ class TableChange:
             self.did()
 
     def refs(self) -> Mapping[str, Json]:
-        """Return the refs by name."""
         return dict(zip(self.edits.ids("refs"), self.edits.parts("refs"), strict=True))
 
 

@@ -205,7 +205,6 @@ class Edits:
         return self.logs[log][-1] if self.logs[log] else None
 
     def log(self, log: str, entry: Json) -> None:
-        """Add the newest entry to a log."""
         self.appended.setdefault(log, []).append(entry)
 
     def limit_log(self, log: str, most: int) -> None:
@@ -218,8 +217,7 @@ class Edits:
         self.appended.pop(log, None)
 
     def document(self, mirrors: Mapping[str, Any], absent: Iterable[str]) -> Json:
-        """Return the document with the changes and the fields `mirrors`, without those in `absent`. Only for a
-        DocumentSource."""
+        """Return the changed document of a DocumentSource with the fields `mirrors`, without those in `absent`."""
         if not isinstance(self.source, DocumentSource):
             raise TypeError(type(self.source))
         document: Json = {**self.source.document, **self.fields, **mirrors}

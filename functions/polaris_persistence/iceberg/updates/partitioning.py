@@ -64,7 +64,6 @@ class KnownParts:
         return self.ids.get(tuple(self._same(field) for field in fields))
 
     def add(self, part: Parsed) -> None:
-        """Note a further part."""
         self.ids.setdefault(tuple(self._same(field) for field in part.fields), part.id)
         self.next_id = max(self.next_id, part.id + 1)
         self.owners |= {_identity(field)[1:]: field["field-id"] for field in part.fields if "field-id" in field}

@@ -25,8 +25,7 @@ _COUNTERS: Final = {
         "last assigned partition id",
     ),
 }
-"""Requirements that a missing table also meets: the requirement's field, the document's field, the name in a
-message."""
+"""Requirements that a missing table also meets: the requirement's field, the document's, the name in a message."""
 _CURRENT: Final = {
     "assert-current-schema-id": ("current-schema-id", "current-schema-id", "current schema"),
     "assert-default-spec-id": ("default-spec-id", "default-spec-id", "default partition spec"),

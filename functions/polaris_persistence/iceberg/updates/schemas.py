@@ -73,7 +73,6 @@ class Fields:
         return None if field_id is None else self.by_id[field_id]
 
     def type_of(self, field_id: int) -> Any:
-        """Return the parsed type of a field, None if there is none."""
         field = self.by_id.get(field_id)
         return None if field is None else field["type"]
 
@@ -99,7 +98,6 @@ class ParsedSchema:
 
     @property
     def columns(self) -> list[Json]:
-        """The top-level fields, parsed."""
         found: list[Json] = self.core["fields"]
         return found
 

@@ -35,7 +35,6 @@ def read_uuid(update: Any) -> str:
 
 
 def assign_uuid(change: TableChange, uuid: str) -> None:
-    """Set the UUID of a table."""
     if change.edits.field("table-uuid") != uuid:
         change.edits.set_field("table-uuid", uuid)
         change.did()
@@ -87,7 +86,6 @@ def read_updates(update: Any) -> dict[str, str]:
 
 
 def set_properties(change: TableChange, updates: dict[str, str]) -> None:
-    """Set properties."""
     if updates:
         change.edits.set_properties({**change.edits.properties, **updates})
         change.did()
@@ -99,7 +97,6 @@ def read_removals(update: Any) -> list[str]:
 
 
 def remove_properties(change: TableChange, removals: list[str]) -> None:
-    """Remove properties."""
     if removals:
         removed = set(removals)
         left = {name: value for name, value in change.edits.properties.items() if name not in removed}
