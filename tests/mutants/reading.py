@@ -35,8 +35,8 @@ READ: Final = (
     Mutant(
         "Spark: what an exempt table cannot read is not read for the next table that names it",
         f"{DELEGATION}removal/sources.py",
-        "        if not is_noted:\n            # Whatever",
-        "        if True:\n            # Whatever",
+        "        if not is_noted:\n            # An unreadable",
+        "        if True:\n            # An unreadable",
         (f"{PURGES}spark/test_tasks.py",),
     ),
     Mutant(
