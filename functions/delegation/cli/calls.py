@@ -141,7 +141,7 @@ class Call:
         return self.connection.operator_client()
 
     def confirm(self, question: str, *, otherwise: str | None = None) -> None:
-        """At a terminal, ask unless --yes is given; a no raises Abort. Elsewhere it is a yes, or raises `otherwise`."""
+        """At a terminal, ask unless --yes is given; a no raises Abort. Elsewhere raise `otherwise` as BadParameter."""
         if self.yes:
             return
         if at_a_terminal():

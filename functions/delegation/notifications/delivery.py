@@ -1,6 +1,6 @@
 """Delivers what ends of tasks announce: at least once, with one Idempotency-Key and body for all tries. A notification
 is deleted after its delivery. If a process dies in between, the sweeper delivers it again with the same key. A
-notification for an isolated receiver is parked, so that nothing waits for that receiver."""
+notification for a receiver set apart is parked, so that nothing waits for that receiver."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -78,7 +78,7 @@ _ACCEPTED: Final = range(200, 300)
 ROOM: Final = 1_000
 """The most waiting messages in a queue; above it the sweeper adds none."""
 APART_ROOM: Final = 60
-"""The same for the queue of isolated receivers, each of whose messages may take ten seconds."""
+"""The same for the queue of receivers set apart, each of whose messages may take ten seconds."""
 SHARE: Final = 20
 """The most messages that a sweep sends for a slow receiver."""
 _AGED: Final = 100
@@ -208,14 +208,14 @@ class Notifier:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Due notifications: those to available receivers, and those to isolated ones."""
+    """Due notifications: those to receivers that are set apart, and those to all others."""
 
     prompt: Sequence[Notification]
     apart: Sequence[Notification]
 
 
 def due(store: NotificationStore, policy: NotificationPolicy, now: datetime, *, limit: int = ROOM) -> Due:
-    """Return what is to be delivered now, each receiver in turn. For an isolated receiver: at most SHARE, one per pause
+    """Return what is to be delivered now, each receiver in turn. For a receiver set apart: at most SHARE, one per pause
     while it fails, and those owed for too long, which the notifier makes dead letters. A callback that is no longer in
     the settings is found by its record. Raises the store's errors."""
     known = {receiver.channel: receiver for receiver in store.receivers()}
@@ -279,14 +279,14 @@ def send_due(
 
 
 def deliver_due(notifier: Notifier, *, limit: int = 100) -> list[Delivered]:
-    """Deliver what is due in this process, for a worker without queue. Notifications for isolated receivers are left to
-    `deliver_apart`, in another thread. Raises the store's errors."""
+    """Deliver what is due in this process, for a worker without queue. Notifications for receivers set apart are left
+    to `deliver_apart`, in another thread. Raises the store's errors."""
     batch = due(notifier.store, notifier.policy, notifier.clock(), limit=limit)
     return _delivered(notifier, [Message.of(owed) for owed in batch.prompt])
 
 
 def deliver_apart(notifier: Notifier) -> list[Delivered]:
-    """Deliver what is due to isolated receivers; see `deliver_due`."""
+    """Deliver what is due to receivers set apart; see `deliver_due`."""
     batch = due(notifier.store, notifier.policy, notifier.clock(), limit=1)
     return _delivered(notifier, [Message.of(owed, apart=True) for owed in batch.apart])
 

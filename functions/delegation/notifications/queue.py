@@ -1,5 +1,5 @@
 """The queues of notifications on SQS. A message is `{task_id, notification_id, n}`; `n` is the number of the delivery.
-Events, callbacks and isolated receivers have a queue each, so that none waits for another. With a message group per
+Events, callbacks and receivers set apart have a queue each, so that none waits for another. With a message group per
 channel, SQS serves a channel with few messages before one with many (Amazon SQS developer guide, "Fair queues")."""
 
 import json
@@ -28,7 +28,7 @@ class Pool(StrEnum):
 
 
 def pool_of(owed: Notification, *, apart: bool = False) -> Pool:
-    """Return the queue of a notification's next message; `apart`: its receiver is isolated."""
+    """Return the queue of a notification's next message; `apart`: its receiver is set apart."""
     if apart:
         return Pool.APART
     return Pool.CALLBACKS if is_callback(owed.channel) else Pool.EVENTS
@@ -36,7 +36,7 @@ def pool_of(owed: Notification, *, apart: bool = False) -> Pool:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Delivery `n` of a notification must start; `apart`: even if its receiver is isolated."""
+    """Delivery `n` of a notification must start; `apart`: even if its receiver is set apart."""
 
     task_id: str
     notification_id: str

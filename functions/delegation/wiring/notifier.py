@@ -1,5 +1,5 @@
 """The notifier, as a Lambda and as the part of the sweeper that sends what is due; and a worker's delivery, in threads
-beside its tasks, without a queue. The second thread delivers to isolated receivers, which may take long."""
+beside its tasks, without a queue. The second thread delivers to receivers set apart, which may take long."""
 
 import contextlib
 import logging

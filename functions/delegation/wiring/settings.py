@@ -92,7 +92,7 @@ class QueueSettings(EnvironmentSettings):
 
 
 class NotificationQueueSettings(EnvironmentSettings):
-    """The queues of notifications, if any: of callbacks, of events, and for isolated receivers."""
+    """The queues of notifications, if any: of callbacks, of events, and for receivers set apart."""
 
     queue_url: str | None = Field(None, alias="DELEGATION_NOTIFICATION_QUEUE_URL", min_length=1)
     events_url: str | None = Field(None, alias="DELEGATION_EVENT_QUEUE_URL", min_length=1)

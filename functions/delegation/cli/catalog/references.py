@@ -195,7 +195,7 @@ def dismiss_command(
 
 
 def kept_now(lost: Sequence[LostRefs], now: datetime) -> list[LostRefs]:
-    """Return what is still kept, by its end."""
+    """Return what is still kept, sorted by its end."""
     return sorted((refs for refs in lost if now < refs.until), key=lambda refs: (refs.until, refs.key))
 
 

@@ -60,7 +60,7 @@ def given_properties(cdk: Path, stage_file: Path | None) -> tuple[str, dict[str,
 
 
 def given_foreign(cdk: Path, stage_file: Path | None) -> ForeignLocations:
-    """Return the locations of foreign tables by a deployment's files. Raises SettingsInvalid, InvalidProperty."""
+    """Return the foreign locations by a deployment's files. Raises SettingsInvalid, InvalidProperty."""
     given = given_properties(cdk, stage_file)
     return foreign_locations(given[1] if given else {})
 

@@ -185,8 +185,7 @@ def require_client(principal: Principal, clients: Collection[str]) -> None:
 
 
 def require_binding(principal: Principal, thumbprint: str, binding: TokenBinding) -> None:
-    """Raise Unauthorized for a token bound to another certificate (RFC 8705, Section 3), or unbound against the
-    setting."""
+    """Raise Unauthorized for a token bound to another certificate (RFC 8705), or unbound if it must be bound."""
     if principal.thumbprint is None and binding is TokenBinding.REQUIRED:
         raise Unauthorized("the token is not bound to a certificate (delegation:token-binding)")
     if principal.thumbprint is not None and principal.thumbprint != thumbprint:

@@ -239,7 +239,7 @@ class Tombstones:
         return self.changed(record, lambda now, tombstone: records.dismissed(tombstone, now, left, drops_entry=False))
 
     def settled(self, record: Tombstone, task: Task | None) -> Tombstone:
-        """Return the record with its task's failure noted."""
+        """Return the record, with the failure of its task noted if that is new."""
         if task is None or task.status is not Status.FAILURE or task.error_code == RESTORED:
             return record
         if record.state not in _FAILING:

@@ -1,4 +1,4 @@
-"""What a task's end announces, to whom, and when a receiver is isolated. Pure functions. A task names its channels at
+"""What a task's end announces, to whom, and when a receiver is set apart. Pure functions. A task names its channels at
 submission, so every process that ends it announces the same. A circuit breaker with a bulkhead keeps a hanging receiver
 from delaying others: its notifications go one at a time, after growing pauses while it fails, until it has accepted
 several in a row quickly."""
@@ -159,7 +159,7 @@ class Notification:
     """A notification of one end of a task on one channel; deleted once delivered. `notification_id` is the same in
     every process, and is the Idempotency-Key of every delivery. `body` is JSON text, the same bytes each time.
     `attempts` counts deliveries started, `due_at` is the next, `revision` grows with every change. `parked`: its
-    receiver is isolated, so only its channel's list has it. `since_ts`: when a command last sent it again."""
+    receiver is set apart, so only its channel's list has it. `since_ts`: when a command last sent it again."""
 
     notification_id: str
     task_id: str
@@ -217,7 +217,7 @@ def failed(
     owed: Notification, error: str, now: datetime, policy: NotificationPolicy, *, apart: bool = False
 ) -> Notification:
     """Record why a delivery failed: it is repeated at `due_at`, or is a dead letter after the last. `apart`: its
-    receiver is isolated."""
+    receiver is set apart."""
     reason = error if len(error) <= _LONGEST_ERROR else error[: _LONGEST_ERROR - 1] + "…"
     if owed.attempts >= policy.max_attempts:
         return _dead(owed, now, last_error=reason)
@@ -225,8 +225,8 @@ def failed(
 
 
 def parked(owed: Notification, due_at: datetime, now: datetime, policy: NotificationPolicy) -> Notification:
-    """Park a notification with the others of its isolated receiver, without a delivery. It is a dead letter after the
-    time of all deliveries together, because a failing receiver gets few of them."""
+    """Park a notification with the others of its receiver, which is set apart, without a delivery. It is a dead letter
+    after the time of all deliveries together, because a failing receiver gets few of them."""
     if is_aged(owed, now, policy):
         return _dead(owed, now, last_error=owed.last_error or _NEVER_TRIED)
     return _changed(owed, parked=True, due_at=max(due_at, now))
@@ -312,11 +312,11 @@ def _about(payload: str) -> dict[str, Any]:
 SLOW: Final = timedelta(milliseconds=500)
 """A delivery that takes longer is a strike, accepted or not."""
 BLOCKING: Final = timedelta(seconds=2)
-"""A delivery that takes longer isolates its receiver at once."""
+"""A delivery that takes longer sets its receiver apart at once."""
 STRIKES: Final = 3
-"""Strikes in a row that isolate a receiver."""
+"""Strikes in a row that set a receiver apart."""
 PROOF: Final = 3
-"""Quick acceptances in a row that end the isolation; twice as many after each relapse."""
+"""Quick acceptances in a row that bring it back; twice as many after each relapse."""
 _MOST_DOUBLINGS: Final = 6
 PROBE: Final = timedelta(seconds=30)
 """How long one delivery has a failing receiver to itself; longer than a delivery takes."""
@@ -329,8 +329,8 @@ FORGOTTEN_AFTER: Final = timedelta(hours=24)
 @dataclass(frozen=True, slots=True)
 class Receiver:
     """The results of the last deliveries to a receiver; no record means no strikes. `strikes` counts failed or slow
-    deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row since it was isolated for the
-    `times_apart`th time. While isolated, no delivery starts before `not_before`. `revision` grows with every change."""
+    deliveries in a row, `failures` failed ones, `quick` quick acceptances in a row since it was set apart for the
+    `times_apart`th time. Until `not_before` no delivery to one set apart starts. `revision` grows with every change."""
 
     channel: str
     changed_ts: datetime
@@ -344,7 +344,7 @@ class Receiver:
 
     @property
     def is_failing(self) -> bool:
-        """Whether it is isolated and its last delivery failed: one delivery at a time tries it."""
+        """Whether it is set apart and its last delivery failed: one delivery at a time tries it."""
         return self.apart and self.failures > 0
 
 
@@ -374,7 +374,7 @@ def after_acceptance(before: Receiver | None, channel: str, took: timedelta, now
 
 
 def claimed(receiver: Receiver, now: datetime) -> Receiver | None:
-    """Return the record with which a delivery to an isolated receiver may start, None while none may. The same record
+    """Return the record with which a delivery to a receiver set apart may start, None while none may. The same record
     allows any number of deliveries; a changed one must be stored first, by one process only."""
     if now < receiver.not_before:
         return None
@@ -382,7 +382,7 @@ def claimed(receiver: Receiver, now: datetime) -> Receiver | None:
 
 
 def proof(receiver: Receiver) -> int:
-    """Return how many quick acceptances in a row end a receiver's isolation."""
+    """Return how many quick acceptances in a row bring back a receiver that is set apart."""
     return PROOF << min(receiver.times_apart - 1, _MOST_DOUBLINGS)
 
 

@@ -43,7 +43,7 @@ DEADLINE_EXCEEDED: Final = "DEADLINE_EXCEEDED"
 CHECK_QUEUED: Final = timedelta(days=7)
 """When the sweeper checks a queued task; admission does not depend on it."""
 REST: Final = timedelta(hours=1)
-"""A task that was at its end for this long starts a new series of repeats."""
+"""How long after its end a task starts a new series of repeats."""
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _RESULT_LIMIT: Final = 32_768
 _SUMMARY_LIMIT: Final = 1_024
