@@ -218,7 +218,7 @@ class CommitAttempt(Generic[H]):
         if not prepared.usable(self._reference, self._fences):
             raise PreparedExpired(
                 f"{prepared.ref.type}/{prepared.ref.id} was prepared before maintenance ran twice, which may have "
-                "deleted it; prepare it anew"
+                "deleted it; prepare it again"
             )
         return prepared.ref
 

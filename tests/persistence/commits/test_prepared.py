@@ -124,7 +124,7 @@ def test_what_is_acknowledged_is_there(
 def test_what_two_sweeps_may_have_deleted_is_refused(world: NamedEntities) -> None:
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.sweep(2)
-    with pytest.raises(PreparedExpired, match="prepare it anew"):
+    with pytest.raises(PreparedExpired, match="prepare it again"):
         world.committer.commit(linking(NAME, handle))
 
 

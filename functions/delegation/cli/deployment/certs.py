@@ -132,7 +132,7 @@ def revoke_command(
     path = authority.revoke(certificate, lifetime=timedelta(days=list_days), now=now)
     ends = now + timedelta(days=list_days)
     revoked = [f"{entry.serial_number:x}" for entry in authority.revoked()]
-    what = "Signed anew" if certificate is None else f"Revoked {certificate.name}, serial {certificate.serial}"
+    what = "Signed again" if certificate is None else f"Revoked {certificate.name}, serial {certificate.serial}"
     call.output.result(
         {"list": str(path), "next_update": isoformat(ends), "revoked": revoked},
         f"{what}: {path} has {counted(len(revoked), 'entry', 'entries')} and is valid until {ends:%Y-%m-%d}.",
