@@ -26,7 +26,7 @@ USED_EVERYWHERE: Final = 3
 TAKEN_BY_ALL: Final = ("--json", "--stack FILE")
 _BY_ALL: Final = (
     "Every command takes `--json`. Commands that use the service or a store also take `--stack FILE`, the stack.json of"
-    "\na local stack (default: the settings, else .local/stack.json)."
+    "\na local stack (default: the stack in the settings, else .local/stack.json)."
 )
 UNCLEAR_CHECKS: Final = {"paused", "aws", "callers", "catalog", "names", "views", "grants"}
 """Checks whose ids do not say what is checked."""

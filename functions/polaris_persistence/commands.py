@@ -38,7 +38,7 @@ ReferencesOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 EndpointOption = Annotated[
     str | None,
-    typer.Option("--endpoint", show_default=False, help="The URL of DynamoDB. Default: that of your AWS environment."),
+    typer.Option("--endpoint", show_default=False, help="The URL of DynamoDB. Default: your AWS environment's."),
 ]
 
 
@@ -77,7 +77,7 @@ def list_command(
 def reset_command(
     realm: Annotated[str, typer.Argument(help="The realm's name, or its id in `refs list`.", show_default=False)],
     catalog: Annotated[str, typer.Argument(help="The catalog, from `refs list`.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="The reference.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The reference's name.", show_default=False)],
     head: Annotated[int, typer.Argument(help="The head's id.", show_default=False)],
     *,
     even_if_incomplete: Annotated[
@@ -89,7 +89,7 @@ def reset_command(
     endpoint: EndpointOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Reset a reference to a recent head; later commits disappear."""
+    """Reset a reference to a recent head; later commits are lost."""
     from polaris_persistence.catalogs.realms import space_of  # noqa: PLC0415 - `--help` needs none of it
     from polaris_persistence.maintenance.recovery import reset  # noqa: PLC0415
 

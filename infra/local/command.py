@@ -42,7 +42,7 @@ AgeOption = Annotated[str, typer.Option(metavar="AGE", help="The files' age by t
 def tables_command(ctx: typer.Context, stack: StackOption = None, as_json: JsonOption = False) -> None:
     """Write the demo's tables to the running stack: shop.orders, shop.events, shop.customers.
 
-    Keeps existing tables, writes purged ones again, and counts rows, snapshots and objects.
+    Keeps existing tables, writes purged tables again, and counts rows, snapshots and objects.
     """
     from infra.local.demo import tables as sample  # noqa: PLC0415  loads pyiceberg and pyarrow
 

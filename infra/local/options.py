@@ -60,15 +60,15 @@ class StackOptions:
             help="Where the local Polaris (a stand-in) keeps its catalog: memory, or persistence (docs/persistence.md)."
         ),
     ] = "memory"
-    s3_endpoint: Annotated[str | None, _option("S3 endpoint of your own; keys from the AWS variables.")] = None
-    dynamodb_endpoint: Annotated[str | None, _option("DynamoDB endpoint of your own; keys from the AWS variables.")] = (
-        None
-    )
+    s3_endpoint: Annotated[str | None, _option("Your own S3 endpoint, with the keys of the AWS variables.")] = None
+    dynamodb_endpoint: Annotated[
+        str | None, _option("Your own DynamoDB endpoint, with the keys of the AWS variables.")
+    ] = None
     port: Annotated[int, typer.Option(help="Port of the HTTPS endpoint; 0 picks a free port.", min=0, max=65535)] = 0
     state_dir: Annotated[Path, typer.Option(help="Folder for stack.json, certificates and logs.")] = Path(".local")
     versioned: Annotated[
         bool,
-        typer.Option("--versioned", help="The tables' bucket keeps versions."),
+        typer.Option("--versioned", help="Enable versioning of the tables' bucket."),
     ] = False
     inline_max_files: Annotated[int | None, _option("Spark purges tables with more than N files.", min=0)] = None
     gateway: Annotated[bool, typer.Option("--gateway", help="Start the gateway too (docs/gateway-rule.md).")] = False

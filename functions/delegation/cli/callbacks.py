@@ -56,7 +56,7 @@ def resend_command(
     *,
     everything: bool = switch("--all", "Send the dead letters of all tasks."),
 ) -> None:
-    """Send dead letters again, with the same Idempotency-Key and all attempts, at the next sweep."""
+    """Send dead letters again at the next sweep, with the same Idempotency-Key and as many attempts as at first."""
     if (task_id is None) != everything:
         raise typer.BadParameter("name one task, or give --all")
     store = store_of(call.connection, call.tasks_table)

@@ -289,7 +289,7 @@ ProfileOption = Annotated[
     ),
 ]
 VersionOption = Annotated[
-    bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the release, and end.")
+    bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the release and exit.")
 ]
 
 

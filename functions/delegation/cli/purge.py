@@ -45,7 +45,7 @@ def purge_command(
     metadata_location: Annotated[str, argument("METADATA_LOCATION", "The table's current metadata.json.")],
     *,
     engine: EngineChoice = defaulted("--engine", "inline: in this process; spark: in a Spark session.", "inline"),
-    dry_run: bool = switch("--dry-run", "Only write plan and estimate."),
+    dry_run: bool = switch("--dry-run", "Only write the plan and the estimate."),
     plan: str | None = optional(
         "--plan",
         "Where plan and receipt are stored. An existing plan is executed. Default: ./delegation-plans/ID.",
@@ -80,7 +80,7 @@ def purge_command(
     4 some keys were not deleted, 5 corrupt metadata.
     """
     if not dry_run:
-        call.confirm_deletion(f"that {metadata_location} reaches")
+        call.confirm_deletion(f"that {metadata_location} references")
     options = PurgeOptions(
         outside=outside,
         dry_run=dry_run,

@@ -269,7 +269,7 @@ def ui_command(
         ) from error
     with server:
         call.output.result({"url": server.url})
-        call.output.say(f"{server.url}\nCtrl-C ends it.")
+        call.output.say(f"{server.url}\nPress Ctrl-C to end.")
         with redirecting(server.url) as page:
             if browser:
                 webbrowser.open(page)

@@ -37,7 +37,9 @@ def init_command(
     call: Call,
     *,
     folder: DirOption = _FOLDER,
-    organization: str = defaulted("--organization", "The organization in every name.", "Delegation"),
+    organization: str = defaulted(
+        "--organization", "The organization (O) in the subject of each certificate.", "Delegation"
+    ),
     server: list[str] | None = optional(
         "--server",
         "A DNS name or IP address of the service, for a server certificate; may be repeated.",

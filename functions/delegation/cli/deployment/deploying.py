@@ -197,6 +197,10 @@ _ABSENT = "ValidationError"
 _ADVICE = "Set AWS_REGION and your credentials as for the AWS CLI."
 
 
+def _call_failed(operation: str, reason: str) -> CommandError:
+    return CommandError(f"the call {operation} to AWS CloudFormation failed: {reason}", _ADVICE, code="BAD_CONNECTION")
+
+
 @dataclass(frozen=True, slots=True)
 class DeployedStacks:
     """Reads stacks through boto3's CloudFormation client; each method raises CommandError (BAD_CONNECTION)."""
@@ -252,11 +256,9 @@ class DeployedStacks:
             code = error.response["Error"]["Code"]
             if code in {_ABSENT, "ChangeSetNotFound"}:
                 return None
-            raise CommandError(f"AWS CloudFormation, {operation}: {code}", _ADVICE, code="BAD_CONNECTION") from error
+            raise _call_failed(operation, code) from error
         except BotoCoreError as error:
-            raise CommandError(
-                f"AWS CloudFormation, {operation}: {type(error).__name__}", _ADVICE, code="BAD_CONNECTION"
-            ) from error
+            raise _call_failed(operation, type(error).__name__) from error
         return answer
 
 

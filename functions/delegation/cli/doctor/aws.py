@@ -355,7 +355,7 @@ class DeployedCheck:
             return failed(
                 "load balancer's targets", f"they are {', '.join(states)}" if states else "there are none", fix
             )
-        return passed("load balancer's targets", f"{len(targets)} are healthy")
+        return passed("load balancer's targets", f"healthy: {counted(len(targets), 'target')}")
 
     def _topic(self, arn: str) -> CheckResult:
         subscriptions = self.client("sns").list_subscriptions_by_topic(TopicArn=arn)["Subscriptions"]

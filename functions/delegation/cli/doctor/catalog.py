@@ -168,7 +168,7 @@ def what_lacks(findings: Sequence[CheckResult]) -> str | None:
 def polaris_failure(name: str, url: str, credential: str, error: PolarisError, *, place: str = "") -> CheckResult:
     match error:
         case PolarisUnauthorized():
-            return failed(name, f"{url} refuses the credential", f"Correct {credential}; it is id:secret.")
+            return failed(name, f"{url} refuses the credential", f"Correct {credential}; its form is id:secret.")
         case PolarisMisconfigured():
             return failed(name, f"{error}", "Correct realm (DELEGATION_REALM) or polaris_scope.")
         case PolarisForbidden():

@@ -82,7 +82,9 @@ class ServiceCheck:
             handshake = self._handshake(client)
             yield handshake
             token = self._token(at_issuer)
-            yield token if isinstance(token, CheckResult) else passed(TOKEN, f"{self.settings.token_url} issued one")
+            yield (
+                token if isinstance(token, CheckResult) else passed(TOKEN, f"{self.settings.token_url} issued a token")
+            )
             if not handshake.ok or isinstance(token, CheckResult):
                 yield not_checked(AUTHORIZER, "needs a handshake and a token")
                 return

@@ -139,8 +139,8 @@ def drop_command(
 ) -> None:
     """Drop a table with its files through the gateway; the name is free at once.
 
-    Needs TABLE_DROP and TABLE_WRITE_DATA. Within the grace period `delegation tombstones restore` brings the table
-    back. Do not use Spark's DROP TABLE ... PURGE: up to Iceberg 1.11 it deletes the files itself.
+    Needs TABLE_DROP and TABLE_WRITE_DATA. Within the grace period, `delegation tombstones restore` restores the table.
+    Do not use Spark's DROP TABLE ... PURGE: up to Iceberg 1.11, Spark deletes the files itself.
     """
     identifier = parse_table(table)
     used = checked_key(key)

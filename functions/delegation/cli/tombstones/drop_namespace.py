@@ -78,15 +78,17 @@ def drop_namespace_command(
         "The receipt file. An incomplete receipt is resumed. Default: delegation-drop-KEY.json in this directory.",
         "FILE",
     ),
-    drop_views: bool = switch("--drop-views", "Drop its views too."),
-    drop_generic_tables: bool = switch("--drop-generic-tables", "Drop its generic tables too; their files stay."),
+    drop_views: bool = switch("--drop-views", "Also drop the namespace's views."),
+    drop_generic_tables: bool = switch(
+        "--drop-generic-tables", "Also drop the namespace's generic tables; their files stay."
+    ),
     wait: bool = defaulted("--wait/--no-wait", "Wait for each purge, or only until the names are free.", True),
     parallel: int = defaulted("--parallel", "The number of concurrent drops.", PARALLEL, min=1, max=64),
 ) -> None:
     """Drop a namespace through the gateway, with --cascade also its tables and their files.
 
-    Drops nothing if a guard refuses a table, or if views or generic tables remain. Exit status 4: something is left;
-    the output names it. To resume, rerun the command with --receipt FILE.
+    Drops nothing if a guard refuses a table, or if views or generic tables would remain. Exit status 4: something is
+    left; the output names it. To resume, rerun the command with --receipt FILE.
     """
     catalog, levels = parse_namespace(namespace)
     used = checked_key(key)

@@ -113,8 +113,8 @@ OPTIONS: Final = OptionTable(
             described="What happens to files that match a needed file's path in another scheme or bucket.",
             argument=Argument(
                 (
-                    "Files that match a needed file's path in another scheme or bucket: error, ignore or delete. "
-                    "Default: error."
+                    "What to do if a file matches a needed file's path in another scheme or bucket: error, ignore or "
+                    "delete. Default: error."
                 ),
                 "MODE",
             ),
