@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from delegation.identifiers import TableIdentifier
+from delegation.removal.orphans.behavior import success
+from delegation.removal.orphans.context import OrphanResult
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
 TABLE = "lake.sales.eu.orders"
@@ -134,11 +137,25 @@ def test_approve_shows_what_was_found_and_asks_first(run, accepting, stack, monk
     assert run("orphans", "approve", PLAN, "--stack", str(stack), "--yes").exit_code == 0
 
 
+def summary_of_plan(*, is_quarantine: bool) -> str:
+    """The service's own words, from which the command reads what the plan does."""
+    found = OrphanResult(
+        status="PLANNED",
+        identifier=TableIdentifier("lake", ("sales", "eu"), "orders"),
+        table_uuid="u",
+        location="s3://lake/orders/",
+        plan_ids=(PLAN,),
+        files_planned=12,
+        quarantine=is_quarantine,
+    )
+    return success(found, None)[0]
+
+
 @pytest.mark.parametrize("stated", ["summary", "request"])
 @pytest.mark.parametrize(("value", "verb", "other"), [("tag", "tags", "delete"), ("none", "deletes", "tag")])
 def test_approve_asks_for_what_the_plan_does(run, accepting, stack, monkeypatch, stated, value, verb, other):
     monkeypatch.setattr("delegation.cli.calls.at_a_terminal", lambda: True)
-    summary = f"found 12 orphan files; nothing was deleted. `delegation orphans approve {PLAN}` {verb} them"
+    summary = summary_of_plan(is_quarantine=value == "tag")
     of_request = planned(properties={"quarantine": value})
     approving(accepting, of_request if stated == "request" else {**planned(), "result_summary": summary})
     asked = run("orphans", "approve", PLAN, "--stack", str(stack), given="n\n").stderr
