@@ -17,7 +17,7 @@ _INTRODUCTION: Final = """# Settings
     delegation config show                            # each setting with its origin
     cdk deploy -c delegation:file=stages/test.json    # settings of one stage
 
-A stage's file is a JSON object of the same names. It precedes `cdk.json`, and `-c NAME=VALUE` precedes both. `cdk
+A stage's file is a JSON object with the same names. It overrides `cdk.json`, and `-c NAME=VALUE` overrides both. `cdk
 synth` checks all settings.
 """
 _TITLES: Final = {

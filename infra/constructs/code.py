@@ -95,7 +95,7 @@ def _require_behaviors(package: str, behaviors: Sequence[str]) -> None:
             folder = ROOT / package / part
             if not (folder / f"{module}.py").is_file() and not (folder / module / "__init__.py").is_file():
                 raise FileNotFoundError(
-                    f"{folder} has no module {module.replace('/', '.')}, which delegation:behaviors names: build the "
+                    f"{folder} has no module {module.replace('/', '.')}, which delegation:behaviors names. Build the "
                     "package with `python -m infra.package --module PATH`"
                 )
 
@@ -106,8 +106,9 @@ def _require_processor(package: str, processor: Processor) -> None:
     built_for = json.loads(_existing(described).read_text(encoding="utf-8"))["architecture"]
     if built_for != processor:
         raise PackageForAnother(
-            f"{described.parent} is for {built_for}, delegation:architecture is {processor}: build it with `python -m "
-            f"infra.package --architecture {processor}`, or deploy with -c delegation:architecture={built_for}"
+            f"the package {described.parent} is for {built_for}, but delegation:architecture is {processor}. Build it "
+            f"with `python -m infra.package --architecture {processor}`, or deploy with -c "
+            f"delegation:architecture={built_for}"
         )
 
 
@@ -119,7 +120,7 @@ def _source(package: str, part: str) -> str:
 def _existing(path: Path) -> Path:
     if not path.exists():
         raise FileNotFoundError(
-            f"{path} does not exist: build the package with `python -m infra.package`, name another with "
-            "-c delegation:package=FOLDER, or synthesize templates alone with -c delegation:package=none"
+            f"{path} does not exist. Build the package with `python -m infra.package`, name another with "
+            "-c delegation:package=FOLDER, or synthesize only templates with -c delegation:package=none"
         )
     return path

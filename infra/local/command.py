@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from infra.local.supervisor import LocalStack, Part
 
 
-AgeOption = Annotated[str, typer.Option(metavar="AGE", help="The files' age by the store's clock: 4d, 36h.")]
+AgeOption = Annotated[str, typer.Option(metavar="AGE", help="The files' age by the store's clock, such as 4d or 36h.")]
 
 
 def tables_command(ctx: typer.Context, stack: StackOption = None, as_json: JsonOption = False) -> None:
@@ -111,7 +111,7 @@ def plant_orphans_command(
 
 def _show(identifier: TableIdentifier, planted: "Sequence[PlantedFile]", age: str) -> None:
     size = size_text(sum(file.size for file in planted))
-    sys.stdout.write(f"{counted(len(planted), 'file')}, {size}, of a job that ended before its commit:\n")
+    sys.stdout.write(f"{counted(len(planted), 'file')}, {size}, written by a job that ended before its commit:\n")
     for file in planted:
         sys.stdout.write(f"  {file.uri}\n")
     sys.stdout.write(

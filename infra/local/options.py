@@ -73,7 +73,7 @@ class StackOptions:
     inline_max_files: Annotated[int | None, _option("Spark purges tables with more than N files.", min=0)] = None
     gateway: Annotated[bool, typer.Option("--gateway", help="Start the gateway too (docs/gateway-rule.md).")] = False
     polaris_public_key: Annotated[
-        Path | None, _option("PEM file that verifies a real Polaris' tokens, for --gateway.")
+        Path | None, _option("Public key (PEM file) that verifies a real Polaris' tokens, for --gateway.")
     ] = None
     properties: Mapping[str, str] = field(default_factory=dict)
     """Those that differ from cdk.json (Delegation Service proposal, "Task Retry")."""

@@ -114,8 +114,8 @@ def _is_of_the_cloud(python: str) -> bool:
 
 _WRITERS: Final = {LAMBDA: write_zip, SPARK: write_tar}
 _SOURCES_ALONE: Final = (
-    f"No Python {PYTHON_VERSION} was found, so the packages have sources without bytecode: every cold start compiles "
-    "them, which triples it. Install it, or name one with --python.\n"
+    f"No Python {PYTHON_VERSION} was found, so the packages have no bytecode. Every cold start compiles the sources "
+    f"and takes three times as long. Install Python {PYTHON_VERSION}, or name one with --python.\n"
 )
 
 
@@ -173,9 +173,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     too_large = publish(output, given.archives.absolute(), order.processor)
     if too_large and not (order.modules or order.requirements or order.services > AWS_SERVICES):
-        sys.stderr.write(f"{'; '.join(too_large)}: leave out what nothing imports (infra/package/trees.py)\n")
+        sys.stderr.write(f"{'; '.join(too_large)}. Leave out files that nothing imports (infra/package/trees.py)\n")
         return 1
-    sys.stdout.write(f"deploy with -c delegation:package={output} -c delegation:architecture={order.processor}\n")
+    sys.stdout.write(f"Deploy with -c delegation:package={output} -c delegation:architecture={order.processor}\n")
     return 0
 
 
@@ -288,19 +288,19 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="REQUIREMENT",
-        help="what an added module needs, for pip: acme-client==2.1; may be repeated",
+        help="a pip requirement of an added module, such as acme-client==2.1; may be repeated",
     )
     parser.add_argument(
         "--aws-service",
         action="append",
         default=[],
         metavar="NAME",
-        help="an AWS service that an added module calls, by boto3's name: glue; may be repeated",
+        help="an AWS service that an added module calls, by boto3's name, such as glue; may be repeated",
     )
     parser.add_argument(
         "--policy-file",
         type=Path,
         metavar="FILE",
-        help="the policies of catalogs that have no API for them, as docs/upkeep.md describes it",
+        help="the policy file, for catalogs without an API for policies (docs/upkeep.md)",
     )
     return parser

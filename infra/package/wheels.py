@@ -38,7 +38,7 @@ def pins(lines: Iterable[str]) -> Iterator[tuple[str, str, frozenset[str]]]:
         if line.strip() and not line.startswith("#"):
             pin = _PIN.match(line.strip())
             if pin is None:
-                raise WheelUnusable(f"{line.strip()!r} is no pin with hashes; write the file again")
+                raise WheelUnusable(f"{line.strip()!r} is not a pin with hashes. Write the file again")
             yield pin[1], pin[2], frozenset(re.findall(r"[0-9a-f]{64}", pin[3]))
 
 
@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Resolve both packages for every processor within constraints.txt, and record names, versions and hashes."""
     parser = argparse.ArgumentParser(prog="python -m infra.package.wheels", description=main.__doc__)
     parser.add_argument("--wheels", type=Path, default=ROOT / "build" / "wheels", help="folder of downloaded wheels")
-    parser.add_argument("--offline", action="store_true", help="record what the folder has, and download nothing")
+    parser.add_argument("--offline", action="store_true", help="record the wheels in the folder, and download nothing")
     given = parser.parse_args(arguments)
     for part in (LAMBDA, SPARK):
         folders = [given.wheels / "recorded" / f"{part}-{processor}" for processor in Processor]

@@ -251,7 +251,7 @@ def _has_no_api(error: PolarisError) -> bool:
 
 
 def _not_supported(error: PolarisError) -> PoliciesNotSupported:
-    reason = f"the catalog has no policies that can be read ({error})"
+    reason = f"the catalog does not offer policies ({error})"
     return PoliciesNotSupported(reason, status=error.status, error_type=error.error_type, answered=error.answered)
 
 

@@ -91,7 +91,7 @@ class PolicyFile:
                 if other.name != described.name:
                     both = f"{other.name} and {described.name} of type {described.type.value}"
                     text = f"the policies {both} are attached to {target}"
-                    raise PolicyFileInvalid(f"{printable(text, 1_000)}; only one policy of a type may be")
+                    raise PolicyFileInvalid(f"{printable(text, 1_000)}; only one policy of a type may be attached")
         return cls(attached)
 
     @property

@@ -209,7 +209,7 @@ class Demo:
             Text.assemble("policy ", (str(self._policy.identifier), "bold"), f" attached to {self._policy.target}")
         )
         try:
-            with self._console.status(f"Waiting for a pass over the policies, which finds {name} …"):
+            with self._console.status(f"Waiting for a pass over the policies to find {name} …"):
                 task_id = started_task(self._service, self._identifier(table), timeout_seconds=_TIMEOUT_SECONDS)
             self._follow(task_id)
         finally:

@@ -255,7 +255,7 @@ class RemoteAges:
         except httpx.TransportError as error:
             raise AgesFixed(f"{self._url} cannot be reached: {type(error).__name__}") from error
         if answer.status_code != httpx.codes.OK:
-            raise AgesFixed("it is a store of its own")
+            raise AgesFixed("the stack does not run this store")
         return timedelta(seconds=answer.json()[OLDER])
 
 

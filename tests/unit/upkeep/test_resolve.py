@@ -95,7 +95,7 @@ def test_a_table_property_that_keeps_less_has_no_effect_and_is_reported() -> Non
     assert values(found)["max_snapshot_age_days"] == (7 * DAY_MS, OriginKind.POLICY)
     [finding] = found.findings
     assert (finding.code, finding.subject) == (FindingCode.TABLE_PROPERTY_LOOSER, f"{OWN}max_snapshot_age_days")
-    assert finding.text == ("1 day is looser than 7 days of the policy lake.gov.keep (version 3), and has no effect")
+    assert finding.text == ("1 day is looser than 7 days in the policy lake.gov.keep (version 3), so it has no effect")
 
 
 def test_a_table_property_that_keeps_less_than_the_default_has_no_effect_either() -> None:
@@ -207,7 +207,7 @@ def test_the_operators_limit_replaces_a_looser_value_and_says_so() -> None:
     )
     assert codes(found) == [FindingCode.LIMIT_APPLIED] * 3
     assert found.findings[1].text == (
-        "max_snapshot_age_days is 2 days instead of 0 days of the policy lake.gov.keep (version 3)"
+        "max_snapshot_age_days is 2 days instead of 0 days in the policy lake.gov.keep (version 3)"
     )
 
 

@@ -120,7 +120,7 @@ class _Making:
                 raise PolicyInvalid(f"this release does not know {key}; did you mean {near}?")
         if unknown:
             more = f" and {len(unknown) - _SHOWN:,} more" if len(unknown) > _SHOWN else ""
-            text = f"this release does not know {', '.join(unknown[:_SHOWN])}{more}, which has no effect"
+            text = f"this release ignores {', '.join(unknown[:_SHOWN])}{more}, because it has no such setting"
             self.find(FindingCode.POLICY_KEYS_UNKNOWN, self._policy, text)
         own = self._own_properties(settings)
         for setting in settings.values():
@@ -212,7 +212,7 @@ class _Making:
             return asked
         name = f"{self._prefix}{setting.key}"
         if setting.stricter(value, asked.value) != value:
-            reason = f"{setting.text(value)} is looser than {asked.text} of the {asked.origin}, and has no effect"
+            reason = f"{setting.text(value)} is looser than {asked.text} in the {asked.origin}, so it has no effect"
             self.find(FindingCode.TABLE_PROPERTY_LOOSER, name, reason)
             return asked
         return RuleValue(value, setting.text(value), ValueOrigin(OriginKind.TABLE_PROPERTY, name))
@@ -223,7 +223,7 @@ class _Making:
         limit: Any = setting.limit_of(self._limits)
         if limit is None or setting.stricter(limit, asked.value) == asked.value:
             return asked
-        text = f"{setting.key} is {setting.text(limit)} instead of {asked.text} of the {asked.origin}"
+        text = f"{setting.key} is {setting.text(limit)} instead of {asked.text} in the {asked.origin}"
         name = setting.limit(self._limits)
         self.find(FindingCode.LIMIT_APPLIED, name, text)
         origin = ValueOrigin(OriginKind.LIMIT, name)

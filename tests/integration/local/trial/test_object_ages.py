@@ -66,7 +66,7 @@ def test_objects_never_get_younger_or_older_by_decades(aws, body):
 def test_the_objects_of_another_store_are_left_alone(stack, empty):
     """The stand-in of the tests changes no ages, as a stack whose files are in a store of their own."""
     remote = RemoteAges(SimpleNamespace(aws_endpoint=stack.moto.url))
-    with pytest.raises(AgesFixed, match="store of its own"):
+    with pytest.raises(AgesFixed, match="does not run this store"):
         remote.check()
     gone = RemoteAges(SimpleNamespace(aws_endpoint="http://127.0.0.1:1"))
     with pytest.raises(AgesFixed, match="cannot be reached: ConnectError"):

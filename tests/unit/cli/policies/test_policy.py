@@ -93,7 +93,7 @@ def test_the_text_names_each_value_with_its_origin(run: Run) -> None:
         "max_snapshot_age_days": ("30 days table property delegation.policy.snapshot-expiry.max_snapshot_age_days"),
         "max_ref_age_days": "forever default",
     }
-    assert "POLICY_KEYS_UNKNOWN lake.gov.keep (version 0): this release does not know older_than" in text
+    assert "POLICY_KEYS_UNKNOWN lake.gov.keep (version 0): this release ignores older_than" in text
     assert "The operator's limits are not known here" in text
     assert "orphan" not in text
 
@@ -255,7 +255,7 @@ def test_an_unknown_key_is_warned_of(run: Run) -> None:
     words = ("--type", "snapshot-expiry", "--set", "older_than=0")
     result = run("policy", "create", "lake.gov.odd", *words)
     assert result.exit_code == 0
-    assert "Warning: this release does not know older_than, which has no effect" in result.stderr
+    assert "Warning: this release ignores older_than" in result.stderr
 
 
 def test_a_content_is_read_from_a_file(run: Run, tmp_path: Path) -> None:
