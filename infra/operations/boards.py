@@ -117,7 +117,7 @@ def body(names: BoardNames, alarms: Sequence[str], rows: Sequence[Row]) -> dict[
     y = 0
     if alarms:
         y = 1 + -(-len(alarms) // 6)  # CloudWatch shows six in a line
-        strip = {"title": "Alarms (each has a page of its name in docs/runbook)", "alarms": list(alarms)}
+        strip = {"title": "Alarms (docs/runbook has a page for each)", "alarms": list(alarms)}
         widgets.append({"type": "alarm", "x": 0, "y": 0, "width": WIDTH, "height": y, "properties": strip})
     for row in rows:
         heading = {"markdown": f"## {row.heading}", "background": "transparent"}
@@ -155,7 +155,7 @@ def _requests(names: BoardNames) -> Row:
         "Requests",
         (
             _own(names, m.TASKS_ACCEPTED, "accepted", GOOD),
-            _own(names, m.TASKS_COMPLETED, "done while the caller waited", CALM),
+            _own(names, m.TASKS_COMPLETED, "synchronous, succeeded", CALM),
             _own(names, m.REQUESTS_ATTACHED, "attached to a task", "#56b4e9"),
             _own(names, m.REQUESTS_REPLAYED, "replayed", FAINT),
             _own(names, m.REQUESTS_IN_PROGRESS, "still in progress", WARNING),
@@ -167,20 +167,20 @@ def _requests(names: BoardNames) -> Row:
         "Errors that callers see",
         (
             Line("5XX", BAD, ("AWS/ApiGateway", "5XXError", *api)),
-            Line("4XX, as after a wrong request", FAINT, ("AWS/ApiGateway", "4XXError", *api)),
+            Line("4XX (wrong requests)", FAINT, ("AWS/ApiGateway", "4XXError", *api)),
         ),
         limit=(5, "alarm ApiServerErrors (5XX)"),
     )
     latency = ("AWS/ApiGateway", "Latency", *api)
     answers = Graph(
-        "Time until the answer",
+        "Response time",
         (
-            Line("half of them within", CALM, latency, "p50"),
-            Line("99 of 100 within", WARNING, latency, "p99"),
+            Line("median", CALM, latency, "p50"),
+            Line("99th percentile", WARNING, latency, "p99"),
         ),
         unit="ms",
     )
-    return Row("Are requests taken?", (requests, errors, answers))
+    return Row("Are requests accepted?", (requests, errors, answers))
 
 
 def _front(names: BoardNames) -> tuple[Row, ...]:
@@ -209,9 +209,9 @@ def _front(names: BoardNames) -> tuple[Row, ...]:
         ]
     if names.probes:
         answered = _own(names, m.PROBES_SUCCEEDED, "answered", GOOD)
-        graphs.append(Graph("Probes through the front", (answered,), limit=(0, "alarm ProbeFailed")))
+        graphs.append(Graph("Probes of the endpoint", (answered,), limit=(0, "alarm ProbeFailed")))
     width = WIDTH // max(len(graphs), 3)
-    return (Row("Does the front answer?", tuple(replace(graph, width=width) for graph in graphs)),) if graphs else ()
+    return (Row("Does the endpoint answer?", tuple(replace(graph, width=width) for graph in graphs)),) if graphs else ()
 
 
 def _work(names: BoardNames) -> Row:
@@ -234,8 +234,8 @@ def _work(names: BoardNames) -> Row:
     seconds = Graph(
         "Time from request to end",
         (
-            _own(names, m.TASK_SECONDS, "half of them within", CALM, "p50"),
-            _own(names, m.TASK_SECONDS, "99 of 100 within", WARNING, "p99"),
+            _own(names, m.TASK_SECONDS, "median", CALM, "p50"),
+            _own(names, m.TASK_SECONDS, "99th percentile", WARNING, "p99"),
         ),
         unit="s",
     )
@@ -267,7 +267,7 @@ def _deleted(names: BoardNames) -> Row:
         "Events and callbacks",
         (
             _own(names, m.NOTIFICATIONS_DELIVERED, "delivered", GOOD),
-            _own(names, m.NOTIFICATIONS_FAILED, "failed, repeated", WARNING),
+            _own(names, m.NOTIFICATIONS_FAILED, "failed, will be retried", WARNING),
             _own(names, m.NOTIFICATIONS_DEAD, "dead letters", BAD),
         ),
         stacked=True,
@@ -280,7 +280,7 @@ def _attempts(names: BoardNames) -> Row:
         "Attempts",
         (
             _own(names, m.ATTEMPTS_STARTED, "started", CALM),
-            _own(names, m.ATTEMPTS_RETRIED, "followed by another", WARNING),
+            _own(names, m.ATTEMPTS_RETRIED, "retried", WARNING),
             _own(names, m.ATTEMPTS_THROTTLED, "throttled", "#cc79a7"),
             _own(names, m.TASKS_LOST, "lost", BAD),
         ),
@@ -345,8 +345,8 @@ def _functions(names: BoardNames) -> Row:
         "Which function is slow, fails, or is refused?",
         (
             Graph("Errors of functions", each("Errors", "Sum"), stacked=True),
-            Graph("Refused for want of concurrency", each("Throttles", "Sum"), stacked=True),
-            Graph("99 of 100 invocations within", each("Duration", "p99"), unit="ms"),
+            Graph("Throttled by concurrency limits", each("Throttles", "Sum"), stacked=True),
+            Graph("Duration, 99th percentile", each("Duration", "p99"), unit="ms"),
         ),
     )
 
@@ -414,7 +414,7 @@ QUERIES: Final = (
     ),
     SavedQuery(
         "throttled attempts by table",
-        "The deletes of which tables does the object store throttle?",
+        "For which tables does the object store throttle deletes?",
         "filter action = 'attempt' and @message like 'AttemptsThrottled'\n"
         "| stats count(*) as attempts, latest(@timestamp) as last, latest(task_id) as task by table\n"
         "| sort attempts desc\n| limit 100",
@@ -427,14 +427,14 @@ QUERIES: Final = (
     ),
     SavedQuery(
         "errors of the service",
-        "What does the service itself complain about?",
+        "Which errors and warnings does the service log?",
         "filter level in ['ERROR', 'CRITICAL', 'WARNING'] and action != 'end'\n"
         "| stats count(*) as lines, latest(@timestamp) as last by @log, message, error_code\n| sort lines desc\n"
         "| limit 100",
     ),
     SavedQuery(
         "slow and large invocations",
-        "Which function is at its limit of time or memory?",
+        "Which function reaches its time or memory limit?",
         "filter type = 'platform.report'\n"
         "| stats count(*) as invocations, pct(record.metrics.durationMs, 99) as ms_99,"
         " max(record.metrics.maxMemoryUsedMB) as mb, max(record.metrics.memorySizeMB) as mb_of,"

@@ -79,7 +79,7 @@ def sample_names(stage: str = "prod") -> BoardNames:
 def samples(label: str, unit: str, index: int, title: str) -> list[float]:
     """Return the sample values of a line, the same for the same line."""
     dice = random.Random(f"{label}/{unit}/{index}")  # noqa: S311 - a picture, no secret
-    scale = _TYPICAL[unit] * (3 if "99 of" in label else 1 / (1 + 0.7 * index))
+    scale = _TYPICAL[unit] * (3 if "99th" in label else 1 / (1 + 0.7 * index))
     bad = bool(_BAD_WORDS.search(f"{label} {title}")) and unit == "count" and label not in _GOOD
     curves = []
     for at in range(_POINTS):

@@ -106,8 +106,8 @@ def test_many_lines_have_their_legend_beside_the_graph() -> None:
     }
     assert {title for title, is_beside in beside.items() if is_beside} == {
         "Errors of functions",
-        "Refused for want of concurrency",
-        "99 of 100 invocations within",
+        "Throttled by concurrency limits",
+        "Duration, 99th percentile",
     }
 
 
