@@ -76,7 +76,7 @@ class CallbackVerifier:
             raise CallbackRefused("the signature was made with none of this receiver's keys")
         if abs(self._clock().timestamp() - signature.time) > self._fresh_for.total_seconds():
             raise CallbackRefused(
-                f"the time of the signature differs by more than {self._fresh_for.total_seconds():.0f} s"
+                f"its time differs from this clock by more than {self._fresh_for.total_seconds():.0f} s"
             )
         try:
             ended = EndOfTask.model_validate_json(body)

@@ -51,7 +51,7 @@ def test_a_present_callback_is_accepted(seconds):
 
 @pytest.mark.parametrize("seconds", [-301, 301, 86_400])
 def test_one_that_was_captured_and_is_sent_again_later_is_refused(seconds):
-    with pytest.raises(CallbackRefused, match="not signed within 300 s"):
+    with pytest.raises(CallbackRefused, match="300 s"):
         verifier(OLD, at=NOW + timedelta(seconds=seconds)).verify(headers(OLD), BODY)
 
 
@@ -80,7 +80,7 @@ def test_what_the_service_did_not_sign_is_refused(given, body):
 
 def test_a_time_that_was_moved_is_refused():
     moved = headers(OLD)["delegation-signature"].replace(f"t={int(NOW.timestamp())}", f"t={int(NOW.timestamp()) + 9}")
-    with pytest.raises(CallbackRefused, match="no key"):
+    with pytest.raises(CallbackRefused, match="keys"):
         verifier(OLD).verify({**headers(OLD), "delegation-signature": moved}, BODY)
 
 
