@@ -9,6 +9,7 @@ from polaris_persistence.catalogs.process import OWN_TYPES
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.directories import entity_committer
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.commits.retries import CommitRetries
 from polaris_persistence.errors import PreparedExpired
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
@@ -44,7 +45,9 @@ class Music:
         self.store = self.store_of("r", "c")
         self.store.create_reference("main")
         policy = IndexPolicy(min_embedded=100, max_embedded=200, stripe=300)
-        self.committer = entity_committer(self.store, "main", policy=policy, sleep=self.clock.sleep)
+        # On a loaded machine 20 ms pass between two commits, and the reference would be read again.
+        retry = CommitRetries(known_for=60.0)
+        self.committer = entity_committer(self.store, "main", policy=policy, retry=retry, sleep=self.clock.sleep)
         for number in range(30):
             self.write(f"playlist {number}", lambda at, number=number: (at.write(Entity(name=f"song {number}")),))
 
