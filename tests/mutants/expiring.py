@@ -213,7 +213,7 @@ EXPIRING: Final = (
         NEEDS,
         '        return replace(noted, rule="", expirable=None)\n',
         "        return noted\n",
-        (f"{PASSES}::test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_anew",),
+        (f"{PASSES}::test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_again",),
     ),
     Mutant(
         "orphan files: paths are not checked again before they are deleted",

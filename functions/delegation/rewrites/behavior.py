@@ -200,7 +200,7 @@ class RewriteBehavior:
                 self._wait_for_shared(task, self.shared)
             elif not self._is_dry_run(task) and engine_of(task, self.settings) == SPARK:
                 raise without_spark(self.tasks, task)
-            work, ctx = self._begun(task, hand_over_at)
+            work, ctx = self._started(task, hand_over_at)
             plan = self.kind.plan(ctx, work)
             if work.is_dry_run or not plan.rewrites:
                 return self._without_work(task, work, ctx, plan, INLINE)
@@ -235,7 +235,7 @@ class RewriteBehavior:
 
         def done() -> Task:
             held = self._continue_with(None if self.session is None else SHARED, task)
-            asked, ctx = self._begun(held, None)
+            asked, ctx = self._started(held, None)
             with taken(losses_of(held), ctx.attempt.checkpoint), self._as_loss(held):
                 plan = self.kind.plan(ctx, asked)
                 if asked.is_dry_run or not plan.rewrites:
@@ -299,7 +299,7 @@ class RewriteBehavior:
     def _runner(self) -> AttemptRunner:
         return AttemptRunner(self.tasks, _ending)
 
-    def _begun(self, task: Task, hand_over_at: datetime | None) -> tuple[TableRewrite, RewriteContext]:
+    def _started(self, task: Task, hand_over_at: datetime | None) -> tuple[TableRewrite, RewriteContext]:
         """Return the request and its attempt's context. Raises MalformedPayload, GuardRefused (TABLE_IS_PURGED)."""
         work = self.kind.work_type.of(task)
         refuse_purged(self.tasks.reads, work, task)

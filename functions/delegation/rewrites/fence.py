@@ -182,17 +182,17 @@ class Gate:
         try:
             response = self.requests.send("POST", table, {}, {}, commit.document)
         except PolarisUnavailable as error:
-            return self._looked_up(table, commit, error)
+            return self._outcome_in_table(table, commit, error)
         if response.is_success:
             return Sent.APPLIED, _passed(response)
         refusal = error_in(response)
         if response.status_code == _CONFLICT or isinstance(refusal, PolarisUnavailable):
             # A conflict may be with this very commit, if a server in between sent it twice.
-            return self._looked_up(table, commit, refusal)
+            return self._outcome_in_table(table, commit, refusal)
         self._stop(refusal)
         return Sent.REFUSED, _passed(response)
 
-    def _looked_up(self, table: str, commit: AdmittedCommit, why: PolarisError) -> tuple[Sent, FenceAnswer]:
+    def _outcome_in_table(self, table: str, commit: AdmittedCommit, why: PolarisError) -> tuple[Sent, FenceAnswer]:
         """Return the outcome by the table itself of a commit without a clear answer."""
         try:
             loaded = self.requests.send("GET", table, _ALL, {})

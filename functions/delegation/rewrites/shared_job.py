@@ -126,7 +126,7 @@ class LeftRewrites(WorkersAdmission):
         self._places = places
         self._engines = engines
         self._others = LeftAlone()
-        self._lot = uuid.uuid4()
+        self._seed = uuid.uuid4()
         self._queries = 0
 
     def admit_one(self) -> str | None:
@@ -142,7 +142,7 @@ class LeftRewrites(WorkersAdmission):
         """Yield the oldest few rewrites that are left to the worker, in a different order for each worker."""
         self._queries += 1
         entries = self._tasks.reads.due(self._tasks.clock() + _WITHIN, limit=_MOST)
-        drawn = in_own_order([entry for entry in entries if entry not in self._others], f"{self._lot}/{self._queries}")
+        drawn = in_own_order([entry for entry in entries if entry not in self._others], f"{self._seed}/{self._queries}")
         for outcome in each_item(
             drawn,
             self._waiting,

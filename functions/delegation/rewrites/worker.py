@@ -24,7 +24,7 @@ from delegation.tasks.work.worker import Worker
 from delegation.timestamps import elapsed
 
 logger = logging.getLogger(__name__)
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 
 
 class SessionLost(RewriteEngineFailed):
@@ -93,7 +93,7 @@ class Places:
     def _is_alone(self) -> bool:
         """Wait for at most a second. Returns whether the others have left."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._present == 1, _LOOK_SECONDS)
+            return self._changed.wait_for(lambda: self._present == 1, _POLL_SECONDS)
 
 
 class SessionWorker(Worker):
@@ -162,7 +162,7 @@ class SharedWorker:
         stop: threading.Event,
         *,
         now: Callable[[], float] = elapsed,
-        look_seconds: float = _LOOK_SECONDS,
+        poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         """`stop` is the event by which all `workers` stop."""
         self._tasks = tasks
@@ -171,10 +171,10 @@ class SharedWorker:
         self._limits = limits
         self._stop = stop
         self._now = now
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         self._why = "it was stopped"
         self._failures: list[BaseException] = []
-        self._look_again = threading.Event()
+        self._wake_up = threading.Event()
 
     @property
     def owner(self) -> str:
@@ -213,7 +213,7 @@ class SharedWorker:
 
     def _is_working(self, threads: Sequence[threading.Thread]) -> bool:
         """Wait a moment. Returns whether a worker still works; raises what ended one."""
-        self._look_again.wait(self._look_seconds)
+        self._wake_up.wait(self._poll_seconds)
         if self._failures:
             raise self._failures[0]
         return any(thread.is_alive() for thread in threads)
@@ -224,7 +224,7 @@ class SharedWorker:
         except BaseException as error:  # noqa: BLE001 - passed to the thread that waits
             self._failures.append(error)
             self.stop()
-            self._look_again.set()
+            self._wake_up.set()
 
     def _check_limits(self, seconds: float) -> None:
         if self._session.lost.is_set():

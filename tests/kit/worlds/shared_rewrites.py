@@ -88,6 +88,6 @@ class SharedRewrites:
             return elapsed()
 
         SharedWorker(
-            self.tasks, session, workers, WorkerLimits(self.at_once), stop, now=seconds, look_seconds=0.05
+            self.tasks, session, workers, WorkerLimits(self.at_once), stop, now=seconds, poll_seconds=0.05
         ).run()
         return [self.tasks.reads.get(task.task_id) for task in tasks]

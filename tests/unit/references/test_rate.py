@@ -49,7 +49,7 @@ def test_the_ceiling_of_the_setting_is_never_exceeded() -> None:
 
 
 @pytest.mark.parametrize("room", [1, 2, 3])
-def test_a_catalog_with_little_room_is_not_asked_for_much_more_than_that(room: int) -> None:
+def test_a_catalog_with_little_capacity_gets_few_requests_beyond_it(room: int) -> None:
     """Also not after many tables: its other callers wait as long as there are loads before theirs."""
     found = widths(BusyCatalog(room), AdaptiveWidth(), loads=20_000)
     assert max(found) <= 3 * room + 1
@@ -57,7 +57,7 @@ def test_a_catalog_with_little_room_is_not_asked_for_much_more_than_that(room: i
 
 
 @pytest.mark.parametrize("refuses", [1, 4, 8])
-def test_a_catalog_that_answers_429_or_503_is_asked_less_at_once(refuses: int) -> None:
+def test_a_catalog_that_answers_429_or_503_gets_fewer_requests_at_once(refuses: int) -> None:
     """The client waits and repeats: the pass sees a long load, and halves the width before the next ones begin."""
     catalog, width = BusyCatalog(room=100, refuses=refuses), AdaptiveWidth()
     found = widths(catalog, width)

@@ -218,7 +218,7 @@ def test_a_first_pass_that_stopped_loads_each_table_twice_at_most(scene):
     assert max(loads.values()) == 2
 
 
-def test_a_pass_left_for_too_long_begins_anew(scene):
+def test_a_pass_left_for_too_long_is_replaced_by_a_new_one(scene):
     for name in "abc":
         scene.one.create(name)
     with pytest.raises(PolarisUnavailable):

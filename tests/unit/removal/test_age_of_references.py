@@ -79,7 +79,7 @@ class Asker:
 
 
 @pytest.mark.parametrize("minutes", [0, 5, 14, 60])
-def test_a_job_asks_for_a_pass_that_begins_after_it_did(minutes: int) -> None:
+def test_a_job_requires_a_pass_that_starts_after_it(minutes: int) -> None:
     asker = Asker()
     with pytest.raises(HandedToSpark):
         asker.ask(11)
@@ -87,7 +87,7 @@ def test_a_job_asks_for_a_pass_that_begins_after_it_did(minutes: int) -> None:
     assert asker.passes == [START, START + timedelta(minutes=minutes)]
 
 
-def test_a_job_asks_anew_although_a_job_before_it_asked_and_ended() -> None:
+def test_a_job_requires_a_new_pass_after_an_earlier_job_that_ended() -> None:
     """The first one was lost while it waited: what is registered until the second one begins is in no pass."""
     asker = Asker()
     with pytest.raises(HandedToSpark):
@@ -103,7 +103,7 @@ def test_a_job_asks_anew_although_a_job_before_it_asked_and_ended() -> None:
 
 
 @pytest.mark.parametrize("found", [None, NeighbourChanged("cat.ns.other", "s3://lake/wh/other/snap-1.avro")])
-def test_an_attempt_after_a_hand_over_asks_anew(found: Exception | None) -> None:
+def test_an_attempt_after_a_hand_over_requires_a_new_pass(found: Exception | None) -> None:
     """The look at other tables ended the hand-over, or a process without Spark has the attempt."""
     asker = Asker(found=found)
     with pytest.raises(HandedToSpark if found is None else NeighbourChanged):
@@ -113,7 +113,7 @@ def test_an_attempt_after_a_hand_over_asks_anew(found: Exception | None) -> None
     assert asker.passes == [START, asker.now]
 
 
-def test_an_attempt_that_waits_for_the_pass_asks_for_no_other() -> None:
+def test_an_attempt_that_waits_for_the_pass_requires_no_other() -> None:
     asker = Asker(late=True)
     for minutes in (0, 60):
         with pytest.raises(ReferencesNotKnown):

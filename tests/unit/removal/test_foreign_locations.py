@@ -231,7 +231,7 @@ def test_a_plan_that_waited_while_the_setting_came_is_reduced() -> None:
     assert world.lake.uris() >= ORPHANS
 
 
-def test_a_place_that_belongs_to_others_is_not_looked_at() -> None:
+def test_a_place_that_belongs_to_others_is_not_searched() -> None:
     world = SweptTables()
     table = littered(world)
     ctx = world.context(table, settings=keeping(orphans.SMALL, ForeignLocations.of(["s3a://lake/wh/"])))

@@ -93,14 +93,14 @@ def stopping(error: RunStopped) -> Looker:
     return Stopped([])
 
 
-def test_an_attempt_without_time_for_the_look_leaves_the_rest_to_the_job() -> None:
+def test_an_attempt_without_time_for_the_check_leaves_the_rest_to_the_job() -> None:
     looker = stopping(RunHandedOver("task"))
     look_at_neighbours(looker, ROOTS, looker.note)
     assert looker.seen == ["cat.ns.first"]
 
 
 @pytest.mark.parametrize("error", [RunPaused("task", "paused"), RunCancelled("task")], ids=type)
-def test_a_look_ends_with_what_ends_the_attempt(error: RunStopped) -> None:
+def test_the_check_ends_with_what_ends_the_attempt(error: RunStopped) -> None:
     looker = stopping(error)
     with pytest.raises(type(error)):
         look_at_neighbours(looker, ROOTS, looker.note)

@@ -41,7 +41,7 @@ def _of_the_package(archive) -> list[str]:
     return [path for path in _importers(archive) if path.endswith("of_an_archive")]
 
 
-def test_no_importer_is_left_that_would_read_an_archive_anew(archive):
+def test_no_importer_is_left_that_would_read_an_archive_again(archive):
     importlib.import_module("of_an_archive.one")
     assert _importers(archive) == [str(archive), str(archive / "of_an_archive")]
 

@@ -146,7 +146,7 @@ def rewritten(files: Sequence[DataFile], limits: Thresholds, lasting: int) -> li
 
 
 @given(st.lists(data_files(), max_size=20), thresholds(), st.integers(0, 2))
-def test_each_rewrite_lowers_the_sum_of_files_and_deletes_so_that_none_goes_on_for_ever(
+def test_each_rewrite_lowers_the_sum_of_files_and_deletes_so_every_sequence_ends(
     files: list[DataFile], limits: Thresholds, lasting: int
 ) -> None:
     runs, weight = 0, len(files) + sum(file.deletes for file in files)

@@ -180,7 +180,7 @@ class Loads:
         return self.table
 
 
-def test_a_policy_is_asked_before_each_commit_and_its_end_refuses_the_next_one() -> None:
+def test_a_policy_is_read_before_each_commit_and_its_end_refuses_the_next_one() -> None:
     ctx, loaded = context(busy_table())
     tables = Loads(loaded)
     reasons: list[str | None] = [None, "the policy lake.gov.compact no longer requires this"]
@@ -191,7 +191,7 @@ def test_a_policy_is_asked_before_each_commit_and_its_end_refuses_the_next_one()
     assert tables.loads == 2
 
 
-def test_the_lease_is_looked_at_after_the_policy_was_read() -> None:
+def test_the_lease_is_checked_after_the_policy_was_read() -> None:
     ctx, loaded = context(busy_table())
     looks = cast("Looks", ctx.attempt)
     seen: list[int] = []
@@ -204,7 +204,7 @@ def test_the_lease_is_looked_at_after_the_policy_was_read() -> None:
     assert looks.looks == seen[0] + 1
 
 
-def test_a_callers_rewrite_looks_at_its_lease_alone_before_a_commit() -> None:
+def test_a_callers_rewrite_checks_its_lease_alone_before_a_commit() -> None:
     ctx, _ = context(busy_table())
     ctx.check_before_commit()
     assert cast("Looks", ctx.attempt).looks == 1

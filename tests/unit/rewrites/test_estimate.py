@@ -130,7 +130,7 @@ def test_manifests_that_were_rewritten_are_not_chosen_again(
         assert work.gain > 0
 
 
-def test_delete_manifests_count_and_one_spec_alone_may_be_asked_for() -> None:
+def test_delete_manifests_count_and_one_spec_alone_may_be_requested() -> None:
     states = [
         ManifestState(0, False, 3, 20 * MIB, 1, 3),
         ManifestState(0, True, 40, MIB, 1, 40),

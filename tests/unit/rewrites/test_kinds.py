@@ -59,7 +59,7 @@ def test_a_dry_run_of_a_compaction_has_the_estimate(world: RewritingWorld) -> No
     assert shown["vcpu_hours"] > 0
 
 
-def test_a_compaction_gives_its_job_what_the_request_asks_for(world: RewritingWorld) -> None:
+def test_a_compaction_gives_its_job_what_the_request_states(world: RewritingWorld) -> None:
     jobs: list[RewriteJob] = []
     world.rewrite = lambda job: (jobs.append(job), done(job))[1]
     task = ended(world, COMPACTION_TASK_TYPE, **{"min-input-files": "2", "filter": "id > 3"})

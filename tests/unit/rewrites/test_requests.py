@@ -108,7 +108,7 @@ def test_no_drop_waits_for_a_rewrite(world: World) -> None:
     assert table_labels(task.task_payload).target == "cat.ns.orders"
 
 
-def test_what_a_policy_asks_for_is_in_the_background_and_another_work(world: World) -> None:
+def test_the_work_of_a_policy_is_in_the_background_and_another_work(world: World) -> None:
     asked = TableManifestsRewrite.of(world.accepted(world.request(MANIFESTS_TASK_TYPE, "orders")))
     by_policy = asked.model_copy(update={"policy": "cat.gov.tidy"})
     payload = by_policy.to_payload()

@@ -83,7 +83,7 @@ class SharingWorld(RewritingWorld):
             )
             for number in range(2)
         ]
-        return SharedWorker(own, session, workers, WorkerLimits(2), stop, look_seconds=0.005)
+        return SharedWorker(own, session, workers, WorkerLimits(2), stop, poll_seconds=0.005)
 
     def work(self, job: WorkerJob) -> str:
         """Do the work of a job, until what was asked for has ended or waits for something else."""

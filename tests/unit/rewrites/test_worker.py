@@ -80,7 +80,7 @@ class Process:
     def __init__(self, world: RewritingWorld, name: str = "w", *, at_once: int = 2, **limits: timedelta) -> None:
         self.world = world
         self.dead, self.stop = threading.Event(), threading.Event()
-        self.on_look: Callable[[], None] = lambda: None
+        self.on_poll: Callable[[], None] = lambda: None
         self.pauses = PauseRecord()
         policies = Policies.from_properties(default_properties())
         self.tasks = task_service(
@@ -112,21 +112,21 @@ class Process:
             WorkerLimits(at_once, **limits),
             self.stop,
             now=self._seconds,
-            look_seconds=0.005,
+            poll_seconds=0.005,
         )
 
     def _seconds(self) -> float:
-        self.on_look()
+        self.on_poll()
         return elapsed()
 
     def until(self, is_done: Callable[[], bool]) -> None:
         """Work until something is so, and leave the tasks that run then to their ends."""
 
-        def look() -> None:
+        def poll() -> None:
             if is_done():
                 self.stop.set()
 
-        self.on_look = look
+        self.on_poll = poll
         self.worker.run()
 
     def until_ended(self, *tasks: Task) -> list[Task]:
@@ -564,7 +564,7 @@ def test_a_session_that_ends_ends_its_worker_and_fails_only_what_ran_in_it(world
 def test_a_lost_session_leases_nothing_more_until_its_process_ends(world: RewritingWorld) -> None:
     (a,) = asked(world, "a")
     process = Process(world, at_once=1)
-    process.jvm, process.worker._look_seconds = False, 0.5
+    process.jvm, process.worker._poll_seconds = False, 0.5
     with pytest.raises(RewriteEngineFailed, match="session"):
         process.worker.run()
     assert codes(world, a) == ["HANDED_OVER"]
@@ -611,28 +611,28 @@ def test_it_ends_when_it_has_been_idle(world: RewritingWorld) -> None:
     def long_and_then_idle(_gate: Gate, _attempt: RewriteAttempt) -> None:
         seconds[0] = 1_000.0  # it is not idle while an attempt runs
 
-    def look() -> None:
+    def poll() -> None:
         if world.tasks.reads.get(a.task_id).is_terminal:
             assert not process.stop.is_set() or seconds[0] >= 1_180.0
             seconds[0] += 60.0
 
     process.engine.acts = {"a": long_and_then_idle}
-    process.on_look = look
+    process.on_poll = poll
     assert process.worker.run() == "it is idle"
     assert seconds[0] >= 1_180.0
 
 
-def test_what_look_raises_hands_the_tasks_over(world: RewritingWorld) -> None:
+def test_what_the_checkpoint_raises_hands_the_tasks_over(world: RewritingWorld) -> None:
     (a,) = asked(world, "a")
     process = Process(world)
     process.engine.acts = {"a": process.works}
 
-    def look() -> None:
+    def stop() -> None:
         if process.engine.began:
             raise RewriteEngineFailed("the job is cancelled")
 
     with pytest.raises(RewriteEngineFailed, match="the job is cancelled"):
-        process.worker.run(look)
+        process.worker.run(stop)
     assert codes(world, a) == ["HANDED_OVER"]
 
 
@@ -667,11 +667,11 @@ class Occupants:
         self.leave: dict[str, threading.Event] = {}
         self.pool = ThreadPoolExecutor(8)
 
-    def comes(self, name: str, losses: int, look: Callable[[], None] = lambda: None) -> Any:
+    def comes(self, name: str, losses: int, checkpoint: Callable[[], None] = lambda: None) -> Any:
         self.leave[name] = threading.Event()
 
         def occupy() -> None:
-            with self.places.taken(losses, look):
+            with self.places.taken(losses, checkpoint):
                 self.inside.append(name)
                 assert self.leave[name].wait(AT_MOST)
                 self.inside.remove(name)

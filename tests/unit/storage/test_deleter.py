@@ -246,7 +246,7 @@ def test_absent_keys_count_as_deleted_whatever_the_store_answers_for_them(code: 
     assert store.looks == 20_000 - 6_667
 
 
-def test_few_looks_are_made_for_keys_that_are_present_and_cannot_be_deleted() -> None:
+def test_few_checks_are_made_for_keys_that_are_present_and_cannot_be_deleted() -> None:
     store = Forgetful(
         {("b", f"k{number:05d}"): b"" for number in range(5_000)}, refuse=lambda _bucket, _key, _nth: "AccessDenied"
     )

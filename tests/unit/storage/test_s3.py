@@ -126,7 +126,7 @@ def test_only_a_missing_key_is_an_absent_object() -> None:
         store_with({"key-0-0": Client(refusal("404", 404))}).exists(WHERE)
 
 
-def test_an_object_with_a_key_that_xml_cannot_contain_is_looked_up_by_a_listing() -> None:
+def test_an_object_with_a_key_that_xml_cannot_contain_is_found_by_a_listing() -> None:
     where = ObjectLocation("b", "k\x1f")
     assert store_with({"key-0-0": Client({"Contents": [{"Key": "k\x1f"}]})}).exists(where)
     assert not store_with({"key-0-0": Client({"Contents": [{"Key": "k\x1f2"}]})}).exists(where)

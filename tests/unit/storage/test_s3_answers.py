@@ -48,7 +48,7 @@ def test_a_probe_of_a_missing_bucket_is_an_error() -> None:
     assert raised.value.code == "BUCKET_NOT_FOUND"
 
 
-def test_a_look_at_a_missing_bucket_is_an_error() -> None:
+def test_a_check_in_a_missing_bucket_is_an_error() -> None:
     with pytest.raises(ObjectStoreError) as raised:
         store_with({"key-0-0": Client(MISSING)}).exists(ObjectLocation("b", "k"))
     assert raised.value.code == "BUCKET_NOT_FOUND"
@@ -88,7 +88,7 @@ def test_a_key_that_is_refused_alone_for_another_reason_ends_nothing() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 405, 501])
-def test_a_store_without_conditional_deletes_is_asked_without_a_condition(status: int) -> None:
+def test_a_store_without_conditional_deletes_gets_a_request_without_a_condition(status: int) -> None:
     client = Client(refusal("InvalidArgument", status), {}, refusal("AccessDenied", 403))
     assert store_with({"key-0-0": client}).probe_delete("s3://b/t/") == "AccessDenied"
     assert "IfMatch" not in client.calls[-1][1]

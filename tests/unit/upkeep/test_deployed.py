@@ -26,7 +26,7 @@ def write(path: Path, *policies: dict[str, object]) -> None:
     path.write_text(json.dumps({"format": 1, "policies": policies}), encoding="utf-8")
 
 
-def test_the_file_is_asked_for_the_catalogs_that_it_names_and_the_catalog_for_others(tmp_path: Path) -> None:
+def test_the_file_serves_the_catalogs_that_it_names_and_the_catalog_all_others(tmp_path: Path) -> None:
     write(tmp_path / "p.json", entry("week", {"catalog": "lake"}, max_snapshot_age_days=7))
     catalogs = MemoryPolicies()
     catalogs.attach(WEEK, "sales", name="own")
@@ -37,7 +37,7 @@ def test_the_file_is_asked_for_the_catalogs_that_it_names_and_the_catalog_for_ot
     assert catalogs.asked == {PolicyTarget("pond", ("sales",)): 1}
 
 
-def test_only_the_type_that_is_asked_for_is_returned(tmp_path: Path) -> None:
+def test_only_the_requested_type_is_returned(tmp_path: Path) -> None:
     orphans = entry("orphans", {"catalog": "lake"}, type_="system.orphan-file-removal")
     write(tmp_path / "p.json", entry("week", {"catalog": "lake"}), orphans)
     policies = DeployedPolicies(MemoryPolicies(), StoredPolicyFile(tmp_path / "p.json"))

@@ -80,7 +80,7 @@ class PolicyPermissions:
         asked_ms = int(asked_at.astimezone(UTC).timestamp() * 1000)
 
         def permitted(table: LoadedTable) -> Permission:
-            now_asked = self._asked_now(rule_of, EXPIRY, expiry, expiry.policy, table)
+            now_asked = self._required_now(rule_of, EXPIRY, expiry, expiry.policy, table)
             if isinstance(now_asked, str):
                 return Withdrawn(now_asked)
             return stricter(asked, now_asked.rule.retention(asked_ms))
@@ -94,7 +94,7 @@ class PolicyPermissions:
             return always_permitted
 
         def permitted(table: LoadedTable) -> str | None:
-            asked = self._asked_now(removal_of, REMOVAL, orphans, policy, table)
+            asked = self._required_now(removal_of, REMOVAL, orphans, policy, table)
             if isinstance(asked, str):
                 return asked
             if asked.age > parse_duration(orphans.properties[FILE_AGE]):
@@ -118,7 +118,7 @@ class PolicyPermissions:
         rule_of_type = compaction_of if is_compaction else manifests_of
 
         def permitted(table: LoadedTable) -> str | None:
-            now_asked, asked = self._asked_now(rule_of_type, type_, rewrite, policy, table), rewrite.of_the_work()
+            now_asked, asked = self._required_now(rule_of_type, type_, rewrite, policy, table), rewrite.of_the_work()
             if isinstance(now_asked, str):
                 return now_asked
             for name in _REWRITE_OPTIONS:
@@ -128,7 +128,7 @@ class PolicyPermissions:
 
         return permitted
 
-    def _asked_now(
+    def _required_now(
         self,
         rule_of: Callable[[TableIdentifier, Sequence[ApplicablePolicy], Mapping[str, str], UpkeepLimits], TableRule[A]],
         type_: PolicyType,

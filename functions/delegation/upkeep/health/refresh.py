@@ -108,7 +108,7 @@ class HealthRefresher:
         with ThreadPoolExecutor(self.at_once, "health") as pool:
             for reading in each_item(
                 self._stale(catalog, compared),
-                self._look,
+                self._refresh_entry,
                 name=TABLES,
                 clock=self.clock,
                 shown=lambda entry: str(entry.identifier),
@@ -154,10 +154,10 @@ class HealthRefresher:
             return is_answer(error)
         return True
 
-    def _look(self, entry: TableEntry) -> None:
+    def _refresh_entry(self, entry: TableEntry) -> None:
         """Read one table. A permanent error becomes its health's problem. Raises the retryable errors."""
         try:
-            self.look_at(entry.identifier)
+            self.refresh_table(entry.identifier)
         except _GONE:
             return
         except _PASSING as error:
@@ -165,7 +165,7 @@ class HealthRefresher:
                 raise
             self._note(entry, error)
 
-    def look_at(self, identifier: TableIdentifier) -> TableHealth:
+    def refresh_table(self, identifier: TableIdentifier) -> TableHealth:
         """Load one table, read what is new, store its health and return it. Raises NoSuchTable, NoSuchNamespace,
         TableMetadataMissing, and the errors of the catalog and the stores."""
         for attempt in range(_RACES):

@@ -124,7 +124,7 @@ class _Making:
             self.find(FindingCode.POLICY_KEYS_UNKNOWN, self._policy, text)
         own = self._own_properties(settings)
         for setting in settings.values():
-            value = self._asked(setting, given)
+            value = self._value_of(setting, given)
             if value is not None:
                 self._values[setting.key] = self._limited(setting, self._tightened(setting, value, own))
 
@@ -177,7 +177,7 @@ class _Making:
         self.find(FindingCode.TABLE_PROPERTY_INVALID, name, reason)
         self._stop = self._stop or f"the table property {name} {reason}"
 
-    def _asked(self, setting: RuleSetting, given: Mapping[str, object]) -> RuleValue | None:
+    def _value_of(self, setting: RuleSetting, given: Mapping[str, object]) -> RuleValue | None:
         """Return the policy's value or its default, None if it cannot be read."""
         if setting.key in given:
             try:

@@ -39,7 +39,7 @@ def run(story: Story, policy: Policy, faults: Faults | None = None) -> ExpiryRes
     return expire_snapshots(replace(story.world.context(story.table, faults=faults), permitted=policy))
 
 
-def test_an_expiry_that_stays_permitted_asks_before_plan_commit_and_first_delete() -> None:
+def test_the_permission_is_read_before_plan_commit_and_first_delete() -> None:
     story, policy = Story(), Policy()
     assert run(story, policy).status == "EXPIRED"
     assert policy.calls == DELETE

@@ -72,7 +72,7 @@ def test_a_part_that_is_lost_of_an_approved_plan_ends_it_and_no_other_plan_takes
     assert planted <= world.lake.uris()
 
 
-def test_a_plan_that_replaces_a_lost_one_asks_for_what_the_limits_ask() -> None:
+def test_a_plan_that_replaces_a_lost_one_waits_for_approval_by_the_limits() -> None:
     """The lost one was within the share; the one that replaces it is 153 of 223 files."""
     limits = ApprovalLimits(first_run_deletes=True)
     world, table, planted = beach(10)

@@ -33,7 +33,7 @@ def beach() -> tuple[SweptTables, StoryTable, str]:
     return world, table, mine
 
 
-def test_only_the_place_that_a_request_names_is_looked_at() -> None:
+def test_only_the_place_named_in_the_request_is_searched() -> None:
     world, table, mine = beach()
     result = world.sweep(table, **WHERE)
     assert (result.location, result.files_listed, result.files_deleted) == (ELSEWHERE, 2, 1)
@@ -44,7 +44,7 @@ def test_only_the_place_that_a_request_names_is_looked_at() -> None:
     assert HERE not in world.lake.uris()
 
 
-def test_a_write_path_alone_is_not_looked_at() -> None:
+def test_a_write_path_alone_is_not_searched() -> None:
     world, table, _ = beach()
     assert world.sweep(table, locations=ALLOWED).files_deleted == 1
     assert THERE in world.lake.uris()
@@ -88,7 +88,7 @@ def test_a_place_that_something_else_has_is_refused(place: Place) -> None:
     assert THERE in world.lake.uris()
 
 
-def test_a_table_that_is_there_by_the_second_look_refuses() -> None:
+def test_a_table_that_is_there_by_the_second_comparison_refuses() -> None:
     world, table, _ = beach()
     waiting = world.sweep(table, limits=ApprovalLimits(), **WHERE)
     other = StoryTable.create(world.lake, "other")

@@ -173,7 +173,7 @@ def test_the_age_of_another_table_that_writes_there_counts_and_it_commits_its_fi
     assert not world.missing()
 
 
-def test_another_table_that_asks_for_an_age_after_the_plan_keeps_its_file() -> None:
+def test_another_table_that_sets_an_age_after_the_plan_keeps_its_file() -> None:
     world, table, other, written = beside(None)
     plan = world.sweep(table, limits=REPORT).plan_ids[-1]
     other.set(**{ORPHAN_AGE: "30d"})

@@ -551,7 +551,7 @@ def test_paths_are_checked_again_before_they_are_deleted_although_every_hash_mat
     assert {victim, OLD} <= world.lake.uris()
 
 
-def test_a_table_that_moved_while_the_removal_waited_is_listed_anew() -> None:
+def test_a_table_that_moved_while_the_removal_waited_is_listed_again() -> None:
     world, table = beach()
     world.passes.late = 1
     with pytest.raises(ReferencesNotKnown):

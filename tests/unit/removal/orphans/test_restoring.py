@@ -64,7 +64,7 @@ def test_all_that_was_deleted_is_back_as_it_was() -> None:
     assert world.sweep(table).files_deleted == 5
 
 
-def test_a_second_restore_looks_at_nothing_again_and_a_dry_run_changes_nothing() -> None:
+def test_a_second_restore_checks_nothing_again_and_a_dry_run_changes_nothing() -> None:
     world = Shoal()
     _, planted, result = world.swept()
     looked = world.restore(result, dry_run=True)
@@ -114,7 +114,7 @@ def test_markers_of_another_run_of_the_same_files_stay() -> None:
     assert files(world.restore(second)) == {"restored": 5}
 
 
-def test_a_write_between_the_look_and_the_removal_of_the_marker_stays() -> None:
+def test_a_write_between_the_check_and_the_removal_of_the_marker_stays() -> None:
     world = Shoal()
     _, _, result = world.swept()
     remove = world.store.remove_version

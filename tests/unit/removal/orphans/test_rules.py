@@ -140,7 +140,7 @@ def test_visible_keys_are_candidates(key: str) -> None:
     assert admitted(key, partitions=frozenset({".z="}))
 
 
-def test_directories_of_partition_fields_with_hidden_names_are_looked_into() -> None:
+def test_directories_of_partition_fields_with_hidden_names_are_searched() -> None:
     found = hidden_partitions({"partition-specs": [{"fields": [{"name": "_p"}, {"name": "q"}]}, {"fields": None}]})
     assert found == {"_p="}
     assert admitted("wh/t/_p=1/a", partitions=found)
@@ -212,7 +212,7 @@ def test_a_plan_waits_for_a_person_if_it_is_the_first_large_or_an_unlikely_share
 
 
 @pytest.mark.parametrize("name", ["neighbours", "references", "places", "claims"])
-def test_no_removal_begins_without_being_told_what_others_need(name: str) -> None:
+def test_no_removal_starts_without_the_files_that_others_need(name: str) -> None:
     assert next(one for one in fields(OrphanContext) if one.name == name).default is MISSING
 
 

@@ -26,7 +26,7 @@ def asked(world: SweptTables, table: Any, at: str, **options: Any) -> Any:
     return remove_orphan_files(dataclasses.replace(world.context(table, **options), submission=at))
 
 
-def test_another_request_lists_anew_and_only_the_attempts_of_one_share_a_listing() -> None:
+def test_another_request_lists_again_and_only_the_attempts_of_one_share_a_listing() -> None:
     world, table = beach()
     in_pages = dataclasses.replace(SMALL, prefixes=1)
     assert asked(world, table, "09:00", settings=in_pages).files_deleted == 1
@@ -38,7 +38,7 @@ def test_another_request_lists_anew_and_only_the_attempts_of_one_share_a_listing
     assert found not in world.lake.uris()
 
 
-def test_views_and_namespaces_are_asked_for_once_the_pass_is_there() -> None:
+def test_views_and_namespaces_are_requested_once_the_pass_is_complete() -> None:
     """A pass may take many looks, and a catalog may have many namespaces: before it only privileges are tried, once."""
     world, table = beach()
     looks: list[int] = []

@@ -287,7 +287,7 @@ def committed(world: SweptTables, table: StoryTable, pointers: dict[str, str], *
         del world.lake.objects["lake", uri.removeprefix("s3://lake/")]
 
 
-def test_a_foreign_table_whose_metadata_files_are_replaced_while_they_are_read_is_looked_for_again() -> None:
+def test_a_foreign_table_whose_metadata_files_are_replaced_while_they_are_read_is_listed_again() -> None:
     """It keeps one former version, and commits with a file of the plan between the listing and the first read."""
     world, table = beach()
     below = StoryTable.create(world.lake, "t/below")
@@ -455,7 +455,7 @@ def test_an_approved_removal_of_a_foreign_table_is_finished_after_a_crash_at_any
         assert left & world.lake.uris() == (left if changes else set())
 
 
-def test_a_plan_of_a_release_that_looked_for_no_such_tables_is_not_executed() -> None:
+def test_a_plan_of_a_release_that_searched_no_such_tables_is_not_executed() -> None:
     world, table = beach()
     theirs = unlisted(world)
     plan, _ = waiting(world, table)

@@ -79,7 +79,7 @@ def test_a_versioned_bucket_is_refused_although_the_bucket_may_not_be_asked(benc
     assert {finding.code: finding.sample for finding in plan.findings} == {"VERSIONED_BUCKET": ("s3://lake/",)}
 
 
-def test_a_bucket_that_has_only_data_files_is_asked_through_one_of_them() -> None:
+def test_versions_of_a_bucket_with_only_data_files_are_found_through_one_of_them() -> None:
     bench = PurgedTables()
     bench.lake.create("t", **{"write.data.path": "s3://data/t"}).append(rows(1, 2))
     prefixes = ("s3://lake/", "s3://data/")

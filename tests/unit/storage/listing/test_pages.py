@@ -72,7 +72,7 @@ def test_a_folder_has_only_longer_prefixes(hostile: HostileStore, name: str) -> 
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_services_own_objects_are_not_listed_for_ever(
+def test_the_services_own_objects_are_not_listed_forever(
     hostile: HostileStore, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.faults.hostile.server.BUCKET", "plans")

@@ -193,7 +193,7 @@ def test_after_its_end_a_run_is_settled_and_the_next_need_is_met_another_day() -
     assert world.submissions() == 2
 
 
-def test_a_table_that_changes_all_the_time_has_needed_it_since_the_first_look_that_found_so() -> None:
+def test_a_table_that_changes_all_the_time_keeps_the_start_of_its_need() -> None:
     world = world_of("a")
     world.policies.attach(WEEK, "ns")
     settings = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
@@ -238,7 +238,7 @@ def test_a_failed_run_is_tried_again_on_the_next_day_an_hour_later_at_the_earlie
     assert (f"{world.now:%H:%M}", world.now.day) == (again_at, 24)
 
 
-def test_a_table_that_a_guard_refuses_is_not_asked_about_in_each_pass() -> None:
+def test_a_table_that_a_guard_refuses_is_not_loaded_in_each_pass() -> None:
     world = UpkeepWorld()
     world.write("a", OLD, properties={"gc.enabled": "false"})
     world.policies.attach(WEEK, "ns")
@@ -542,7 +542,7 @@ def test_the_plan_of_a_callers_expiry_that_fails_after_its_commit_while_a_run_is
     assert task.effects_began_ts is not None
 
 
-def test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_anew() -> None:
+def test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_again() -> None:
     """Its commit may have removed some of the snapshots: what was to expire before it says nothing."""
     world = world_of("a")
     world.policies.attach(WEEK, "ns")

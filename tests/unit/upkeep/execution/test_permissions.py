@@ -32,7 +32,7 @@ def attached(content: Any = WEEK) -> MemoryPolicies:
     return policies
 
 
-def test_the_same_policy_permits_what_it_asked_for_within_its_floors() -> None:
+def test_the_same_policy_permits_what_it_required_within_its_floors() -> None:
     found = permission(attached())
     assert isinstance(found, Retention)
     assert (found.older_than_ms, found.retain_last, found.least_age_ms) == (ASKED.older_than_ms, 1, 7 * DAY_MS)
@@ -64,7 +64,7 @@ def test_a_table_property_that_was_set_meanwhile_counts() -> None:
         (attached(), UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True), "the operator now allows only plans"),
     ],
 )
-def test_what_is_not_asked_for_any_more_is_withdrawn(
+def test_work_that_is_no_longer_required_is_withdrawn(
     policies: MemoryPolicies, limits: UpkeepLimits, reason: str
 ) -> None:
     found = permission(policies, limits)

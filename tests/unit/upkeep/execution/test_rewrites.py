@@ -171,7 +171,7 @@ def test_nothing_begins_where_the_operator_does_not_allow_the_type(world: Fleet)
     assert world.compact(limits=replace(ALLOWED, exclude=(("lake", "ns"),))) == 0
 
 
-def test_a_table_that_needs_nothing_is_not_even_asked_about(world: Fleet) -> None:
+def test_policies_of_a_table_that_needs_nothing_are_not_read(world: Fleet) -> None:
     world.seen("t", small_files=4, small_bytes=40)
     assert world.compact() == 0
     assert world.policies.asked == {}

@@ -308,7 +308,7 @@ def test_the_run_after_an_approval_is_for_the_place_of_its_plan(world: Coast) ->
         world.later(days=7)
 
 
-def test_a_run_of_a_policy_was_asked_for_by_nobody(world: Coast) -> None:
+def test_a_run_of_a_policy_has_no_requester(world: Coast) -> None:
     """Who submitted the table's task before may approve what the policy finds."""
     world.sweep()
     task = world.end()
@@ -359,7 +359,7 @@ def test_a_pass_that_is_killed_anywhere_submits_once(world: Coast) -> None:
         pytest.fail("it was never killed late enough")
 
 
-def test_few_tables_are_asked_about_in_a_pass_and_all_in_time() -> None:
+def test_policies_of_few_tables_are_read_in_a_pass_and_of_all_in_time() -> None:
     world = Coast()
     for number in range(7):
         world.write(f"t{number}", [1.0])
@@ -476,7 +476,7 @@ def test_the_age_of_a_policy_counts_for_removals_that_it_did_not_ask_for(world: 
     assert permissions.age_of(world.loaded("t")) == timedelta(0)
 
 
-def test_an_age_that_cannot_be_read_or_asked_for_is_an_error_and_a_catalog_without_policies_asks_for_none(
+def test_an_unreadable_age_is_an_error_and_a_catalog_without_policies_requires_none(
     world: Coast,
 ) -> None:
     permissions = PolicyPermissions(world.policies, ALLOWED)

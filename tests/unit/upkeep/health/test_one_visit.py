@@ -198,7 +198,7 @@ def test_a_health_of_a_later_load_stays() -> None:
     asked = here.scene.now
     here.scene.now += timedelta(seconds=1)
     here.commit("a")
-    here.refresher().look_at(named("a"))
+    here.refresher().refresh_table(named("a"))
     here.refresher().visited()(older, here.store, asked)
     assert here.location("a") == here.current("a")
 

@@ -163,7 +163,7 @@ def test_a_state_beyond_its_bounds_keeps_the_largest_manifests_and_newest_snapsh
     assert read(table, CountingStore(table.content), health, small)[0] == health
 
 
-def test_a_table_with_more_manifests_than_one_look_reads_says_so(monkeypatch) -> None:
+def test_a_table_with_more_manifests_than_one_read_takes_has_that_problem(monkeypatch) -> None:
     table = max(TABLES.values(), key=lambda one: len(one.document.get("snapshots") or ()))
     monkeypatch.setattr("delegation.upkeep.health.reading.MOST_READ", 1)
     store, limits = CountingStore(table.content), HealthLimits(most=1)
@@ -177,7 +177,7 @@ def test_a_table_with_more_manifests_than_one_look_reads_says_so(monkeypatch) ->
     assert (health.rule, health.snapshots) == ("", len(state.history["snapshots"]))
 
 
-def test_the_next_look_at_a_quiet_table_is_when_its_first_snapshot_expires() -> None:
+def test_the_review_of_a_quiet_table_is_when_its_first_snapshot_expires() -> None:
     due = NOW + timedelta(days=3, minutes=7)
 
     def expirable(_document: Mapping[str, Any], now: datetime) -> frozenset[int]:

@@ -243,7 +243,7 @@ def aged(after: timedelta) -> Callable[[LoadedTable], ExpiryByRule]:
     return rule_of
 
 
-def test_a_quiet_table_is_looked_at_again_when_its_first_snapshot_expires() -> None:
+def test_a_quiet_table_is_read_again_when_its_first_snapshot_expires() -> None:
     world = RefreshedCatalog()
     world.commit("a", len(STATES) - 1)
     rule_of = aged(timedelta(days=2))

@@ -180,7 +180,7 @@ def test_whatever_is_needed_a_choice_keeps_every_promise(
     st.integers(1, 3),
     st.sampled_from([None, Window("0 1 * * *", 2 * HOUR, "Europe/Berlin")]),
 )
-def test_no_need_waits_for_ever_beside_others_that_come_back_each_day(
+def test_no_need_waits_forever_beside_others_that_recur_each_day(
     tables: list[tuple[int, int]], at_once: int, window: Window | None
 ) -> None:
     """Simulates three weeks over a change of clocks, hour by hour, with a budget that each run alone fits into."""

@@ -95,7 +95,7 @@ def test_a_file_that_another_table_names_by_another_scheme_stays(world: Expiring
 
 
 @pytest.mark.parametrize("other", ["data/%78.parquet", "Data/x.parquet", "data/x.parquet.crc"])
-def test_names_that_look_alike_are_other_objects(world: ExpiringTables, other: str) -> None:
+def test_similar_names_are_other_objects(world: ExpiringTables, other: str) -> None:
     """S3 and Iceberg's readers decode and fold nothing here."""
     table = StoryTable.create(world.lake)
     gone, stays = (world.lake.put(f"{table.folder}/{name}") for name in ("data/x.parquet", other))
@@ -177,7 +177,7 @@ def test_files_that_a_writer_names_but_that_are_another_tables(world: ExpiringTa
     assert set(theirs) <= world.lake.uris()
 
 
-def test_a_file_that_is_written_anew_under_its_name_between_two_attempts_stays(world: ExpiringTables) -> None:
+def test_a_file_that_is_rewritten_between_two_attempts_stays(world: ExpiringTables) -> None:
     """The first attempt deletes one of two data files; a writer then adds a file under the deleted name."""
     table = StoryTable.create(world.lake)
     table.append(3)

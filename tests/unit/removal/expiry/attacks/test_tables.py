@@ -284,7 +284,7 @@ def test_a_commit_that_the_catalog_refuses_as_invalid_is_not_repeated() -> None:
     assert (len(sent), before - story.lake.uris()) == (1, set())
 
 
-def test_a_look_at_a_new_commit_reads_no_manifest_list_again() -> None:
+def test_comparing_a_new_commit_reads_no_manifest_list_again() -> None:
     """Otherwise a table with long history and frequent commits is never looked at between two of them."""
     story = Story()
     for _ in range(12):

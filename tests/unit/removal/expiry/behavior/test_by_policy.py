@@ -56,7 +56,7 @@ def test_a_request_with_the_same_options_does_not_join_what_a_policy_may_stop() 
     assert "the policy" in str(by_policy.obstacle(task_of(by_caller)))
 
 
-def test_no_drop_waits_for_what_a_policy_asks_for() -> None:
+def test_no_drop_waits_for_the_work_of_a_policy() -> None:
     """The upkeep has waited for longer, and the caps have room for one."""
     kind = "TABLE_EXPIRE_SNAPSHOTS"
     upkeep = Lane.of(kind, EXPIRY.traits(expiry().to_payload()))

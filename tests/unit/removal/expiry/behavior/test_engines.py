@@ -232,7 +232,7 @@ def test_no_job_is_started_while_the_manifest_list_of_another_table_is_damaged(w
     assert before - world.files()
 
 
-def test_a_clone_that_is_registered_while_looks_at_another_table_fail_keeps_its_files(world: SparkExpiries) -> None:
+def test_a_clone_that_is_registered_while_reads_of_another_table_fail_keeps_its_files(world: SparkExpiries) -> None:
     """A manifest list is absent for twenty minutes, after the pass over the references that the expiry asked for."""
     former, path, whole = world.lake.pointers["t"], list_inside(world), dict(world.lake.objects)
     absent, held = list[datetime](), set[str]()
@@ -267,7 +267,7 @@ def list_inside(world: SparkExpiries) -> tuple[str, str]:
     return bucket, key
 
 
-def test_after_a_failed_job_the_references_are_asked_for_anew_before_the_next_one(world: SparkExpiries) -> None:
+def test_after_a_failed_job_the_references_are_required_again_before_the_next_one(world: SparkExpiries) -> None:
     """The first job deletes data and fails at metadata; a clone is registered before the next one."""
     former, began, held = world.lake.pointers["t"], set[int](), set[str]()
 

@@ -173,7 +173,7 @@ def test_after_a_lost_tag_the_next_request_makes_another_plan(world: ExpiringWor
     assert before <= set(world.lake.uris()) | world.planned(task)
 
 
-def test_a_later_attempt_asks_for_the_references_anew_before_it_deletes(world: ExpiringWorld) -> None:
+def test_a_later_attempt_requires_the_references_again_before_it_deletes(world: ExpiringWorld) -> None:
     """The first attempt deletes data and fails at metadata; a clone is registered before the next one."""
     former, began, held = world.lake.pointers["t"], set[int](), set[str]()
 

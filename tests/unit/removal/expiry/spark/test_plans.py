@@ -385,7 +385,7 @@ def run_after(ctx: ExpiryContext, *commits: Callable[[], object]) -> ExpiryResul
     return result
 
 
-def test_what_the_table_named_before_a_manifest_was_missing_is_read_when_the_table_is_looked_at_again() -> None:
+def test_what_the_table_named_before_a_manifest_was_missing_is_read_with_the_next_load() -> None:
     """A file that came back stays, although executors read no manifest of the first look: one of them was deleted."""
     story = Story()
     ctx = story.world.context(story.table)

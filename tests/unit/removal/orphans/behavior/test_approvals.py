@@ -205,7 +205,7 @@ def test_a_new_plan_is_not_covered_by_the_approval_of_the_former(site: Beach) ->
     assert site.is_whole
 
 
-def test_who_asked_may_not_approve_and_the_operator_may_allow_it(site: Beach) -> None:
+def test_the_requester_may_not_approve_and_the_operator_may_allow_it(site: Beach) -> None:
     world = site.world
     task = world.ask()
     plan = world.waiting(task)

@@ -34,7 +34,7 @@ def test_a_plan_with_files_names_the_command_that_executes_it() -> None:
     assert summary("PLANNED", 2) == expected
 
 
-def test_a_plan_without_files_asks_for_no_approval() -> None:
+def test_a_plan_without_files_needs_no_approval() -> None:
     assert summary("PLANNED", 0) == summary("NOTHING", 0) == "no orphan files among 47 objects at s3://lake/orders/"
 
 

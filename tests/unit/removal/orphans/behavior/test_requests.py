@@ -94,12 +94,12 @@ def test_the_api_says_how_a_plan_that_waits_is_approved(world: World) -> None:
 
 
 @pytest.mark.parametrize("details", [{"files_planned": 0}, {"waiting_plan": None, "waits": None}])
-def test_a_removal_without_a_plan_that_waits_asks_nothing(world: World, details: dict[str, Any]) -> None:
+def test_a_removal_without_a_waiting_plan_has_no_next_step(world: World, details: dict[str, Any]) -> None:
     done = ended(world, asked(world), Status.SUCCESS).with_details(details)
     assert ORPHANS.next_step(done) is None
 
 
-def test_the_details_of_a_newer_release_ask_nothing(world: World) -> None:
+def test_the_details_of_a_newer_release_have_no_next_step(world: World) -> None:
     done = ended(world, asked(world), Status.SUCCESS).with_details({"waiting_plan": 3})
     assert ORPHANS.next_step(done) is None
 
@@ -199,7 +199,7 @@ def test_roles_are_named_by_bucket_and_arn(roles: str) -> None:
         policies_of({ROLES: f"{arn},{arn}"})
 
 
-def test_only_the_operator_says_where_else_orphan_files_may_be_looked_for() -> None:
+def test_only_the_operator_sets_where_else_orphan_files_may_be_searched() -> None:
     limits = OrphanLimits.from_properties({"delegation.orphan-files.locations": "s3://lake/elsewhere/, s3://other/"})
     for text, found in (
         ("s3a://lake/elsewhere/orders", "s3://lake/elsewhere/orders/"),

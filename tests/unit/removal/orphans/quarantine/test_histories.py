@@ -75,7 +75,7 @@ SEEDS = sampled(itertools.product((0, 20), (range(9, 12), range(75))), lambda ca
 
 
 @pytest.mark.parametrize(("few", "seeds"), SEEDS, ids=str)
-def test_a_rule_that_acts_after_a_look_costs_no_table_a_file(
+def test_a_rule_that_acts_after_a_comparison_costs_no_table_a_file(
     monkeypatch: pytest.MonkeyPatch, few: int, seeds: range
 ) -> None:
     """With `few` = 0 every plan that has nothing more to state is left out at once."""

@@ -75,7 +75,7 @@ def test_a_tagged_file_that_a_table_takes_loses_the_tag_at_the_next_look(
 
 
 @pytest.mark.parametrize("take", [by_itself, by_another])
-def test_an_approval_looks_too(take: Callable[[Lagoon, StoryTable], None]) -> None:
+def test_an_approval_compares_tagged_files_too(take: Callable[[Lagoon, StoryTable], None]) -> None:
     """The file is taken after the plan that is approved was made, and had the tag of an earlier quarantine."""
     world, table, planted = tagged()
     plan = world.sweep(table, dry_run=True)
@@ -99,7 +99,7 @@ def test_a_file_that_is_taken_between_the_plan_and_the_tags_of_one_run_loses_an_
     assert not world.missing()
 
 
-def test_without_a_look_the_rule_deletes_what_was_taken() -> None:
+def test_without_a_comparison_the_rule_deletes_what_was_taken() -> None:
     """The limit that docs/limits.md has: nothing else knows of the tag."""
     world, table, _ = tagged()
     table.append(paths=[TAKEN])
@@ -271,7 +271,7 @@ def test_a_tag_that_an_attempt_set_before_it_died_is_known() -> None:
     assert kills > 5
 
 
-def test_a_look_that_dies_anywhere_leaves_the_rest_to_the_next_one() -> None:
+def test_a_comparison_that_dies_anywhere_leaves_the_rest_to_the_next_one() -> None:
     kills = 0
     for at in range(1, 400, apart(5)):
         world, table, planted = tagged()
@@ -328,7 +328,7 @@ def test_a_store_that_refuses_one_file_keeps_no_tag_on_the_other_needed_files() 
     assert world.tagged() == {refused}
 
 
-def test_without_the_role_a_needed_file_with_the_tag_fails_the_look_loudly() -> None:
+def test_without_the_role_a_needed_file_with_the_tag_fails_the_removal() -> None:
     world, table, _ = tagged()
     without = replace(world.context(table, dry_run=True, quarantine=False, task_id="none"), tags=no_role)
     assert released(remove_orphan_files(without)) == []

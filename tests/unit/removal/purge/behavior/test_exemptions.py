@@ -213,9 +213,7 @@ def test_a_second_manifest_that_is_lost_without_a_commit_ends_an_exemption(world
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_manifest_that_an_executor_misses_is_looked_for_by_the_next_attempt(
-    world: IndexedWorld, is_lost: bool
-) -> None:
+def test_a_manifest_that_an_executor_misses_is_read_by_the_next_attempt(world: IndexedWorld, is_lost: bool) -> None:
     """The executor cannot tell a lost manifest from one that an expiry removed; another job would miss it again."""
     clone_known_whole(world)
     gone = lose_manifest(world, "clone") if is_lost else own_manifests(world, "clone")[0]

@@ -286,7 +286,7 @@ def test_the_moment_of_a_purge_stays_while_it_waits(world: IndexedWorld) -> None
 
 
 @pytest.mark.parametrize("how", ["submitted again", "retried"])
-def test_a_purge_that_is_asked_for_again_keeps_what_was_taken_meanwhile(world: IndexedWorld, how: str) -> None:
+def test_a_purge_that_is_requested_again_keeps_what_was_taken_meanwhile(world: IndexedWorld, how: str) -> None:
     """The pass of the first try is minutes old, and began before the table took the files."""
     files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
     world.other.create("taking", location="s3://other/far/taking").append(rows(1))
@@ -340,7 +340,7 @@ def test_the_receipt_names_the_setting_by_which_an_earlier_pass_was_enough(world
     assert "relaxed_by" not in checked
 
 
-def test_an_index_that_was_emptied_while_a_purge_waits_is_built_anew(world: IndexedWorld) -> None:
+def test_an_index_that_was_emptied_while_a_purge_waits_is_rebuilt(world: IndexedWorld) -> None:
     """Its passes are numbered anew, so the number that the purge noted says nothing."""
     now = world.clock()
     held = CatalogPass("cat", owner="other", owned_until=now + timedelta(seconds=60), began_at=now, number=900)

@@ -40,7 +40,7 @@ def planned(bench: PurgedTables, options: PurgeOptions) -> str:
         (PurgeOptions(outside="delete"), PurgeOptions(outside="delete", remove_directory_markers=True)),
     ],
 )
-def test_a_plan_that_deletes_less_than_asked_is_refused(
+def test_a_plan_that_deletes_less_than_requested_is_refused(
     bench: PurgedTables, made: PurgeOptions, asked: PurgeOptions
 ) -> None:
     plan = planned(bench, made)

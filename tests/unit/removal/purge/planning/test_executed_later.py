@@ -53,7 +53,7 @@ def test_files_at_the_location_of_a_table_created_after_the_plan_are_not_deleted
     assert set(bench.lake.uris()) == before
 
 
-def test_an_attempt_that_resumes_before_its_first_delete_looks_at_the_locations_too(bench: PurgedTables) -> None:
+def test_an_attempt_that_resumes_before_its_first_delete_compares_the_locations_too(bench: PurgedTables) -> None:
     with pytest.raises(KeyboardInterrupt):
         purge_table(interrupted(context(bench, PurgeOptions())))
     bench.lake.create("later", location=POOL)
