@@ -101,7 +101,7 @@ def reset_command(
     if as_json:
         _print_json(_document(moved, []))
     else:
-        typer.echo(f"{name} now points to {head}; to undo this, reset it to its former head.")
+        typer.echo(f"{name} now points to {head}. To undo this, reset {name} to its former head.")
 
 
 def open_process(objects: str, references: str, endpoint: str | None) -> "PersistenceProcess":

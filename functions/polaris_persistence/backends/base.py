@@ -36,7 +36,7 @@ class ObjectKey:
 
     def __post_init__(self) -> None:
         if not 0 <= self.id <= MAX_ID:
-            raise ValueError(f"{self.id} is no object id: an id has at most 63 bits")
+            raise ValueError(f"{self.id} is not an object id, which has at most 63 bits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +273,8 @@ def check_key(key: "ObjectKey | ReferenceKey") -> None:
     if size > MAX_KEY_BYTES:
         raise PersistenceError(
             f"the key of realm {printable(key.realm, 40)!r}, catalog {printable(key.catalog, 40)!r} and "
-            f"{printable(named[0], 40)!r} has {size} bytes percent-encoded; at most {MAX_KEY_BYTES} are allowed: "
-            "choose shorter names",
+            f"{printable(named[0], 40)!r} has {size} bytes percent-encoded; at most {MAX_KEY_BYTES} are allowed. "
+            "Choose shorter names",
             code="NAME_TOO_LONG",
         )
 

@@ -196,7 +196,7 @@ def _decoding(item: Mapping[str, Any]) -> Iterator[None]:
 def _split(item: Mapping[str, Any], count: int) -> list[str]:
     fields = [unquote(field) for field in item[KEY]["S"].split("/")]
     if len(fields) != count:
-        raise CorruptObject(f"the row key has not {count} fields: {item[KEY]['S']}")
+        raise CorruptObject(f"the row key does not have {count} fields: {item[KEY]['S']}")
     return fields
 
 

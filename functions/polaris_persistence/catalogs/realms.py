@@ -321,9 +321,11 @@ class Realms:
         updateable = sorted(
             declared.name for declared in self._system.types if declared.mutable and declared not in _OF_THE_SYSTEM
         )
-        reasons = [f"objects of type {name!r} are updateable, so nothing has to name them" for name in updateable]
+        reasons = [
+            f"objects of type {name!r} are updateable, so links may not lead to all of them" for name in updateable
+        ]
         if not realm.space:
-            reasons.append("an earlier release made the realm, without a space")
+            reasons.append("an earlier release created the realm without a space")
         return reasons
 
     def _delete_scanned(self, space: str, page: int) -> RealmPurge:

@@ -63,7 +63,7 @@ class StoreRemoval:
         heads = [declared.name for declared in store.types if issubclass(declared.model, CommitObject)]
         self._commits = [*heads, OUTCOMES_TYPE.name, NAMES_TYPE.name]
         if closed.heads[1:2] == (CLOSED,):
-            self.unproved.append("a former purge found that links do not lead to all objects")
+            self.unproved.append("an earlier purge found that links do not lead to all objects")
         listed = [head for head in closed.heads if head != CLOSED]
         current = next(iter(listed), None)
         if current is None:

@@ -205,7 +205,7 @@ class CommitAttempt(Generic[H]):
         if self._files is None:
             raise ValueError(f"file {path!r} cannot be written: the committer has no files")
         if path in self._files or path in self.files:
-            raise ValueError(f"file {path!r} is named twice; put `new_id` into the path")
+            raise ValueError(f"file {path!r} is named twice. Put `new_id` into the path")
         self.files[path] = content
         return path
 
@@ -218,7 +218,7 @@ class CommitAttempt(Generic[H]):
         if not prepared.usable(self._reference, self._fences):
             raise PreparedExpired(
                 f"{prepared.ref.type}/{prepared.ref.id} was prepared before maintenance ran twice, which may have "
-                "deleted it; prepare it again"
+                "deleted it. Prepare it again"
             )
         return prepared.ref
 
@@ -279,8 +279,8 @@ class CommitAttempt(Generic[H]):
         if unproved:
             type_, id_ = min(unproved)
             raise PreparedExpired(
-                f"{type_}/{id_}, which a written value names, is kept by nothing that the head leads to, so "
-                "maintenance may delete it; prepare it (Committer.prepare) and use what that returns"
+                f"a written value names {type_}/{id_}, but nothing that the head leads to keeps this object, so "
+                "maintenance may delete it. Prepare it with Committer.prepare, and use the returned handle"
             )
 
     def _links_of_head(self) -> list[ObjectRef]:

@@ -150,8 +150,8 @@ class EntityChanges:
         named = any(ref is not None and ref[:2] == to[:2] for ref in self._reads.values())
         if not (named or self.attempt.wrote(to) or any(ref[:2] == to[:2] for _, ref in self.items())):
             raise PreparedExpired(
-                f"{to.type}/{to.id} is named by no entity of the head, so maintenance may delete it; prepare it "
-                "(Committer.prepare), and link what that returns"
+                f"no entity of the head names {to.type}/{to.id}, so maintenance may delete it. Prepare it with "
+                "Committer.prepare, and link the returned handle"
             )
         self._changes[key] = to
 

@@ -96,12 +96,12 @@ class FeedCursor(NamedTuple):
             found = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
         except (binascii.Error, ValueError, RecursionError) as error:
             raise invalid_page_token(
-                "the cursor of the feed was altered; list everything, and follow it again"
+                "the cursor of the feed was altered. List everything, then follow the feed again"
             ) from error
         numbers = found if isinstance(found, list) else []
         known = range(3, 3 + 2 * MOST_LANDMARKS + 1, 2)
         if len(numbers) not in known or not all(type(number) is int and 0 <= number <= MAX_ID for number in numbers):
-            raise invalid_page_token("the cursor of the feed was altered; list everything, and follow it again")
+            raise invalid_page_token("the cursor of the feed was altered. List everything, then follow the feed again")
         created_at, seq, id_, *ahead = numbers
         return cls(created_at, seq, id_, tuple(zip(ahead[::2], ahead[1::2], strict=True)))
 

@@ -110,7 +110,7 @@ def check_nesting(name: str, value: Any, around: int) -> None:
 
 def _too_deep(name: str) -> InvalidIcebergMetadata:
     return InvalidIcebergMetadata(
-        f"{name} has more than {MAX_JSON_NESTING} objects and arrays within each other; flatten it"
+        f"{name} has more than {MAX_JSON_NESTING} objects and arrays within each other. Flatten it"
     )
 
 

@@ -140,5 +140,5 @@ def _entry(row: Any, names: tuple[str, ...]) -> Json:
     if isinstance(row, dict):
         return row
     if not isinstance(row, list | tuple) or len(row) != len(names):
-        raise CorruptObject("a log entry has not the fields of its log")
+        raise CorruptObject("a log entry does not have the fields of its log")
     return dict(zip(names, row, strict=True))

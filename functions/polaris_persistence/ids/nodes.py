@@ -155,8 +155,8 @@ class NodeLeases:
             left = self._policy.wait_ms - waited
             if left <= 0:
                 raise NoFreeNode(
-                    f"all {NODES} node ids are leased, after {waited / 1_000:g} s waited; stop processes or shorten "
-                    "their leases"
+                    f"all {NODES} node ids are still leased after a wait of {waited / 1_000:g} s. Stop processes, or "
+                    "shorten their leases"
                 )
             # Until the first lease ends; a released node is free earlier.
             first = min(ends, default=0) - self._now()

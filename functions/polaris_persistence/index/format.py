@@ -235,7 +235,7 @@ def _inflated(deflated: bytes, length: int, position: int) -> bytes:
     except zlib.error as error:
         raise CorruptIndexError(position, f"the text cannot be inflated ({error})") from error
     if len(text) != length or not inflater.eof or inflater.unused_data:
-        raise CorruptIndexError(position, "the text has another length than stated")
+        raise CorruptIndexError(position, "the length of the text differs from the stated length")
     return text
 
 
@@ -346,7 +346,7 @@ def _read_keys(data: bytes, position: int, count: int, known_kinds: int) -> tupl
 
 def _read_ids(packed: bytes, kinds: list[int], lowest: int, width: int) -> "array[int]":
     if width > _ID_BYTES or len(packed) != width * (len(kinds) - kinds.count(0)):
-        raise CorruptIndexError(-1, "the ids have another length than the entries require")
+        raise CorruptIndexError(-1, "the length of the ids does not match the entries")
     if 0 not in kinds:
         ids = [lowest + int.from_bytes(packed[at * width : (at + 1) * width]) for at in range(len(kinds))]
     else:

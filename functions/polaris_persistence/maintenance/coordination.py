@@ -87,5 +87,5 @@ class TaskRun:
             self._held = self._task.objects.update(self._held, self._held.value.model_copy(update=dict(update)))
         except StaleObject as error:
             raise TaskTakenOver(
-                f"run {self._held.value.runs} of {self._task.key.type} was presumed lost; stop it"
+                f"run {self._held.value.runs} of {self._task.key.type} was presumed lost. Stop it"
             ) from error

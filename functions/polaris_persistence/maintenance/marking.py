@@ -106,7 +106,7 @@ class Marker:
         del pending[-_BATCH:]
         for ref, found in zip(batch, store.fetch_many(batch), strict=True):
             if found is None:
-                raise MaintenanceRefused(f"{store.key(ref)} is named by a commit but missing")
+                raise MaintenanceRefused(f"a commit names {store.key(ref)}, which is missing")
             self._follow(store, found, pending)
 
     def _heads(self, store: CatalogStore, reference: Reference) -> Iterator[Loaded[CommitObject]]:
@@ -123,7 +123,7 @@ class Marker:
             )
         if reference.head is not None and reference.head not in heads:
             raise MaintenanceRefused(
-                f"reference {reference.key} points to {reference.head}, missing or of an undeclared type"
+                f"reference {reference.key} points to {reference.head}, which is missing or has an undeclared type"
             )
         for outcomes in found:
             if outcomes.key.type in beside and outcomes.key.id in heads:
@@ -135,7 +135,7 @@ class Marker:
         named: Iterable[ObjectRef] = self._declared(found.key.type).links(found.value, store.fetch_many)
         unknown = unknown_field(found.value)
         if unknown is not None:
-            raise MaintenanceRefused(f"{found.key} has field {unknown!r} of a newer release; finish the upgrade first")
+            raise MaintenanceRefused(f"{found.key} has field {unknown!r} of a newer release. Finish the upgrade first")
         for ref in named:
             yield ref, self.leaves or follows_links(self._declared(ref.type))
 
@@ -181,4 +181,4 @@ def fence(backend: Backend, reference: Reference) -> Reference | None:
         if refused is None:
             return fenced
         current = refused.stored
-    raise MaintenanceRefused(f"reference {reference.key} moves too often to be fenced. Run maintenance again later")
+    raise MaintenanceRefused(f"reference {reference.key} changes too often to be fenced. Run maintenance again later")

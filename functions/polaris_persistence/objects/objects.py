@@ -79,7 +79,7 @@ def encode(value: PersistedModel) -> bytes:
     name = type(value).__name__
     if nests_beyond(value, MAX_NESTING):
         # Checked first, because an encoder that calls itself for each level would end the process.
-        raise ValueNotStorable(f"a {name} has more than {MAX_NESTING} lists and maps within each other; flatten it")
+        raise ValueNotStorable(f"a {name} has more than {MAX_NESTING} lists and maps within each other. Flatten it")
     try:
         data = cbor2.dumps(value.model_dump(warnings=False))
     except (cbor2.CBOREncodeError, PydanticSerializationError, ValueError, RecursionError) as error:
@@ -88,7 +88,7 @@ def encode(value: PersistedModel) -> bytes:
         type(value).model_validate(from_cbor(data))
     except (cbor2.CBORDecodeError, ValidationError) as error:
         raise ValueNotStorable(
-            f"a {name} would not decode again: {_reason(error)}. Give each field a value of its type"
+            f"a {name} could not be decoded again: {_reason(error)}. Give each field a value of its type"
         ) from error
     return data
 

@@ -68,7 +68,7 @@ def _check_keeps_unknown_fields(model: type[BaseModel]) -> None:
                 if nested.model_config.get("extra") != "allow":
                     raise ValueError(
                         f"{current.__name__}.{name} holds {nested.__name__}, which drops fields that a newer release "
-                        "wrote; derive it from PersistedModel"
+                        "wrote. Derive it from PersistedModel"
                     )
                 waiting.append(nested)
 

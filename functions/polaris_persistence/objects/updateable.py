@@ -78,7 +78,7 @@ class Updateables:
                 if refused is None or (unclear and applied(refused.stored)):
                     return
                 if not unclear:
-                    raise StaleObject(f"{key} is at another version. Read it again")
+                    raise StaleObject(f"{key} changed after it was read. Read it again")
                 break
             raise CommitOutcomeUnknown(f"{key} may have been written. Read it before you try again")
         finally:
@@ -98,7 +98,7 @@ class Updateables:
 
 def _token(read: Loaded[M]) -> str:
     if read.token is None:
-        raise ValueError(f"{read.key} is immutable, only updateable objects can be changed")
+        raise ValueError(f"{read.key} is immutable. Only updateable objects can be changed")
     return read.token
 
 

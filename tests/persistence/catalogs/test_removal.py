@@ -334,7 +334,8 @@ def test_a_purge_scans_if_a_package_declares_updateable_objects() -> None:
     gauge = ObjectKey(site.space, store.catalog, "gauge", 7)
     assert site.backend.insert(StoredObject(gauge, cbor2.dumps({"count": 1}), 1, "token")) is None
     done = site.inactive().purge("acme")
-    assert done.scanned == ("objects of type 'gauge' are updateable, so nothing has to name them",)
+    [reason] = done.scanned
+    assert "type 'gauge'" in reason
     assert site.of_acme() == []
 
 
@@ -363,7 +364,8 @@ def test_a_purge_of_a_realm_of_an_earlier_release_scans_and_leaves_realms_of_lik
     realms._store_of("old", "sales").write([Entity(name="never linked")])
     realms.set_status("old", RealmStatus.INACTIVE)
     done = realms.purge("old")
-    assert done.scanned == ("an earlier release made the realm, without a space",)
+    [reason] = done.scanned
+    assert "without a space" in reason
     assert site.of_others() == others
     head = Committer(kept, MAIN, EntityHead).head()
     assert head is not None

@@ -124,7 +124,7 @@ def test_what_is_acknowledged_is_there(
 def test_what_two_sweeps_may_have_deleted_is_refused(world: NamedEntities) -> None:
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.sweep(2)
-    with pytest.raises(PreparedExpired, match="prepare it again"):
+    with pytest.raises(PreparedExpired, match="Prepare it again"):
         world.committer.commit(linking(NAME, handle))
 
 
@@ -167,7 +167,7 @@ def test_an_object_that_nothing_names_is_not_linked(world: NamedEntities, sweeps
     """Issue 32, line 7: written by a store, not by an attempt, it was linked, acknowledged, and loaded as None."""
     [ref] = world.store.write([Entity(name="bare")])
     world.sweep(sweeps)
-    with pytest.raises(PreparedExpired, match="prepare it"):
+    with pytest.raises(PreparedExpired, match="Prepare it with"):
         world.committer.commit(linking(NAME, ref))
     assert world.named() is None
 

@@ -40,7 +40,7 @@ def test_a_process_waits_for_a_node_id_within_its_deadline() -> None:
     waiting = process(backend, clock, 2, wait_ms=15_000)
     assert split_id(waiting()).node in (0, 1)
     assert 9 <= sum(clock.slept) <= 15
-    with pytest.raises(NoFreeNode, match="3 s waited"):
+    with pytest.raises(NoFreeNode, match="a wait of 3 s"):
         process(backend, clock, 1, wait_ms=3_000)()
 
 

@@ -178,7 +178,7 @@ ONE_KIND = b"\x01\x01t\x01" + bytes(8) + b"\x01"
         (plain(ONE_KIND + b"\x02\x08a", b"\x00\x00"), "entries are missing"),
         (plain(ONE_KIND + b"\x01\x88a\x02", b"\x00"), "not in the list"),
         (plain(ONE_KIND + b"\x01\x88a\x00"), "holds a removal"),
-        (plain(ONE_KIND + b"\x01\x08a"), "ids have another length"),
+        (plain(ONE_KIND + b"\x01\x08a"), "length of the ids"),
         (plain(ONE_KIND + b"\x01\x08a!", b"\x00"), "left over"),
         (plain(ONE_KIND + b"\x01\x08\x01", b"\x00"), "escape"),
         (plain(b"\x01\x01t\x01" + b"\xff" * 8 + b"\x01\x01\x08a", b"\x00"), "63 bits"),
@@ -213,5 +213,5 @@ def test_malformed_stripes_are_refused_with_their_reason(text: bytes, reason: st
 def test_text_longer_than_stated_is_refused(elements: tuple[str, ...]) -> None:
     text = NO_KINDS + b"\x00" + "".join(elements).encode() + b"!" * 100
     deflated = zlib.compress(text, wbits=-15)
-    with pytest.raises(CorruptIndexError, match="another length than stated"):
+    with pytest.raises(CorruptIndexError, match="differs from the stated length"):
         decode_segment(sealed(b"\x01" + varint(len(text) - 1) + varint(len(deflated)) + deflated))
