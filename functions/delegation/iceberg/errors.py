@@ -53,7 +53,7 @@ class EncryptedMetadataFile(GuardRefused):
     code = "UNSUPPORTED"
 
     def __init__(self, path: str, problem: str = "is encrypted") -> None:
-        super().__init__(f"{printable(path)} {problem}, and this release cannot read which files it names")
+        super().__init__(f"{printable(path)} {problem}, so this release cannot read which files it names")
         self.path = path
 
 

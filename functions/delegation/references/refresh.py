@@ -384,8 +384,8 @@ class _Pass:
         names = shown([str(blocking.subject) for blocking in unreadable])
         passes = max(len(blocking.unanswered) for blocking in unreadable)
         return (
-            f"{passes} of {UNANSWERED_PASSES} passes could not read {names}, but read other tables. What "
-            f"{UNANSWERED_PASSES} passes cannot read counts as unreadable. The first problem: {unreadable[0].problem}"
+            f"{names} could not be read in {passes} of {UNANSWERED_PASSES} passes, although other tables could. After "
+            f"{UNANSWERED_PASSES} such passes, they count as unreadable. The first problem: {unreadable[0].problem}"
         )
 
 

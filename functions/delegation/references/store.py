@@ -180,7 +180,7 @@ class ReferenceStore(BlockingStore):
         written = replace(after, revision=max(before.revision, 0) + 1)
         stored = self._get(f"catalog:{before.catalog}", "pass") if before.revision == _DAMAGED else None
         if not self._put_unmoved(_pass_item(written), before.revision, stored):
-            raise PassLost(f"another process refreshes the references of catalog {before.catalog}")
+            raise PassLost(f"another process took over the refresh of catalog {before.catalog}")
         return written
 
     def _get(self, pk: str, sk: str) -> dict[str, Any] | None:

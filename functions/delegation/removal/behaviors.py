@@ -94,7 +94,7 @@ def refuse_purged(reads: TaskReads, work: "TableWork", task: Task) -> None:
     purge = purge_under_way(reads, work.realm, work.identifier, work.table.table_uuid)
     if purge is not None and task.effects_began_ts is None and not work.is_dry_run:
         raise GuardRefused(
-            f"the task {purge} already purges the table with its files. If that task fails or is cancelled, and the "
+            f"task {purge} is already purging the table and its files. If that task fails or is cancelled, and the "
             "table stays, send this request again",
             code="TABLE_IS_PURGED",
         )
@@ -145,7 +145,7 @@ def check_killed(task: Task, *, has_spark: bool) -> None:
     """Raise GuardRefused (TOO_LARGE_FOR_FUNCTION) if attempts are killed and the next would run in a function."""
     if task.killed.count < KILLED_TWICE or has_spark:
         return
-    raise too_large(task, "set delegation:emr-subnet-ids, so that Spark runs it, or give its process more memory")
+    raise too_large(task, "Set delegation:emr-subnet-ids, so that Spark runs the task, or give the process more memory")
 
 
 def too_large(task: Task, action: str) -> GuardRefused:
@@ -157,10 +157,10 @@ def too_large(task: Task, action: str) -> GuardRefused:
         f"{listed} files listed" if listed else "",
         f"{details.files_planned} files planned" if details.files_planned else "",
     ]
-    measured = ", ".join(filter(None, sizes)) or "nothing was measured before the table's metadata was read"
+    measured = ", ".join(filter(None, sizes)) or "no attempt read the table's metadata"
     return GuardRefused(
         f"{task.killed.count} attempts were killed without progress, probably for lack of memory or time "
-        f"({measured}); {action}, then retry",
+        f"({measured}). {action}. Then retry the task",
         code="TOO_LARGE_FOR_FUNCTION",
     )
 

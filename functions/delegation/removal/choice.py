@@ -75,7 +75,7 @@ class HandedToSpark(RunHandedOver):
     """One process would take too long for the remaining files. The next attempt deletes them with Spark."""
 
     def __init__(self, task_id: str, files: int, *, does: str = "deletes the rest") -> None:
-        super().__init__(task_id, f"the next attempt {does}, {counted(files, 'file')}, with Spark")
+        super().__init__(task_id, f"the next attempt uses Spark and {does} ({counted(files, 'file')})")
 
 
 # CPU time on one core: sorting and writing a path took 8 µs (`make bench BENCH=plan`: 86,000 entries a second with

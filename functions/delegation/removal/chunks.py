@@ -176,7 +176,7 @@ def stored_part(store: PlanStore, key: str, sha256: str | None = None) -> bytes:
     except ObjectNotFound as error:
         raise PlanLost(key, "the object is missing") from error
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise PlanTampered(key, "the object differs from the published one")
+        raise PlanTampered(key, "the object differs from its published version")
     return data
 
 

@@ -182,7 +182,10 @@ def delete_or_raise(
         temporary = FilesThrottled if run.throttled == run.failed else FilesNotDeletedYet
         raise temporary(run.failed, run.sample)
     if rest := left():
-        raise EngineFailed(f"all deletes succeeded, but {counted(len(rest), 'chunk')} of the plan lack a mark")
+        raise EngineFailed(
+            f"all deletes succeeded, but {counted(len(rest), 'chunk')} of the plan lack a mark. "
+            "The next attempt repeats them"
+        )
 
 
 def delete_here(
@@ -268,8 +271,8 @@ def delete_in_lots(
         slow = slow + 1 if first == before else 0
         if slow >= most_slow:
             raise ComparisonTooOld(
-                f"{slow} times in a row, comparing new commits with the files to delete took more than "
-                f"{OLDEST_LOAD:.0f} s after a load. The next attempt deletes the remaining files"
+                f"after loading the table, it took more than {OLDEST_LOAD:.0f} s to compare new commits with the files "
+                f"to delete, {slow} times in a row. The next attempt deletes the remaining files"
             )
         work, before, loaded = (), first, now()
         if not compare(lot):

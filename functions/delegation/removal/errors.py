@@ -106,7 +106,8 @@ def table_protected(
 def table_uuid_mismatch(expected: str, actual: str, *, work: str = "purge") -> GuardRefused:
     """Return the error for a name that has another table in the catalog than the one for which the `work` is."""
     return GuardRefused(
-        f"the table has the table-uuid {actual}, but the {work} is for {expected}. Send a new {work}",
+        f"the table has the table-uuid {actual}, but the {work} is for {expected}. If you mean the present table, "
+        f"send a new {work}",
         code="TABLE_UUID_MISMATCH",
     )
 
@@ -145,7 +146,7 @@ class NeighbourUnreadable(GuardRefused):
         remedy: str | None = None,
     ) -> None:
         super().__init__(
-            f"{printable(who)} may share files and cannot be read ({why.code}): {printable(str(why))}. "
+            f"{printable(who)} cannot be read ({why.code}), so shared files are unknown: {printable(str(why))}. "
             f"{remedy or _mend(printable(who), str(why))}"
         )
         self.who = who
@@ -160,27 +161,27 @@ class NeighbourUnreadable(GuardRefused):
 
 def _mend(who: str, why: str) -> str:
     return (
-        f"{_repair(who, why)}. Otherwise an operator can exempt it (`delegation references blocking`, then `delegation "
-        "references exempt`): purges and expiries then run, and its known files stay protected"
+        f"{_repair(who, why)}. Otherwise, an operator can exempt it (`delegation references blocking`, then "
+        "`delegation references exempt`). Purges and expiries then run, and its known files stay protected"
     )
 
 
 def _repair(who: str, why: str) -> str:
     """Return the next step. A missing privilege is named only if Polaris named one."""
     if "the principal needs " in why:
-        return "Grant it to the service's principal, then send the request again"
+        return "Grant this privilege to the service's principal, then send the request again"
     if "allowed locations" in why:
         return (
-            "Polaris refuses to load it: remove its properties write.data.path and write.metadata.path, allow "
+            "Polaris refuses to load it. Remove its properties write.data.path and write.metadata.path, allow "
             f"their locations in the catalog's storage configuration, or drop {who} without purge"
         )
     if "a table of another format" in why:
-        return f"Drop {who}, or have it moved"
+        return f"Drop {who}, or move it to another location"
     if who.startswith("the list of "):
-        return "Load it from Polaris as the service's principal; the log of Polaris has the reason"
+        return "Request this list from Polaris as the service's principal. Polaris' log has the reason"
     return (
-        f"To repair it, load {who} in an engine, which shows the same error. Restore the file or bucket, or drop it "
-        "without purge if nobody needs it"
+        f"To see the same error, load {who} in an engine. Restore the file or bucket, or drop {who} without purge if "
+        "nobody needs it"
     )
 
 
@@ -201,8 +202,8 @@ class NeighbourChanged(DelegationError):
 def changed_at_each_look(table: TableIdentifier, looks: int) -> str:
     """Return the message: the table lost files at each of this many comparisons, so the operation stopped."""
     return (
-        f"{table} changed at each of {looks} loads of this attempt, and files disappeared while they were read. A "
-        "later attempt deletes the remaining files"
+        f"{table} changed each time that this attempt loaded it ({looks} times), and files disappeared while they were "
+        "read. A later attempt deletes the remaining files"
     )
 
 
@@ -214,6 +215,6 @@ def plan_of_another_table(message: str) -> GuardRefused:
 def plan_not_found(plan_id: str) -> GuardRefused:
     """Return the error for a requested plan that no task published. Nothing was deleted."""
     return GuardRefused(
-        f"no task published the plan {plan_id}. Name a plan from `plan_segments` of a dry run, or make a new dry run",
+        f"no task published the plan {plan_id}. Use an id from a dry run's `plan_segments`, or make a new dry run",
         code="PLAN_NOT_FOUND",
     )

@@ -102,7 +102,7 @@ class WithLostRefs:
             return lost
         uuid = parse_former_metadata(lost.copy, self.plans.get(lost.copy)).table_uuid or ""
         if lost_key(uuid, lost.metadata_file) != lost.record:
-            raise _AnotherFile(lost.copy, "table-uuid", "the damaged record does not name the file of this table")
+            raise _AnotherFile(lost.copy, "table-uuid", "the damaged record does not name this table's file")
         return replace(lost, table_uuid=uuid)
 
     def _former(self, lost: LostRefs, name: TableIdentifier, *, is_here: bool) -> Iterator[Neighbour]:
@@ -126,7 +126,7 @@ class _AnotherFile(CorruptMetadata):
 def _unreadable(lost: LostRefs, catalog: str, error: DelegationError) -> NeighbourUnreadable:
     """Return the error for a damaged record and copy, neither of which shows what the lost refs need."""
     if isinstance(error, _AnotherFile):
-        restore = "Restore this record in the table of the reference index"
+        restore = "Restore this record in the reference index's DynamoDB table"
     else:
         restore = f"Restore this object in the plan bucket: {lost.copy}"
     return NeighbourUnreadable(
@@ -184,9 +184,9 @@ class LostRefsKeeper:
         if own >= MOST_OF_TABLE or all_of_them >= MOST_OF_CATALOG:
             table = self.identifier
             raise GuardRefused(
-                f"{own} metadata files with lost refs of {table} are kept, and {all_of_them} of all tables of the "
-                "catalog. Restore or dismiss some before the table's snapshots are expired again. `delegation "
-                f"references lost {table.catalog}` lists them with the commands for both",
+                f"too many metadata files with lost refs are kept: {own} of {table}, {all_of_them} of the catalog's "
+                "tables. Restore or dismiss some before the table's snapshots expire again: "
+                f"`delegation references lost {table.catalog}` lists them with the commands",
                 code="TOO_MANY_LOST_REFS",
             )
 

@@ -171,7 +171,7 @@ def _usable(locations: Iterable[str], options: PathRules, *, of: str | None = No
 
 def _check_location(location: str, of: str | None) -> None:
     if of is not None and not same_storage(location, of):
-        raise UnsupportedLocation(location, "it is in another storage than the table's metadata file")
+        raise UnsupportedLocation(location, "its storage differs from that of the table's metadata file")
     Roots([location])
 
 
@@ -255,7 +255,7 @@ class PathGuard:
         if path.startswith(MARKS[AmbiguousPath]):
             return "ambiguous"
         if self._options.unsupported == "refuse" and not is_marked(path):
-            raise UnsupportedLocation(path, "it is in another storage than the table's metadata file")
+            raise UnsupportedLocation(path, "its storage differs from that of the table's metadata file")
         return "unsupported"
 
     def verdicts(

@@ -273,7 +273,7 @@ def foreign_locations(properties: Mapping[str, str]) -> ForeignLocations:
     for place in places:
         if not place.endswith("/"):
             raise InvalidProperty(
-                FOREIGN_LOCATIONS, f"{place!r} is not a place such as s3://lake/theirs/, which ends in /"
+                FOREIGN_LOCATIONS, f"{place!r} is not a location with a slash at its end, such as s3://lake/theirs/"
             )
     if len(places) > _MOST:
         raise InvalidProperty(FOREIGN_LOCATIONS, f"names more than {_MOST} places")

@@ -125,7 +125,7 @@ def without_spark(tasks: TaskService, task: Task) -> RunPostponed:
     attempts = int(task.details.get(NO_SPARK, 0)) + 1
     tasks.holding(task).leases.note(task.task_id, task.attempt_count, details={NO_SPARK: attempts})
     return RunPostponed(
-        "this process has no Spark; start `delegation worker --engine spark`, which needs the extra [spark] and Java "
+        "this process has no Spark. Start `delegation worker --engine spark`, which needs the extra [spark] and Java "
         "17, or set the DELEGATION_EMR_* variables of this worker",
         tasks.policies.retry(task.task_type).backoff(attempts),
     )
@@ -213,10 +213,10 @@ class RewriteBehavior:
             if self.shared is not None and may_share(task):
                 self._continue_with(SHARED, task)
                 self.shared.start()
-                raise RunPostponed(f"{plan.summary}; the shared Spark worker rewrites them", SHARED_WAIT)
+                raise RunPostponed(f"{plan.summary}; the shared Spark worker rewrites the table", SHARED_WAIT)
             # Recorded before the attempt ends, so that an attempt lost in between continues with Spark too.
             self._continue_with(SPARK, task)
-            raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt rewrites them with Spark")
+            raise RunHandedOver(task.task_id, f"{plan.summary}; the next attempt rewrites the table with Spark")
 
         return runner.run(task, lambda: self._unless_withdrawn(task, INLINE, done))
 
@@ -338,7 +338,7 @@ class RewriteBehavior:
         reported = {"estimate": dict(plan.details), **_reported(result), "seconds": round(result.seconds, 1)}
         summary = self.kind.summary(result)
         if result.groups_put_off:
-            summary += f"; {counted(result.groups_put_off, 'group')} put off to the next run"
+            summary += f"; {counted(result.groups_put_off, 'group')} put off until the next run"
         return summary, {**_details(result), LOSSES: None}, {"engine": SPARK, "reported": reported}
 
     @staticmethod

@@ -153,8 +153,8 @@ class Left(StrEnum):
 
     HOT = "its newest commit is younger than cold-after"
     NO_GAIN = "the rewrite would reduce neither files nor deletes"
-    BENEFIT = "one unit of money removes fewer files than min-benefit"
-    NO_FILTER = "no filter can select it alone"
+    BENEFIT = "it would remove fewer files per unit of currency than min-benefit"
+    NO_FILTER = "no filter selects only this partition"
     NEXT_RUN = "this run has enough partitions"
 
 

@@ -49,7 +49,9 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
     requirements, updates = _objects(document, "requirements"), _objects(document, "updates")
     actions = [str(update.get("action")) for update in updates]
     if sorted(actions) != ["add-snapshot", "set-snapshot-ref"]:
-        raise CommitRefused(f"a rewrite only adds a snapshot and moves its branch; this commit has {_named(actions)}")
+        raise CommitRefused(
+            f"a rewrite may only add a snapshot and move its branch, but this commit has {_named(actions)}"
+        )
     added, moved = sorted(updates, key=lambda update: str(update["action"]))
     snapshot = added.get("snapshot")
     if not isinstance(snapshot, dict) or not isinstance(summary := snapshot.get("summary"), dict):
@@ -59,7 +61,7 @@ def admitted(body: bytes, rules: CommitRules) -> AdmittedCommit:
         raise CommitRefused("the commit does not move the branch to the snapshot that it adds")
     if summary.get("operation") != _REPLACE:
         operation = printable(str(summary.get("operation")))
-        raise CommitRefused(f"a rewrite's snapshot has the operation {_REPLACE}, not {operation}")
+        raise CommitRefused(f"a rewrite's snapshot must have the operation {_REPLACE}, not {operation}")
     if moved.get("type") != "branch" or moved.get("ref-name") != rules.branch:
         ref = f"{printable(str(moved.get('type')))} {printable(str(moved.get('ref-name')))}"
         raise CommitRefused(f"the commit moves the {ref}, not the branch {printable(rules.branch)}")

@@ -109,7 +109,7 @@ class RewriteEstimate(BaseModel):
         )
         return (
             f"{what}; {self.bytes_read / _GIB:.2f} GiB read, {self.bytes_written / _GIB:.2f} GiB written, "
-            f"{self.bytes_held_twice / _GIB:.2f} GiB held twice until expiry; {self.vcpu_hours:.2f} vCPU-hours, "
+            f"{self.bytes_held_twice / _GIB:.2f} GiB stored twice until expiry; {self.vcpu_hours:.2f} vCPU-hours, "
             f"about {self.total_cost:.4f} {self.currency} ({self.prices_region} prices of {self.prices_as_of})"
         )
 

@@ -123,7 +123,7 @@ class Gate:
         except PolarisError as error:
             self._stop(error)
             return _forbidden(str(error))
-        return _forbidden(f"a rewrite of {self.identifier} may load it and replace its files, nothing else")
+        return _forbidden(f"a rewrite of {self.identifier} may only load the table and replace its files")
 
     def close(self) -> None:
         """Let no further commit pass. Returns when the commits in progress are answered."""

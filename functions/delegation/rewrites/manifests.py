@@ -59,7 +59,7 @@ class ManifestsLeft(StrEnum):
     """Why the manifests of a spec are left alone."""
 
     NO_GAIN = "the rewrite would remove too few manifests"
-    BENEFIT = "one unit of money removes fewer manifests than min-benefit"
+    BENEFIT = "it would remove fewer manifests per unit of currency than min-benefit"
     UNCOUNTED = "a manifest does not state how many files it has"
 
 

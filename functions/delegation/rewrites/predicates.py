@@ -51,9 +51,9 @@ def why_refused(text: str) -> str | None:
             return f"{text[at : at + _LONGEST_SHOWN]!r}"
         kind, shown = token.lastgroup, token[0]
         if kind == "word" and shown.lower() in _OF_QUERIES:
-            return f"{shown}, a word of queries; a column of this name has backticks"
+            return f"the SQL keyword {shown} (put a column of this name in backticks)"
         if kind == "open" and before not in (*_BEFORE_PARENTHESES, *FUNCTIONS, ""):
-            return f"a call of {before}; the functions are {', '.join(FUNCTIONS)}"
+            return f"a call of {before} (the allowed functions are {', '.join(FUNCTIONS)})"
         if kind is not None:
             before = {"word": shown.lower(), "column": shown, "string": shown}.get(kind, "")
         at = token.end()

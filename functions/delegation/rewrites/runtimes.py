@@ -51,7 +51,7 @@ def _manifests_of_v3(rewrite: Rewrite, metadata: Mapping[str, Any]) -> bool:
 
 LOST_ROW_IDS: Final = RuntimeFault(
     fixed_by=16699,
-    harm="it gives rows other row ids when it rewrites manifests of a table of format version 3",
+    harm="it changes row ids when it rewrites the manifests of a table with format version 3",
     sound=((1, 10, 3), (1, 11, 1), (1, 12, 0)),
     refused=_manifests_of_v3,
 )

@@ -272,7 +272,7 @@ def _conflict(error: Py4JJavaError, stays: str) -> PutOff:
     """Return a conflict with another writer. Raises any other error."""
     if _kind(error) not in _CONFLICTS:
         raise error
-    return PutOff(groups=1, reason=f"another writer was first, so {stays}", is_conflict=True)
+    return PutOff(groups=1, reason=f"another writer committed first, so {stays}", is_conflict=True)
 
 
 def _actions(session: SparkSession) -> Any:

@@ -77,7 +77,7 @@ COMPACTION_OPTIONS: Final = OptionTable(
             name=STRATEGY,
             by=SetBy.CALLER,
             values=tuple(strategy.value for strategy in Strategy),
-            described="How rows are written: in the order of the files, sorted, or along a z-order curve.",
+            described="The order of written rows: as in the files, sorted, or along a z-order curve.",
             argument=Argument("Write rows as they are (bin-pack), sorted (sort), or along a curve (z-order).", "NAME"),
         ),
         text_option(
@@ -132,8 +132,8 @@ COMPACTION_OPTIONS: Final = OptionTable(
             FILTER,
             _EXPRESSION,
             "a predicate such as `day = DATE '2026-11-01'`, up to 1000 characters",
-            "Only files that may contain matching rows are rewritten. A predicate has columns, literals, operators and "
-            f"the functions {', '.join(predicates.FUNCTIONS)}.",
+            "Only files that may contain matching rows are rewritten. A predicate may have columns, literals, "
+            f"operators and the functions {', '.join(predicates.FUNCTIONS)}.",
             Argument("Rewrite only files that may contain rows matching this predicate.", "PREDICATE"),
         ),
         text_option(

@@ -239,7 +239,7 @@ def _check_s3(path: str, scheme: str, bucket: str, key: str) -> None:
     if not _BUCKET.fullmatch(bucket):
         raise AmbiguousPath(path, "it has no valid bucket name")
     if bucket.endswith("--table-s3"):
-        raise UnsupportedLocation(path, "Amazon S3 Tables deletes its files by itself")
+        raise UnsupportedLocation(path, "Amazon S3 Tables deletes the files there itself")
     if ".." in key.split("/"):
         raise AmbiguousPath(path, "it contains the component ..")
 

@@ -117,14 +117,14 @@ def test_a_wrong_number_of_records() -> None:
     corrupt(container(entry_schema(2), (13, good)), "the block ends inside the record that begins here")
     corrupt(container(entry_schema(2), (11, good)), "bytes are left after the last record")
     corrupt(container(entry_schema(2), ((1 << 63) - 1, good)), "the block ends inside the record that begins here")
-    corrupt(container(entry_schema(2), (-1, good)), "a block of -1 objects")
+    corrupt(container(entry_schema(2), (-1, good)), "a block states -1 objects")
     corrupt(container(entry_schema(2), (0, good)), "bytes are left after the last record")
 
 
 def test_a_block_longer_than_the_file_and_a_wrong_sync_marker() -> None:
     head = container(entry_schema(2))
 
-    corrupt(head + zigzag(1) + zigzag(1 << 40) + b"x" * 40, "a block of 1 objects in 1099511627776 bytes")
+    corrupt(head + zigzag(1) + zigzag(1 << 40) + b"x" * 40, "a block states 1 objects in 1099511627776 bytes")
     corrupt(head + zigzag(1) + zigzag(-5) + b"x" * 40, "in -5 bytes")
     corrupt(head + zigzag(0) + zigzag(0) + b"x" * 16, "the sync marker after a block")
 

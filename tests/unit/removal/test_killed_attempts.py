@@ -225,7 +225,7 @@ def test_an_inline_purge_that_is_killed_twice_names_what_to_leave_out() -> None:
     world = KillableExpiries(has_spark=True)
     task = world.killed(submitted(world, "purge", engine="inline"), DIED, times=100)
     assert (task.status, task.error_code) == (Status.FAILURE, "TOO_LARGE_FOR_FUNCTION")
-    assert "leave `engine` out" in str(task.result_summary)
+    assert "Leave out `engine`" in str(task.result_summary)
 
 
 def test_an_attempt_without_a_function_is_no_kill() -> None:

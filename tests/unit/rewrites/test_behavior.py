@@ -230,7 +230,7 @@ def test_each_attempt_without_spark_waits_longer_and_states_what_to_start(world:
         world.clock.advance(after.next_scheduled_run_ts - world.clock())
     assert waits == [0, 1, 2, 4, 8, 16, 32, 60]  # the first one hands over
     assert (after.error_code, after.unexcused_attempts) == ("POSTPONED", 0)
-    assert "start `delegation worker --engine spark`" in (after.result_summary or "")
+    assert "Start `delegation worker --engine spark`" in (after.result_summary or "")
 
 
 def test_a_table_that_is_purged_is_not_rewritten(world: RewritingWorld) -> None:

@@ -32,7 +32,7 @@ from polaris_common.errors import DelegationError
 
 ORDERS = TableIdentifier("lake", ("sales",), "orders")
 UUID = "7f3b5f0e-54ad-4a0a-9d2a-3f1f6c9ce001"
-CONFLICT = PutOff(groups=2, reason="another writer was first", is_conflict=True)
+CONFLICT = PutOff(groups=2, reason="another writer committed first", is_conflict=True)
 FAILED = PutOff(groups=1, reason="their files could not be written", is_conflict=False)
 
 
@@ -282,7 +282,7 @@ def test_an_attempt_is_cancelled_while_it_waits_for_another_writer() -> None:
 
 def test_another_table_has_the_name_now() -> None:
     world = World(table=Table(table_uuid="0" * 36))
-    with pytest.raises(GuardRefused, match="Send a new rewrite"):
+    with pytest.raises(GuardRefused, match="send a new rewrite"):
         world.run([])
     assert world.engine.calls == []
 

@@ -265,7 +265,9 @@ def read_blocks(data: bytes, header: Header, limit: int) -> Iterator[Block]:
         count, pos = read_long(data, pos)
         size, pos = read_long(data, pos)
         if count < 0 or not 0 <= size <= len(data) - pos - SYNC_BYTES:
-            raise MalformedError(start, f"a block of {count} objects in {size} bytes, {len(data) - pos} are left")
+            raise MalformedError(
+                start, f"a block states {count} objects in {size} bytes, but {len(data) - pos} bytes are left"
+            )
         stop = pos + size
         if data[stop : stop + SYNC_BYTES] != header.sync:
             raise MalformedError(stop, "the sync marker after a block differs from the header's")
@@ -294,7 +296,7 @@ def read_long(data: bytes, pos: int) -> tuple[int, int]:
 def _read_bytes(data: bytes, pos: int) -> tuple[bytes, int]:
     size, start = read_long(data, pos)
     if not 0 <= size <= len(data) - start:
-        raise MalformedError(pos, f"{size} bytes of metadata, {len(data) - start} are left")
+        raise MalformedError(pos, f"the metadata states {size} bytes, but {len(data) - start} are left")
     return data[start : start + size], start + size
 
 

@@ -53,11 +53,11 @@ def success(result: ExpiryResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
                 bytes_deleted=result.bytes_deleted,
                 **common,
             )
-            return f"{result.withdrawn}, so it stopped {done}", details, {}
+            return f"{result.withdrawn}, so the expiry stopped {done}", details, {}
         case "PLANNED":
             spark = ", to be deleted with Spark" if result.deletes_with == "spark" else ""
             summary = (
-                f"{snapshots} and {refs} are expired; planned {counted(result.files_planned, 'file')}, "
+                f"{snapshots} and {refs} would be removed; planned {counted(result.files_planned, 'file')}, "
                 f"{result.bytes_planned} bytes{spark}; nothing was changed"
             )
             fields: dict[str, Any] = {}

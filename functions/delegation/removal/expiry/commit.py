@@ -95,7 +95,7 @@ class TableLoads:
         if not self.permit(table):
             return False
         if self.ctx.permitted is not None and keeps_more(asdict(self.ctx.retention), used):
-            self.withdrawn = "the table must keep more now than when its snapshots were removed"
+            self.withdrawn = "the table must now keep more than when its snapshots were removed"
         return self.withdrawn is None
 
 
@@ -176,8 +176,8 @@ class Unanswered:
     def error(self) -> PolarisOutcomeUnknown:
         """Return the error for an attempt that ends while one of them may still be applied."""
         return PolarisOutcomeUnknown(
-            f"an earlier commit to {self._ctx.identifier} had no answer and may still be applied, so its plan "
-            "is kept; the next attempt loads the table again"
+            f"an earlier commit to {self._ctx.identifier} got no answer and may still be applied, so its plan is "
+            "kept. The next attempt loads the table again"
         )
 
     def _sent(self) -> tuple[SentCommit, ...]:

@@ -17,7 +17,7 @@ PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """A plan was lost, so files of the snapshots that it removed may stay until orphan files are removed."""
 
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
-    ManifestMissing: "; a kept snapshot needs it: restore it, or drop or move the refs that keep the snapshot"
+    ManifestMissing: ". A kept snapshot needs it. Restore the file, or drop or move the refs that keep the snapshot"
 }
 """The outcome's addition to an error."""
 
@@ -45,18 +45,18 @@ class RefLost(ExpiryError):
     ) -> None:
         shown_refs = ", ".join(f"{printable(name)} at snapshot {refs[name]}" for name in sorted(refs)[:3])
         kept = (
-            "Without a reference index its files are not kept. Restore the ref before the table's snapshots expire "
-            "again"
+            "Without a reference index, their files are not kept. Restore the refs before the table's snapshots "
+            "expire again"
         )
         if kept_until is not None:
             kept = (
-                f"Its files stay until {kept_until:%Y-%m-%d}; `delegation references dismiss` releases them "
-                "earlier, if it is restored or not needed"
+                f"Their files stay until {kept_until:%Y-%m-%d}. When the refs are restored or nobody needs them, "
+                "release the files with `delegation references dismiss`"
             )
         super().__init__(
             f"the commit also removed {len(refs)} refs of {table} that were created just before it: "
             f"{shown_refs}. No file was deleted, and the metadata file {printable(metadata_file, 1000)} still "
-            f"has them. Register it under another name in Spark: {restore_statement(table, metadata_file)}. "
+            f"has them. Register this file under another name in Spark: {restore_statement(table, metadata_file)}. "
             f"{kept}"
         )
         self.refs = dict(refs)
@@ -74,7 +74,7 @@ class RefsUnknown(ExpiryError):
         super().__init__(
             f"the snapshots of {table} are removed, but the former metadata file is missing or unreadable "
             f"({printable(missing)}), so a new tag may be lost. No file was deleted. The plan in the receipt "
-            f"lists the files that stay; `delegation orphans scan {table}` finds those that no table needs"
+            f"lists the files that stay. `delegation orphans scan {table}` finds those that no table needs"
         )
         self.metadata_file = missing
 
@@ -84,8 +84,8 @@ def rest_of_plan_lost(table: TableIdentifier, missing: str, *, is_made: bool) ->
     undeleted. `is_made` states whether the commit is known to be applied."""
     are_removed = "are removed" if is_made else "may be removed"
     return ExpiryError(
-        f"snapshots of {table} {are_removed}, but {printable(missing)} of the approved plan is missing, so no "
-        f"more of its files are deleted. The next request makes a new plan; `delegation orphans scan {table}` "
+        f"snapshots of {table} {are_removed}, but {printable(missing)} of the approved plan is missing, so the "
+        f"remaining files are not deleted. The next request makes a new plan. `delegation orphans scan {table}` "
         "finds the files that no table needs",
         code=PLAN_LOST,
     )
@@ -137,7 +137,8 @@ class SnapshotReferenced(GuardRefused):
 def manifests_encrypted(why: str) -> GuardRefused:
     """Return the error for encrypted manifests (Iceberg Table Spec, version 3), whose files are unknown."""
     return GuardRefused(
-        f"{why}: this release cannot read encrypted manifests. Expire the snapshots with an engine that has the keys",
+        f"{why}, and this release cannot read encrypted manifests. Expire the snapshots with an engine that has the "
+        "keys",
         code="UNSUPPORTED",
     )
 
@@ -155,7 +156,7 @@ def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
         raise table_uuid_mismatch(table_uuid.lower(), metadata.table_uuid, work=WORK)
     if is_stand_in(metadata.table_uuid):
         raise GuardRefused(
-            "the table has no table-uuid, so a commit could reach another table. Let an engine assign a table-uuid "
+            "the table has no table-uuid, so a commit could change another table. Let an engine assign a table-uuid "
             "(assign-uuid), or upgrade the table to format version 2",
             code="UNSUPPORTED",
         )
@@ -168,4 +169,4 @@ def check_table(metadata: ParsedMetadata, *, table_uuid: str) -> None:
         raise manifests_encrypted(f"the table's property {_ENCRYPTION_KEY} is set")
     encrypted = next((snapshot for snapshot in metadata.snapshots if snapshot.encrypted), None)
     if encrypted is not None:
-        raise manifests_encrypted(f"the manifest list of snapshot {encrypted.snapshot_id} has a key")
+        raise manifests_encrypted(f"the manifest list of snapshot {encrypted.snapshot_id} has an encryption key")

@@ -311,4 +311,4 @@ def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None
     fits = size.is_planned_in_a_function(ctx.settings)
     ctx.note_size(f"{size.files} files or more, {len(manifests)} manifests", fits)
     if ctx.spark_above is not None and not fits:
-        raise HandedToSpark(ctx.attempt.task_id, size.files, does="reads what snapshots need")
+        raise HandedToSpark(ctx.attempt.task_id, size.files, does="finds the files that snapshots need")

@@ -58,9 +58,11 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.retain_last is not None and not 1 <= self.retain_last <= INT[-1]:
-            raise InvalidRetention(f"the number of snapshots to retain is {self.retain_last}; it must be at least 1")
+            raise InvalidRetention(
+                f"the number of snapshots to retain is {self.retain_last}; it must be 1 to {INT[-1]}"
+            )
         if self.max_ref_age_ms is not None and not 1 <= self.max_ref_age_ms <= LONG[-1]:
-            raise InvalidRetention(f"the age of refs is {self.max_ref_age_ms} ms; it must be at least 1")
+            raise InvalidRetention(f"the age of refs is {self.max_ref_age_ms} ms; it must be 1 to {LONG[-1]}")
         if self.older_than_ms is not None and self.older_than_ms not in LONG:
             raise InvalidRetention(f"the time {self.older_than_ms} is not in milliseconds since 1970")
 

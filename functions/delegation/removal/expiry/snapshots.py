@@ -85,7 +85,7 @@ def _snapshots(metadata: Mapping[str, Any]) -> Mapping[int, KnownSnapshot]:
     for snapshot in _objects(metadata, "snapshots"):
         snapshot_id = _required(snapshot, "snapshot-id", LONG)
         if snapshot_id in snapshots:
-            raise _corrupt("snapshots", f"snapshot {snapshot_id} is there twice")
+            raise _corrupt("snapshots", f"snapshot {snapshot_id} is listed twice")
         snapshots[snapshot_id] = KnownSnapshot(
             snapshot_id,
             _integer(snapshot, "parent-snapshot-id", LONG, default=None),
@@ -114,9 +114,9 @@ def _ref(name: str, given: Any) -> Ref:
     age = _integer(given, "max-snapshot-age-ms", LONG, default=None)
     ref_age = _integer(given, "max-ref-age-ms", LONG, default=None)
     if type_ == "TAG" and (minimum is not None or age is not None):
-        raise _corrupt("refs", "a tag has a retention of snapshots, which only branches have")
+        raise _corrupt("refs", "a tag sets snapshot retention, which only branches may set")
     if any(number is not None and number <= 0 for number in (minimum, age, ref_age)):
-        raise _corrupt("refs", "a ref has a retention that is not greater than 0")
+        raise _corrupt("refs", "a ref's retention is not greater than 0")
     return Ref(name, _required(given, "snapshot-id", LONG), type_ == "BRANCH", minimum, age, ref_age)
 
 
@@ -167,7 +167,7 @@ def _integer(given: Mapping[str, Any], name: str, within: range, *, default: int
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or value not in within:
-        raise _corrupt(name, "it is not an integer of its size")
+        raise _corrupt(name, "it is not an integer, or is out of range")
     return value
 
 

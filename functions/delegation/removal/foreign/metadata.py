@@ -114,8 +114,8 @@ class MetadataReads:
         """See ObjectStore.read. Raises FileTooLarge beyond the bounds too."""
         with self._lock:
             if self.size <= 0:
-                raise FileTooLarge(f"{location.uri} is not read: the metadata files of unlisted tables exceed "
-                                   "the limit of bytes")  # fmt: skip
+                raise FileTooLarge(f"{location.uri} is not read: the metadata files of unlisted tables are "
+                                   "larger than the limit")  # fmt: skip
         data = self._store.read(location, limit=min(limit, LARGEST))
         with self._lock:
             self.size -= len(data)

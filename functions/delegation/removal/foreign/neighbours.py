@@ -84,7 +84,7 @@ class ForeignNeighbours:
             heads = tuple(head for head in table.heads if head.size <= left)
             left -= sum(head.size for head in heads)
             if len(heads) < len(table.heads) or left < 0:
-                self._note(f"{table.uuid} at {table.place}: its metadata files have more bytes than are read")
+                self._note(f"{table.uuid} at {table.place}: its metadata files are larger than the limit")
             try:
                 for neighbour in heads_of(replace(table, heads=heads), self._table, self._ctx.store):
                     metadata_of(neighbour)
@@ -137,7 +137,7 @@ class ForeignNeighbours:
         ]
         self._folders = tuple(outer[:_FOLDERS])
         if len(outer) > _FOLDERS:
-            self._note(f"{len(outer) - _FOLDERS} more folders with metadata files are not listed")
+            self._note(f"{len(outer) - _FOLDERS} more folders with metadata files were not listed")
         return list(self._signs(self._note))
 
     def _signs(self, note: Callable[[str], object]) -> Iterator[SeenFile]:
@@ -161,7 +161,7 @@ class ForeignNeighbours:
                 after = "" if is_last else page.objects[-1].key
             else:
                 if not is_last:
-                    note(f"{folder} has more objects than are listed ({PAGES:,},000 of all folders)")
+                    note(f"{folder} has more objects than the limit ({PAGES:,},000 in all folders)")
 
     def _tables(self, seen: Sequence[SeenFile]) -> list[ForeignTable]:
         """Return such tables by their signs, without those that the catalog lists."""

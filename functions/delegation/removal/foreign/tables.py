@@ -175,7 +175,7 @@ class _ForeignSearch:
                     some.append(file)
             most = min(2 * most, 128)
             if self._reads.heads < len(some) or self._reads.files < 0:
-                self._leave(self._above(folder), "it exceeds the limit of metadata files", files)
+                self._leave(self._above(folder), "it has more metadata files than the limit", files)
                 break
             for file, head in zip(some, self._reads.heads_of(some), strict=True):
                 self._take(file, head, groups)

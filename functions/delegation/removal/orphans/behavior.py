@@ -35,8 +35,8 @@ from polaris_common.errors import counted, printable
 
 _WHY = {
     "first-run": "it is the table's first plan at this location",
-    "max-share": "its share is unusually large",
-    "max-files": "they are many",
+    "max-share": "the share of orphan files is unusually large",
+    "max-files": "the number of orphan files is unusually large",
     "finding": "the removal found something new after the approval",
 }
 _SHOWN: Final = 3
@@ -76,16 +76,24 @@ def success(
             waiting = None if segment is None else {"id": segment.id, "sha256": segment.sha256}
             details |= {"waits": result.waits, "waiting_plan": waiting, "waiting_location": location or ""}
             gone = result.files_deleted + result.deleted_before.files
-            done = f"{counted(gone, 'file')} had been deleted, the other files stay" if gone else "nothing was deleted"
+            done = (
+                f"{counted(gone, 'file')} had already been deleted, and the other files stay"
+                if gone
+                else "nothing was deleted"
+            )
             summary = (
                 f"found {amount}; {done}, because {_WHY[result.waits]} ({result.waits}, "
-                f"{_percent(result)} of the files there). `delegation orphans show {result.plan_ids[-1]}` lists "
-                f"them, `delegation orphans approve {result.plan_ids[-1]}` {verb} them{released}"
+                f"{_percent(result)} of the files at the location). `delegation orphans show {result.plan_ids[-1]}` "
+                f"lists them, `delegation orphans approve {result.plan_ids[-1]}` {verb} them{released}"
             )
             return summary, changed(OrphanDetails, **details)
-    stayed = f"; {counted(result.files_changed, 'file')} changed since and stayed" if result.files_changed else ""
+    stayed = f"; {counted(result.files_changed, 'file')} that had changed stayed" if result.files_changed else ""
     if result.quarantine:
-        kept = f"; {counted(result.files_untagged, 'file')} with ten other tags stayed" if result.files_untagged else ""
+        kept = (
+            f"; {counted(result.files_untagged, 'file')} that already had ten tags stayed"
+            if result.files_untagged
+            else ""
+        )
         deleted = f"; {counted(result.files_deleted, 'file')} had been deleted before" if result.files_deleted else ""
         summary = (
             f"tagged {counted(result.files_quarantined, 'orphan file')} ({'='.join(TAG)}), {result.bytes_quarantined} "
@@ -121,7 +129,7 @@ def _foreign_text(result: OrphanResult) -> str:
         for table in tables
     ]
     more = f" and {counted(len(tables) - _SHOWN, 'other')}" if len(tables) > _SHOWN else ""
-    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds a table's files to the plan"
+    approve = f"; `delegation orphans approve {result.plan_ids[-1]} --including UUID` adds the files of one table"
     how = approve if result.status in ("PLANNED", "WAITING") else ""
     return f"; files of unlisted tables stay: {', '.join(shown[:_SHOWN])}{more}{how}"
 

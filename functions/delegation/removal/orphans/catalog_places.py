@@ -55,7 +55,7 @@ class CatalogPlaces:
         except NoSuchNamespace:
             return
         except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-            raise places_unknown(f"the list of namespaces of {_dotted(catalog, parent)}", error) from error
+            raise places_unknown(f"the namespaces in {_dotted(catalog, parent)}", error) from error
         for namespace in namespaces:
             yield namespace
             yield from self._below(catalog, namespace)
@@ -79,7 +79,7 @@ class CatalogPlaces:
         except NoSuchNamespace:
             return
         except (PolarisForbidden, PolarisUnexpectedAnswer) as error:
-            raise places_unknown(f"the list of views of {_dotted(catalog, namespace)}", error) from error
+            raise places_unknown(f"the views in {_dotted(catalog, namespace)}", error) from error
         for view in views:
             self.before()
             try:

@@ -66,7 +66,7 @@ def _unread(
     task_id: str, reason: str, payload: Any, stored: Mapping[str, Any], catalogs: Collection[str]
 ) -> Iterator[Claim]:
     """Yield the claim of an unreadable task. Without a table and a plan it has none."""
-    what = f"task {printable(task_id)}, which cannot be read ({printable(reason)})"
+    what = f"task {printable(task_id)} cannot be read ({printable(reason)})"
     if is_without_table(payload) and stored.get("plan_segments") == []:
         return
     catalog = catalog_of(payload)

@@ -10,7 +10,7 @@ from delegation.removal.errors import POLICY_WITHDRAWN, changed_at_each_look
 from polaris_common.errors import DelegationError, counted, printable, shown
 
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
-    ManifestMissing: ("; restore it, or expire the snapshots that need it; until then no file is known to be an orphan")
+    ManifestMissing: ". Restore the file, or expire the snapshots that need it. Until then, no file counts as an orphan"
 }
 """The outcome's addition to an error."""
 
@@ -40,8 +40,7 @@ def claim_unknown(what: str, plan_id: str) -> OrphansError:
     """Return the error for a plan of another unfinished task at the location that is lost or unreadable."""
     return OrphansError(
         f"the plan {printable(plan_id)} of an open task at the location ({printable(what)}) is lost or "
-        "unreadable, so the files that it claims are unknown; nothing was removed. The next attempt checks "
-        "again",
+        "unreadable, so the files that the task needs are unknown. Nothing was removed. The next attempt checks again",
         code="CLAIM_UNKNOWN",
         retryable=True,
     )
@@ -50,8 +49,8 @@ def claim_unknown(what: str, plan_id: str) -> OrphansError:
 def record_unreadable(what: str) -> OrphansError:
     """Return the error for an unreadable unfinished task that may concern tables of the catalog."""
     return OrphansError(
-        f"the files that an open {printable(what, 400)} claims are unknown, and it may belong to this catalog; "
-        "nothing was removed. Deploy the release that wrote the record, or restore it from a backup; the next "
+        f"the open {printable(what, 400)} and may belong to this catalog, so the files that it needs are unknown. "
+        "Nothing was removed. Deploy the release that wrote the record, or restore the record from a backup. The next "
         "attempt reads it again",
         code="CLAIM_UNKNOWN",
         retryable=True,
@@ -83,14 +82,14 @@ class OperatorRoleRequired(GuardRefused):
 
 def no_role(bucket: str, _location: str = "") -> NoReturn:
     """Raise OperatorRoleRequired: the operator named no role that may tag objects of the bucket."""
-    raise OperatorRoleRequired("to tag files instead of deleting them (quarantine)", bucket)
+    raise OperatorRoleRequired("tagging files instead of deleting them (quarantine)", bucket)
 
 
 def location_too_wide(location: str) -> GuardRefused:
     """Return the error for a location that is ambiguous, a whole bucket or a root of the file system."""
     return GuardRefused(
-        f"{printable(location)} is not scanned for orphan files: it is a whole bucket or ambiguous. Move the table to "
-        "a location of its own",
+        f"{printable(location)} is not scanned for orphan files, because it is a whole bucket or ambiguous. Move the "
+        "table to a location of its own",
         code="LOCATION_TOO_WIDE",
     )
 
@@ -98,9 +97,9 @@ def location_too_wide(location: str) -> GuardRefused:
 def location_not_allowed(location: str) -> GuardRefused:
     """Return the error for a plan's place that is not the table's location and no longer allowed by the operator."""
     return GuardRefused(
-        f"the plan is for {printable(location)}, which is not the table's location and no longer below a place of "
-        "delegation.orphan-files.locations. This attempt deleted nothing. Ask the operator to allow the place, or scan "
-        "the table's location",
+        f"the plan is for {printable(location)}, which is neither the table's location nor below one of "
+        "delegation.orphan-files.locations. This attempt deleted nothing. Ask the operator to allow the location, or "
+        "scan the table's own",
         code="LOCATION_NOT_ALLOWED",
     )
 
@@ -113,7 +112,7 @@ class LocationShared(GuardRefused):
     def __init__(self, location: str, what: str, other: str) -> None:
         super().__init__(
             f"{printable(location)} is not scanned for orphan files, because it overlaps {printable(other)}, "
-            f"the location of {printable(what)}. Drop or move one of the two, or wait until it is purged"
+            f"the location of {printable(what)}. Drop or move one of the two, or wait until one is purged"
         )
         self.what = what
 
@@ -132,9 +131,9 @@ class PrefixMismatch(GuardRefused):
     def __init__(self, count: int, sample: Sequence[str]) -> None:
         super().__init__(
             f"{counted(count, 'file')} at the location {'has the path' if count == 1 else 'have the paths'} of needed "
-            f"files, under another scheme or bucket: {shown(sample)}. If these name the same store, say so with "
-            "equal_schemes or equal_authorities; if not, set prefix_mismatch_mode to IGNORE, which keeps such files, "
-            "or DELETE, which removes them"
+            f"files, under another scheme or bucket: {shown(sample)}. If these name the same store, set "
+            "equal_schemes or equal_authorities. Otherwise, set prefix_mismatch_mode to IGNORE to keep such files, "
+            "or to DELETE to remove them"
         )
         self.count = count
         self.sample = tuple(sample)
@@ -147,8 +146,8 @@ class AreaLeftAlone(GuardRefused):
 
     def __init__(self, location: str, who: str) -> None:
         super().__init__(
-            f"{printable(who)} cannot be read and may have files in {printable(location)}; exemptions do not "
-            "apply to orphan files. Repair or drop it first"
+            f"{printable(who)} cannot be read and may have files in {printable(location)}. Exemptions do not "
+            "apply to orphan files. Repair or drop the table first"
         )
 
 
@@ -156,11 +155,11 @@ def places_unknown(what: str, why: DelegationError | None) -> GuardRefused:
     """Return the error for something with an unknown location, which may be inside the table's."""
     reason = "the catalog states no location" if why is None else f"{why.code}: {printable(str(why))}"
     grant = (
-        "grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST and VIEW_READ_PROPERTIES "
+        "Grant the service's principal NAMESPACE_READ_PROPERTIES, NAMESPACE_LIST, VIEW_LIST and VIEW_READ_PROPERTIES "
         "on the catalog"
     )
     return GuardRefused(
-        f"the location of {printable(what)} is unknown ({reason}) and may be inside this table's: "
-        f"{'create it again with a location, or drop it' if why is None else grant}",
+        f"the location of {printable(what)} is unknown ({reason}) and may be inside this table's location. "
+        f"{'Create it again with a location, or drop it' if why is None else grant}",
         code="PLACES_UNKNOWN",
     )

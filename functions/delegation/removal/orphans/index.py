@@ -249,7 +249,7 @@ def read_markers(plans: PlanStore, plan_id: str, name: str) -> Iterator[Hidden]:
                 Candidate(record["path"], record["size"], record["etag"], record["modified"]), str(record["marker"])
             )
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise PlanTampered(plan_id, f"the record {name} of its delete markers cannot be read") from error
+        raise PlanTampered(plan_id, f"its record {name} of delete markers cannot be read") from error
 
 
 def mark_restored(plans: PlanStore, plan_id: str, name: str) -> None:

@@ -40,10 +40,10 @@ def options_of(
     if plan is not None:
         for name in _OF_THE_PLAN:
             if name in properties:
-                raise InvalidOption(name, f"absent where {PLAN} is given: a plan is executed as it was made")
+                raise InvalidOption(name, f"absent if {PLAN} is given, because a plan is executed as it was made")
     equal = Equal.of(_lists(chosen.get(EQUAL_SCHEMES)), _lists(chosen.get(EQUAL_AUTHORITIES)))
     if any(equal.schemes[scheme] != "s3" for scheme in ("s3", "s3a", "s3n") if scheme in equal.schemes):
-        raise InvalidOption(EQUAL_SCHEMES, "lists in which the schemes of S3 are compared as s3")
+        raise InvalidOption(EQUAL_SCHEMES, "lists that map the schemes s3, s3a and s3n to s3")
     try:
         age = AGE if FILE_AGE not in chosen else checked_age(parse_duration(chosen[FILE_AGE]))
     except ValueError as error:

@@ -220,7 +220,8 @@ def age_in(properties: Mapping[str, str], who: str) -> timedelta:
         return timedelta(0) if text is None else parse_duration(text)
     except ValueError as error:
         raise GuardRefused(
-            f"{printable(who)}'s property {ORPHAN_AGE} is not a duration such as 7d or PT48H", code="AGE_INVALID"
+            f"{printable(who)}'s property {ORPHAN_AGE} is not a duration such as 7d or PT48H. Correct it",
+            code="AGE_INVALID",
         ) from error
 
 

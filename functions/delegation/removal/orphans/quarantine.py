@@ -184,7 +184,7 @@ class RestoreRun:
         root = Root.of(self.location)
         files = list(read_markers(self.plans, plan_id, name))
         if any(not hidden.file.path.startswith(root.uri) for hidden in files):
-            raise PlanTampered(plan_id, f"the record {name} of its delete markers has files outside {root.uri}")
+            raise PlanTampered(plan_id, f"its record {name} of delete markers has files outside {root.uri}")
         return files
 
     def _present(self, _hidden: Hidden) -> FileState:

@@ -178,7 +178,7 @@ def _recorded(plans: PlanStore, keys: Sequence[str], failed: list[DelegationErro
             except ObjectNotFound:
                 continue  # it expired since the listing
             except (ValueError, KeyError, TypeError) as error:
-                failed.append(PlanTampered(key, f"the record of a quarantine does not decode ({error})"))
+                failed.append(PlanTampered(key, f"the record of a quarantine cannot be decoded ({error})"))
     return segments
 
 
@@ -187,7 +187,7 @@ def _released(ctx: OrphanContext, candidate: Candidate, here: str, failed: list[
     try:
         return ctx.tags(bucket, here).untag(bucket, candidate.listed()) is TagFound.TAGGED
     except OperatorRoleRequired:
-        what = f"to remove the quarantine tag from {candidate.path}, which is needed now,"
+        what = f"removing the quarantine tag from {candidate.path}, which is needed now,"
         failed.append(OperatorRoleRequired(what, bucket))
     except DelegationError as error:
         failed.append(error)

@@ -144,8 +144,8 @@ OPTIONS: Final = OptionTable(
             values=("tag", "none"),
             meaning=(
                 "`none`: a removal deletes orphan files. `tag`: it tags them `delegation-quarantine` = `orphan` "
-                "for a lifecycle rule, with a role of `delegation.orphan-files.roles`; no request may delete "
-                "them."
+                "for a lifecycle rule, with a role of `delegation.orphan-files.roles`. Requests may then not choose "
+                "`none`."
             ),
             described="With `tag`, orphan files get a tag for a lifecycle rule of the bucket instead of being deleted.",
             argument=Argument(
@@ -210,9 +210,11 @@ def allowed_locations(properties: Mapping[str, str]) -> tuple[str, ...]:
     places = () if text == _NONE else tuple(place.strip() for place in text.split(","))
     for place in places:
         if not re.fullmatch(_PLACE, place, re.ASCII):
-            raise InvalidProperty(name, f"{place!r} is not a place such as s3://lake/elsewhere/, which ends in /")
+            raise InvalidProperty(
+                name, f"{place!r} is not a location with a slash at its end, such as s3://lake/elsewhere/"
+            )
     if len(places) > _MOST_PLACES:
-        raise InvalidProperty(name, f"names more than {_MOST_PLACES} places")
+        raise InvalidProperty(name, f"has more than {_MOST_PLACES} locations")
     return places
 
 
@@ -223,7 +225,7 @@ def roles_of(properties: Mapping[str, str]) -> dict[str, str]:
     roles: dict[str, str] = {}
     for pair in pairs:
         if not re.fullmatch(_ROLE, pair, re.ASCII):
-            raise InvalidProperty(PREFIX + ROLES, f"{pair!r} is not a bucket and its role, as BUCKET=ARN")
+            raise InvalidProperty(PREFIX + ROLES, f"{pair!r} is not of the form BUCKET=ARN (a bucket and its role)")
         bucket, _, arn = pair.partition("=")
         roles[bucket] = arn
     if len(roles) < len(pairs) or len(roles) > _MOST_ROLES:
@@ -280,7 +282,7 @@ def approve(
         }
         if unknown := set(included) - reported:
             raise DelegationError(
-                f"the plan {plan} reports no foreign table {', '.join(sorted(unknown))}; its finding FOREIGN_TABLE has "
+                f"the plan {plan} reports no foreign table {', '.join(sorted(unknown))}. Its finding FOREIGN_TABLE has "
                 "the uuids that an approval may include",
                 code="APPROVAL_REFUSED",
             )
@@ -316,9 +318,9 @@ def _waiting(task: Task, plan: str) -> PlanSegment:
     """Return the plan that waits with a task. Raises DelegationError (APPROVAL_REFUSED) if it is not `plan`."""
     segment = waiting_plan(task) if task.task_type in TASK_TYPES else None
     if segment is None or segment.id != plan:
-        present = "no plan waits with it" if segment is None else f"the plan {segment.id} waits with it"
+        present = "it has no waiting plan" if segment is None else f"its waiting plan is {segment.id}"
         raise DelegationError(
-            f"the plan {plan} cannot be approved with task {task.task_id}: {present}. Approve the plan that "
+            f"the plan {plan} of task {task.task_id} cannot be approved: {present}. Approve the plan that "
             "`delegation tasks show` names",
             code="APPROVAL_REFUSED",
         )

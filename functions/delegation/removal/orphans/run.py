@@ -43,7 +43,7 @@ from delegation.storage.base import ObjectNotFound
 from delegation.storage.locations import FOREIGN_TABLE, Root, canonical
 
 _DIGEST = 20
-_COMPARES = "compares what is listed with what is needed"
+_COMPARES = "compares the listed with the needed files"
 
 
 class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
@@ -400,7 +400,9 @@ class OrphanRun(RemovalInLots[OrphanContext, OrphanIndex, OrphanResult]):
         index, looks = self._plan.index, self._ctx.settings.most_looks
         for look in range(1, looks + 1):
             if place_of(metadata_of(table), index.elsewhere).uri != index.roots[0]:
-                raise plan_of_another_table(f"plan {index.plan_id} is for {index.roots[0]}, but the table has moved")
+                raise plan_of_another_table(
+                    f"plan {index.plan_id} is for {index.roots[0]}, but the table has moved. Scan the table again"
+                )
             try:
                 keep.add_table(table, self._known, self._former)
                 break

@@ -36,11 +36,11 @@ def _next_step(task: Task) -> str | None:
     approval = OrphanDetails.of(task).approval
     if approval is not None and (approval.plan, approval.sha256) == (plan.id, plan.sha256):
         return (
-            f"{printable(approval.by.client_id)} approved the plan until {isoformat(approval.until)}: the next run of "
-            f"the table's policy executes it, or `delegation orphans approve {plan.id} --wait`."
+            f"{printable(approval.by.client_id)} approved the plan until {isoformat(approval.until)}. The next run of "
+            f"the table's policy executes it. To execute it now, run `delegation orphans approve {plan.id} --wait`."
         )
     return (
-        f"List the files with `delegation orphans show {plan.id}`; execute the plan with `delegation orphans "
+        f"List the files with `delegation orphans show {plan.id}`. Execute the plan with `delegation orphans "
         f"approve {plan.id}`."
     )
 

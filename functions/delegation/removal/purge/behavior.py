@@ -166,7 +166,7 @@ def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
         raise GuardRefused(
             f"the table has {files} files or more, but the inline engine purges at most "
-            f"{ctx.settings.inline_max_files}. Use Spark",
+            f"{ctx.settings.inline_max_files}. Leave out `engine`, so that Spark purges the table",
             code="TOO_LARGE_FOR_INLINE",
         )
     engine = ctx.options.engine or ("inline" if small else "spark")
@@ -246,8 +246,8 @@ def chosen(ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> Engi
     if estimated.engine == "inline" and estimated.seconds > within:
         raise RunHandedOver(
             task.task_id,
-            f"{estimated.files} files or more take {estimated.seconds:.0f} s or more, and this request has "
-            f"{within:.0f} s for that. The purge continues in the background",
+            f"purging {estimated.files} files or more takes {estimated.seconds:.0f} s or more, but the request has "
+            f"only {within:.0f} s left. The purge continues in the background",
         )
     return estimated
 
@@ -361,7 +361,7 @@ class PurgeBehavior(PurgeAccess, TableBehavior[PurgeContext, PurgeResult]):
         """Return SPARK without counting, after killed attempts. Raises GuardRefused (TOO_LARGE_FOR_FUNCTION)."""
         check_killed(task, has_spark=self.settings.has_spark)
         if self._is_for_inline(task):
-            raise too_large(task, "leave `engine` out, so that Spark runs it")
+            raise too_large(task, "Leave out `engine`, so that Spark runs the task")
         return SPARK
 
     def _is_for_inline(self, task: Task) -> bool:

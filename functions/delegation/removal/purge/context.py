@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore
 
 
-_ANOTHER = "make a new plan, with a dry run that has the same options"
+_ANOTHER = "Make a new dry run with the request's options"
 # Errors of a manifest list or manifest that an operator's setting keeps: the setting, and the verdict.
 _KEPT_FOR: Final[Mapping[type[DelegationError], tuple[str, GuardVerdict]]] = {
     ManifestMissing: ("damaged", "missing"),
@@ -80,7 +80,9 @@ def check_table(metadata: ParsedMetadata, options: PurgeOptions, *, table_uuid: 
     if protection is not None:
         raise table_protected(protection)
     if not metadata.gc_enabled and options.gc_disabled == "refuse":
-        raise gc_disabled("the table's property gc.enabled is false")
+        raise gc_disabled(
+            "the table's property gc.enabled is false, so other tables may own its files. Drop the table without purge"
+        )
 
 
 def kept_for(error: DelegationError, options: PurgeOptions) -> GuardVerdict:
@@ -105,8 +107,8 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
         setting = _SETTING_OF.get(finding.code)
         if setting is not None and getattr(options, setting) == "refuse":
             raise errors.PlanNotAllowed(
-                f"plan {index.plan_id} leaves out what {finding.code} names, and delegation.purge.{setting} is now "
-                "`refuse`. Make a new plan"
+                f"plan {index.plan_id} has the finding {finding.code}, which delegation.purge.{setting}=refuse does "
+                "not allow. Make a new plan"
             )
     refuse_findings(index.findings, options)
 
@@ -117,14 +119,14 @@ def check_same_options(index: PlanIndex, options: PurgeOptions) -> None:
     made = "delete" if index.outside == "delete" else "keep or refuse"
     if made != deletes:
         raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with outside={index.outside}, but the request has {options.outside}; "
+            f"plan {index.plan_id} was made with outside={index.outside}, but the request has {options.outside}. "
             f"{_ANOTHER}"
         )
     markers = index.directory_markers
     if markers is not None and markers != options.remove_directory_markers:
         raise errors.PlanNotAllowed(
             f"plan {index.plan_id} was made with deleteMarkerFiles={str(markers).lower()}, but the request has "
-            f"{str(options.remove_directory_markers).lower()}; {_ANOTHER}"
+            f"{str(options.remove_directory_markers).lower()}. {_ANOTHER}"
         )
 
 
@@ -141,7 +143,9 @@ def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:
             raise errors.FilesAtAnotherTable(finding.count, finding.sample)
         if finding.code == VERSIONED_BUCKET and options.versioned == "refuse":
             raise GuardRefused(
-                f"deleting frees nothing in {shown(finding.sample)}: versioning is on", code="VERSIONED_BUCKET"
+                f"deleting frees nothing in {shown(finding.sample)}, because the bucket keeps versions. Set "
+                "versioned=report, and delete old versions with a lifecycle rule",
+                code="VERSIONED_BUCKET",
             )
 
 
@@ -299,8 +303,9 @@ class LostPlan:
         check_not_replaced(plans, metadata, self.left)
         if self.done is not None and self.done.state and not self.left and not continues(metadata, self.done.state):
             raise metadata_replaced(
-                f"the purge deleted files of {self.done.state}; the catalog now names {metadata.path}, and its log "
-                "lacks that file; the plan is lost, so the table's files are unknown"
+                f"the purge deleted files of {self.done.state}, but the catalog now names {metadata.path}, whose log "
+                "lacks that file. The plan is lost, so the table's files are unknown. Find out who registered the new "
+                "file"
             )
 
     def excuses(self, metadata: ParsedMetadata, spelling: Spelling) -> Callable[[str], bool]:

@@ -216,7 +216,7 @@ class DirectHead(PlanHead):
             return None
         if self.stored["metadata_location"] != canonical(metadata_location):
             raise plan_of_another_table(
-                f"the plan in this place is for {self.stored['metadata_location']}. Choose another place"
+                f"the plan in the place of --plan is for {self.stored['metadata_location']}. Choose another place"
             )
         return str(self.stored["table_uuid"])
 
@@ -326,7 +326,7 @@ class DirectRun:
         except PlanNotAllowed as error:
             if any(Marks(plans, index.plan_id).begun() for index in indexes):
                 raise PlanNotAllowed(
-                    f"{error}. The plan's execution has begun: repeat the command with the plan's options"
+                    f"{error}. But the plan's execution has begun, so repeat the command with its options instead"
                 ) from None
             if not self.purge.options.dry_run:
                 raise PlanNotAllowed(

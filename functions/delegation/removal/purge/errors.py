@@ -18,8 +18,8 @@ _DAMAGED: Final = "have the operator set delegation.purge.damaged=keep to purge 
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
     ReferencesNotKnown: ". To check fewer tables, set delegation.purge.references to `location` or `namespace`",
     ManifestMissing: f". Restore it, or {_DAMAGED}",
-    CorruptManifestError: f"; replace it by an intact copy, or {_DAMAGED}",
-    ManifestMismatchError: f"; replace it by an intact copy, or {_DAMAGED}",
+    CorruptManifestError: f". Replace it with an intact copy, or {_DAMAGED}",
+    ManifestMismatchError: f". Replace it with an intact copy, or {_DAMAGED}",
     FileTooLarge: f". If it is a manifest list or a manifest, {_DAMAGED}",
     EncryptedMetadataFile: ". Have the operator set delegation.purge.unsupported=keep to purge the rest",
 }
@@ -89,7 +89,7 @@ def spark_not_available(files: int, *, requested: bool) -> GuardRefused:
     """Return the error for a purge that needs or requests Spark in a deployment whose jobs cannot reach Polaris."""
     why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
     return GuardRefused(
-        f"{why}, but this deployment has no Spark jobs, because they cannot reach Polaris. Set "
+        f"{why}, but Spark jobs of this deployment could not reach Polaris. Set "
         "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry",
         code="SPARK_NOT_AVAILABLE",
     )
@@ -102,7 +102,7 @@ class PlanOutdated(GuardRefused):
     code = "PLAN_OUTDATED"
 
     def __init__(self, plan: str) -> None:
-        super().__init__(f"plan {plan} is stale, because the table has newer commits. Make a new plan")
+        super().__init__(f"plan {plan} is outdated, because the table has newer commits. Make a new plan")
 
 
 class PlanNotAllowed(GuardRefused):
@@ -114,8 +114,8 @@ class PlanNotAllowed(GuardRefused):
 def table_is_written_to(commits: int) -> PurgeError:
     """Return the error for a table with a commit at each of this many comparisons."""
     return PurgeError(
-        f"the table received new commits at {commits} loads of this attempt. Stop its writers, then send the same "
-        "purge again to delete the remaining files",
+        f"the table had new commits each of {commits} times that this attempt loaded it. Stop its writers, then send "
+        "the same purge again to delete the remaining files",
         code="TABLE_IS_WRITTEN_TO",
     )
 

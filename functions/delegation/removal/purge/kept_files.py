@@ -124,7 +124,7 @@ def _segment_of(key: str, data: bytes) -> PlanSegment:
         raise PlanTampered(key, "the record cannot be read") from error
 
 
-_NOTE = "; the current metadata file stays with them, and once the table is dropped nothing leads to its files"
+_NOTE = ", so the current metadata file would stay, and nothing would lead to its files once the table is dropped"
 
 
 def refuse_kept_root(plans: PlanStore, index: PlanIndex, earlier: Sequence[PlanIndex]) -> None:
@@ -158,9 +158,7 @@ def _refusal(finding: Finding | None, index: PlanIndex, sample: Sequence[str]) -
         case Finding(code=path_guard.UNCOVERED):
             return CredentialsDoNotCover(finding.count, distinct, note=_NOTE)
         case _:
-            return GuardRefused(
-                f"the table's current metadata file {index.metadata_location} is kept{_NOTE}", code="ROOT_KEPT"
-            )
+            return GuardRefused(f"the plan keeps {index.metadata_location}{_NOTE}", code="ROOT_KEPT")
 
 
 def _reason(plans: PlanStore, index: PlanIndex) -> str | None:

@@ -343,7 +343,8 @@ class PurgeForm(TableForm[TablePurge]):
         """See RequestForm.refuse_waiting. Refuses a dry run, because its caller would drop the table after a 200."""
         if body.operation_parameters.properties.get(DRY_RUN, "").lower() == "true":
             expected = (
-                "absent or false here, where 200 means that the files are deleted. Send a dry run to POST /v1/tasks"
+                "absent or false here, because status 200 means that the files are deleted. Send a dry run to POST "
+                "/v1/tasks"
             )
             raise InvalidOption(DRY_RUN, expected)
 

@@ -54,19 +54,19 @@ class ListedFolder:
 def check_clock(bucket: str, listed: ListedPage | ListedFolder, now: datetime) -> None:
     """Raise ObjectStoreError (STORE_CLOCK_OFF) for a listing over an hour from `now`, or older than its objects."""
     there = datetime.fromtimestamp(listed.at, UTC)
-    what = f"the store of s3://{bucket}/ dates a listing {there:%Y-%m-%dT%H:%M:%SZ}"
+    what = f"the clock of the store of s3://{bucket}/ shows {there:%Y-%m-%dT%H:%M:%SZ}"
     if abs(there - now) > _MOST_APART:
         raise ObjectStoreError(
-            f"{what}, more than an hour from the service's clock, {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}, so the age "
-            "of files there is unknown. Correct the clock that is wrong",
+            f"{what}, but the service's clock shows {now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}, over an hour apart, so "
+            "the age of files there is unknown. Correct the wrong clock",
             code="STORE_CLOCK_OFF",
         )
     newest = max(listed.objects, key=lambda listed_object: listed_object.modified, default=None)
     if newest is not None and newest.modified > listed.at + _MOST_BEHIND:
         written = datetime.fromtimestamp(newest.modified, UTC)
         raise ObjectStoreError(
-            f"{what}, before it wrote {printable(newest.key)}, {written:%Y-%m-%dT%H:%M:%SZ}, so the age of files there "
-            "is unknown. Correct the clocks of the store's servers, or write that object again",
+            f"{what}, but its object {printable(newest.key)} is dated later, {written:%Y-%m-%dT%H:%M:%SZ}, so the age "
+            "of files there is unknown. Correct the clocks of the store's servers, or write that object again",
             code="STORE_CLOCK_OFF",
         )
 

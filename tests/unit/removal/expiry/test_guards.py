@@ -41,8 +41,8 @@ ENCRYPTED = {"snapshot-id": 7, "timestamp-ms": 1, "manifest-list": "s3://b/t/met
         ({"properties": {"gc.enabled": "yes"}}, "GC_DISABLED", "gc.enabled"),
         ({"properties": {"delegation.protected": "yes"}}, "TABLE_PROTECTED", "no expiry deletes"),
         ({"properties": {"encryption.key-id": "k"}}, "UNSUPPORTED", "encryption.key-id is set"),
-        ({"snapshots": [ENCRYPTED]}, "UNSUPPORTED", "snapshot 7 has a key"),
-        ({"table_uuid": UUID.replace("0", "1")}, "TABLE_UUID_MISMATCH", "Send a new expiry"),
+        ({"snapshots": [ENCRYPTED]}, "UNSUPPORTED", "snapshot 7 has an encryption key"),
+        ({"table_uuid": UUID.replace("0", "1")}, "TABLE_UUID_MISMATCH", "send a new expiry"),
         ({"format-version": 4}, "UNSUPPORTED_FORMAT_VERSION", "version 4"),
     ],
 )

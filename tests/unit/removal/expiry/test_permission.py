@@ -54,7 +54,8 @@ def test_before_its_commit_it_stops_and_changes_nothing(point: int) -> None:
     assert (found.status, story.world.commits()) == ("STOPPED", 0)
     assert set(story.lake.uris()) == before
     assert story.old in story.table.ids
-    assert summary == "the policy is detached, so it stopped before its commit; nothing changed"
+    assert summary.startswith("the policy is detached, ")
+    assert summary.endswith("nothing changed")
     assert POLICY_WITHDRAWN in [one["code"] for one in details["findings"]]
 
 

@@ -82,7 +82,7 @@ ITS_METADATA = Place("view", "c.ns.v", CURRENT, is_of_metadata=True)
 @pytest.mark.parametrize("call", ["namespaces", "namespace", "views", "view"])
 def test_what_may_not_be_read_holds_the_removal_back(call: str) -> None:
     names = Names(call, PolarisForbidden("no", status=403))
-    with pytest.raises(GuardRefused, check=coded("PLACES_UNKNOWN"), match="grant"):
+    with pytest.raises(GuardRefused, check=coded("PLACES_UNKNOWN"), match="Grant"):
         list(CatalogPlaces(names, ["c"])())
     down = Names(call, PolarisUnavailable("down", status=503))
     with pytest.raises(PolarisUnavailable):

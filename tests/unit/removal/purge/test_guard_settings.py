@@ -62,7 +62,7 @@ def test_gc_disabled_is_ignored_with_the_operators_setting(bench: PurgedTables) 
 def test_a_versioned_bucket_can_be_refused_before_the_first_delete(bench: PurgedTables) -> None:
     before = set(bench.lake.uris())
     ctx = bench.context("t", options=PurgeOptions(versioned="refuse"), versioned_buckets=["lake"])
-    with pytest.raises(GuardRefused, check=coded("VERSIONED_BUCKET"), match="frees nothing in s3://lake/: versioning"):
+    with pytest.raises(GuardRefused, check=coded("VERSIONED_BUCKET"), match="frees nothing in s3://lake/, "):
         purge_table(ctx)
     assert set(bench.lake.uris()) == before
     assert not ctx.attempt.deleting
@@ -84,7 +84,7 @@ def test_versions_of_a_bucket_with_only_data_files_are_found_through_one_of_them
     bench.lake.create("t", **{"write.data.path": "s3://data/t"}).append(rows(1, 2))
     prefixes = ("s3://lake/", "s3://data/")
     store: dict[str, Any] = {"versioned_buckets": ["data"], "versioning_denied": True, "prefixes": prefixes}
-    with pytest.raises(GuardRefused, check=coded("VERSIONED_BUCKET"), match="nothing in s3://data/: versioning"):
+    with pytest.raises(GuardRefused, check=coded("VERSIONED_BUCKET"), match="nothing in s3://data/, "):
         purge_table(bench.context("t", options=PurgeOptions(versioned="refuse"), **store))
 
 

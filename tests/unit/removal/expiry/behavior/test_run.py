@@ -203,7 +203,7 @@ def test_a_snapshot_that_stays_without_its_manifest_fails_with_the_advice_of_an_
     task = world.expire("t")
 
     assert (task.status, task.error_code) == (Status.FAILURE, "MANIFEST_MISSING")
-    assert "a kept snapshot needs it: restore it" in task.result_summary
+    assert "A kept snapshot needs it" in task.result_summary
     assert "purge" not in task.result_summary
     assert set(world.lake.uris()) == before
 

@@ -344,7 +344,7 @@ def test_an_unfinished_purge_claims_what_it_plans_and_the_location_of_its_table(
     assert planted <= world.files()
 
 
-@pytest.mark.parametrize("missing", ["the list of namespaces of cat", "the list of views of cat.ns"])
+@pytest.mark.parametrize("missing", ["the namespaces in cat", "the views in cat.ns"])
 def test_a_privilege_that_is_missing_is_named_before_anything_is_listed_or_waited_for(
     world: SweepingWorld, missing: str
 ) -> None:

@@ -335,7 +335,7 @@ def test_without_the_role_a_needed_file_with_the_tag_fails_the_removal() -> None
     table.append(paths=[TAKEN])
     world.head = PlanHead()
     ctx = replace(world.context(table, dry_run=True, quarantine=False, task_id="lost"), tags=no_role)
-    with pytest.raises(OperatorRoleRequired, match=r"remove the quarantine tag .*e\.parquet, which is needed now"):
+    with pytest.raises(OperatorRoleRequired, match=r"removing the quarantine tag .*e\.parquet, which is needed now"):
         remove_orphan_files(ctx)
 
 

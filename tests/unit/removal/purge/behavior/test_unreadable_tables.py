@@ -378,7 +378,7 @@ def test_a_table_of_another_format_at_the_same_location_holds_the_purge_until_it
     before = set(world.lake.uris())
     task = world.purge("t")
     assert task.error_code == "NEIGHBOUR_UNREADABLE"
-    assert "Drop cat.other.delta, or have it moved" in task.result_summary
+    assert "Drop cat.other.delta, or move it" in task.result_summary
     assert set(world.lake.uris()) == before
     generic(world)
     world.clock.advance(timedelta(hours=2))

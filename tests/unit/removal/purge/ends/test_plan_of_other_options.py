@@ -45,7 +45,7 @@ def test_a_plan_that_deletes_less_than_requested_is_refused(
 ) -> None:
     plan = planned(bench, made)
     before = set(bench.lake.uris())
-    with pytest.raises(PlanNotAllowed, match="new plan"):
+    with pytest.raises(PlanNotAllowed, match="new dry run"):
         purge_table(context(bench, dataclasses.replace(asked, execute_plan=plan)))
     assert set(bench.lake.uris()) == before
 

@@ -39,5 +39,5 @@ def test_files_that_were_not_covered_are_found_again(line_break: str) -> None:
 def test_why_the_metadata_file_is_kept_is_found(line_break: str) -> None:
     plans = MemoryPlanStore()
     index = plan_that_keeps(plans, "foreign", f"s3://lake/wh/t/data/a{line_break}b.parquet", ROOT)
-    with pytest.raises(GuardRefused, match="is kept"):
+    with pytest.raises(GuardRefused, match="the plan keeps"):
         refuse_kept_root(plans, index, ())
