@@ -35,13 +35,12 @@ def main() -> int:
 
 def wrong_settings(error: ValidationError) -> list[str]:
     """Return a line for each wrong setting: its name and what is wrong, without its value."""
-    errors = error.errors(include_input=False, include_url=False)
-    return [": ".join([*_names(each["loc"]), each["msg"].removeprefix("Value error, ")]) for each in errors]
-
-
-def _names(location: tuple[int | str, ...]) -> list[str]:
-    """Return the setting's name, none for an error about several."""
-    return [PREFIX + str(location[0]).replace("_", "-")] if location else []
+    lines = []
+    for each in error.errors(include_input=False, include_url=False):
+        # An error about several settings has no location.
+        names = [PREFIX + str(name).replace("_", "-") for name in each["loc"][:1]]
+        lines.append(": ".join([*names, each["msg"].removeprefix("Value error, ")]))
+    return lines
 
 
 if __name__ == "__main__":

@@ -10,9 +10,16 @@ from delegation.gateway.app import LARGEST_BODY
 from delegation.wire.responses import ERROR_PAGE
 
 
+def _retry(seconds: int | None) -> dict[str, str]:
+    return {} if seconds is None else {"Retry-After": str(seconds)}
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayAnswer:
-    """The answer for one of API Gateway's response types; None keeps the gateway's own status or message."""
+    """The answer for one of API Gateway's response types; None keeps the gateway's own status or message.
+
+    `headers` are those besides Content-Type; `body` gets the message quoted as JSON.
+    """
 
     error_code: str
     status: int | None = None
@@ -26,16 +33,9 @@ class GatewayAnswer:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers besides Content-Type."""
-        headers = {}
-        if self.retry_after_seconds is not None:
-            headers["Retry-After"] = str(self.retry_after_seconds)
-        if self.status == 401:
-            headers["WWW-Authenticate"] = "Bearer"
-        return headers
+        return {**_retry(self.retry_after_seconds), **({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})}
 
     def body(self, quoted_message: str) -> str:
-        """Return the body with the message, which is quoted as JSON already."""
         return f'{{"error_code":"{self.error_code}","message":{quoted_message},"type":"{self.type}"}}'
 
 
@@ -76,11 +76,9 @@ class CatalogErrorAnswer:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers besides Content-Type."""
-        return {} if self.retry_after_seconds is None else {"Retry-After": str(self.retry_after_seconds)}
+        return _retry(self.retry_after_seconds)
 
     def body(self, quoted_message: str) -> str:
-        """Return the body with the message, which is quoted as JSON already."""
         return f'{{"error":{{"message":{quoted_message},"type":"{self.type}","code":{self.status}}}}}'
 
     def text(self) -> str:

@@ -12,15 +12,12 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from delegation.edge.trust.authorizer import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings, readable_by, separated_by
 from delegation.edge.trust.tokens import public_key
-from delegation.gateway.drop.settings import DropSettings
-from delegation.idempotency.settings import KeySettings
 from delegation.notifications.https import tls
 from delegation.polaris.settings import PolarisSettings
 from delegation.removal.choice import INLINE_MAX_FILES
-from delegation.tasks.life.policy import InvalidProperty, require_known_types
-from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
-from delegation.wiring.types import TYPES, policies_of
-from infra.environment.functions import FUNCTIONS, deployed_functions, notifies
+from delegation.tasks.life.policy import InvalidProperty
+from delegation.wiring.types import policies_of
+from infra.environment.functions import FUNCTIONS, check_properties, deployed_functions, notifies
 from infra.network_settings import (
     CommaSeparated,
     FormerApplications,
@@ -45,7 +42,7 @@ _ADDRESSES: Final = (
     "gateway_token_jwks_url",
 )
 LOG_RETENTION_DAYS: Final = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
-"""The retention times that CloudWatch Logs offers, as far as `infra/constructs/logs.py` has them."""
+"""The retention times that CloudWatch Logs offers and the CDK has names for."""
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
 _RESERVED: Final = re.compile(r"(?:^|\.)(?:example|test|invalid|localhost|example\.(?:com|org|net))\.?$")
@@ -325,14 +322,8 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
     @model_validator(mode="after")
     def _properties_are_of_the_service(self) -> Self:
         try:
-            policies_of(self.properties)
-            KeySettings.from_properties(self.properties)
-            DropSettings.from_properties(self.properties)
-            UpkeepLimits.from_properties(self.properties)
-            UpkeepSettings.from_properties(self.properties)
-            require_known_types(self.properties, TYPES.keys() | {*self.added_task_types})
+            check_properties(self.properties, self.added_task_types)
         except InvalidProperty as error:
-            # Checked before the deployment, because a function would report it only in its log.
             raise ValueError(f"delegation:properties: {error}") from error
         return self
 

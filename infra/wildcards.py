@@ -24,7 +24,8 @@ def wildcards(template: Mapping[str, Any]) -> tuple[Wildcard, ...]:
 
 def _search(node: object, path: str) -> Iterator[Wildcard]:
     if isinstance(node, Mapping):
-        if node.get("Effect") == "Allow" and (actions := _wide_actions(node)) and _everywhere(node):
+        everywhere = "NotResource" in node or "*" in _texts(node.get("Resource"))
+        if node.get("Effect") == "Allow" and everywhere and (actions := _wide_actions(node)):
             yield Wildcard(path, actions)
         for key, value in node.items():
             yield from _search(value, f"{path}/{key}")
@@ -43,10 +44,6 @@ def _wide_actions(statement: Mapping[str, Any]) -> tuple[str, ...]:
     if "NotAction" in statement:
         return ("NotAction",)
     return tuple(action for action in _texts(statement.get("Action")) if "*" in action or "?" in action)
-
-
-def _everywhere(statement: Mapping[str, Any]) -> bool:
-    return "NotResource" in statement or any(text == "*" for text in _texts(statement.get("Resource")))
 
 
 def _texts(value: object) -> list[str]:

@@ -14,14 +14,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping
-from infra.constructs.network.domains import (
-    PrivateFront,
-    PrivateNetwork,
-    RegionalFront,
-    endpoint_targets,
-    only_through,
-    private_domain,
-)
+from infra.constructs.network import domains
 from infra.constructs.network.vpc import HTTPS
 from infra.constructs.security.nag import acknowledge, acknowledge_finding
 from infra.constructs.stores import Buckets
@@ -50,8 +43,6 @@ def add_responses(
         )
 
 
-BASE_PATH: Final = "delegation-service/api"
-"""The prefix of the API's paths (Delegation Service proposal, Appendix, `servers`)."""
 STAGE_NAME: Final = "live"
 _LOGGED: Final = {
     "requestId": "$context.requestId",
@@ -102,25 +93,34 @@ class EdgeApi(Construct):
         authorizer: lambda_.IFunction,
         buckets: Buckets,
         keeping: LogKeeping,
-        network: PrivateNetwork | None,
+        network: domains.PrivateNetwork | None,
     ) -> None:
         """`network` is that of the private profile; without it the API is Regional."""
         super().__init__(scope, construct_id)
         self.access_log = keeping.group(self, "AccessLog")
         self.rest_api = self._build_rest_api(settings, network)
-        self._keep_execution_log(keeping)
+        name = f"API-Gateway-Execution-Logs_{self.rest_api.rest_api_id}/{STAGE_NAME}"
+        self.rest_api.deployment_stage.node.add_dependency(keeping.group(self, "ExecutionLog", name=name))
         add_responses(self.rest_api, ANSWERS)
         self._build_routes(function, authorizer, private=network is not None)
-        self.front = self._build_front(settings, buckets, network)
-        CfnOutput(self, "Url", value=f"https://{settings.domain_name}/{BASE_PATH}")
+        self.front: domains.RegionalFront | domains.PrivateFront
+        if network is None:
+            self.front = domains.RegionalFront(
+                self, "Front", settings=settings, api=self.rest_api, truststore=buckets.truststore
+            )
+        else:
+            self.front = domains.PrivateFront(
+                self, "Front", settings=settings, api=self.rest_api, network=network, buckets=buckets
+            )
+        CfnOutput(self, "Url", value=f"https://{settings.domain_name}/{domains.BASE_PATH}")
 
-    def _build_rest_api(self, settings: Settings, network: PrivateNetwork | None) -> apigateway.RestApi:
+    def _build_rest_api(self, settings: Settings, network: domains.PrivateNetwork | None) -> apigateway.RestApi:
         api = apigateway.RestApi(
             self,
             "RestApi",
             rest_api_name=service_name(settings.stage),
             endpoint_configuration=self._endpoint(network),
-            policy=None if network is None else only_through(network.endpoint.id),
+            policy=None if network is None else domains.only_through(network.endpoint.id),
             # It would admit callers without a client certificate. A private API has no public one: only the load
             # balancer reaches its endpoint, and forwards the domain's own host alone.
             disable_execute_api_endpoint=None if network is not None else True,
@@ -137,36 +137,13 @@ class EdgeApi(Construct):
             )
         return api
 
-    def _endpoint(self, network: PrivateNetwork | None) -> apigateway.EndpointConfiguration:
+    def _endpoint(self, network: domains.PrivateNetwork | None) -> apigateway.EndpointConfiguration:
         if network is None:
             return apigateway.EndpointConfiguration(types=[apigateway.EndpointType.REGIONAL])
         endpoint = ec2.InterfaceVpcEndpoint.from_interface_vpc_endpoint_attributes(
             self, "Endpoint", vpc_endpoint_id=network.endpoint.id, port=HTTPS
         )
         return apigateway.EndpointConfiguration(types=[apigateway.EndpointType.PRIVATE], vpc_endpoints=[endpoint])
-
-    def _build_front(
-        self, settings: Settings, buckets: Buckets, network: PrivateNetwork | None
-    ) -> RegionalFront | PrivateFront:
-        if network is None:
-            return RegionalFront(
-                self,
-                "Front",
-                settings=settings,
-                api=self.rest_api,
-                truststore=buckets.truststore,
-                base_path=BASE_PATH,
-            )
-        return PrivateFront(
-            self,
-            "Front",
-            settings=settings,
-            api=self.rest_api,
-            network=network,
-            truststore=buckets.truststore,
-            access_log=buckets.access_log,
-            base_path=BASE_PATH,
-        )
 
     def _build_account(self) -> apigateway.CfnAccount:
         """Allow API Gateway to write logs; this is one setting per account and region, shared by all stacks.
@@ -191,11 +168,6 @@ class EdgeApi(Construct):
         account.apply_removal_policy(RemovalPolicy.RETAIN)
         return account
 
-    def _keep_execution_log(self, keeping: LogKeeping) -> None:
-        name = f"API-Gateway-Execution-Logs_{self.rest_api.rest_api_id}/{STAGE_NAME}"
-        log = keeping.group(self, "ExecutionLog", name=name)
-        self.rest_api.deployment_stage.node.add_dependency(log)
-
     def _build_routes(self, function: lambda_.IFunction, authorizer: lambda_.IFunction, *, private: bool) -> None:
         checks = apigateway.RequestAuthorizer(
             self,
@@ -210,7 +182,7 @@ class EdgeApi(Construct):
             function, proxy=True, timeout=Duration.seconds(29), allow_test_invoke=False
         )
         # The Regional domain maps the prefix to the API; a private one cannot, so there the paths have it.
-        base = self.rest_api.root.resource_for_path(BASE_PATH) if private else self.rest_api.root
+        base = self.rest_api.root.resource_for_path(domains.BASE_PATH) if private else self.rest_api.root
         for resource in (base, base.add_resource("{proxy+}")):
             method = resource.add_method(
                 "ANY", integration, authorizer=checks, authorization_type=apigateway.AuthorizationType.CUSTOM
@@ -242,7 +214,7 @@ class CatalogApi(Construct):
         self.rest_api = self._build_rest_api()
         add_responses(self.rest_api, CATALOG_ANSWERS)
         self._build_routes(function)
-        self.domain, _ = private_domain(
+        self.domain, _ = domains.private_domain(
             self,
             name=str(settings.gateway_domain_name),
             certificate_arn=str(settings.gateway_certificate_arn),
@@ -260,7 +232,7 @@ class CatalogApi(Construct):
             "RestApi",
             rest_api_name=resource_name(self._stage, "gateway"),
             endpoint_configuration=apigateway.EndpointConfiguration(types=[apigateway.EndpointType.PRIVATE]),
-            policy=only_through(self._endpoint),
+            policy=domains.only_through(self._endpoint),
             cloud_watch_role=False,
             # Every body is Base64 on its way, so that compressed ones arrive and leave as they are.
             binary_media_types=["*/*"],
@@ -288,7 +260,9 @@ class CatalogApi(Construct):
     def _build_rule(self, settings: Settings) -> list[elb.CfnListenerRule]:
         """Build the target group with the VPC endpoint's addresses, and the listener's rules that lead there."""
         # The check has no host name, so API Gateway refuses it: an answer is all that it can show.
-        group = endpoint_targets(self, settings.gateway_vpc_id, settings.gateway_endpoint_addresses, healthy="200-499")
+        group = domains.endpoint_targets(
+            self, settings.gateway_vpc_id, settings.gateway_endpoint_addresses, healthy="200-499"
+        )
         forward = elb.CfnListenerRule.ActionProperty(type="forward", target_group_arn=group.ref)
         built = []
         for number, rule in enumerate(with_base(settings.gateway_base_path)):

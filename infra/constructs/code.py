@@ -62,20 +62,15 @@ class Code(Construct):
         self.entry_point = assets.Asset(self, "EntryPoint", path=str(ENTRY_POINT))
 
 
-class StoredSettings(Construct):
-    """The settings for which functions have no room, as an object in the bucket that `cdk bootstrap` made."""
+def stored_object(scope: Construct, variables: Mapping[str, str]) -> assets.Asset:
+    """Return the settings for which functions have no room, as an object in the bucket that `cdk bootstrap` made.
 
-    def __init__(self, scope: Construct, construct_id: str, *, variables: Mapping[str, str]) -> None:
-        super().__init__(scope, construct_id)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "settings.json"
-            path.write_text(json.dumps(variables, sort_keys=True), encoding="utf-8")
-            self.asset = assets.Asset(self, "Object", path=str(path))
-
-    @property
-    def url(self) -> str:
-        """The object's URL; it changes with its content, and so do the functions that read it."""
-        return self.asset.s3_object_url
+    Its URL changes with its content, and so do the functions that read it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "settings.json"
+        path.write_text(json.dumps(variables, sort_keys=True), encoding="utf-8")
+        return assets.Asset(Construct(scope, "Settings"), "Object", path=str(path))
 
 
 def reading(*objects: assets.Asset, key_arn: str | None) -> list[iam.PolicyStatement]:

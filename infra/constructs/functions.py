@@ -1,30 +1,30 @@
 """The Lambda functions with their roles and log groups, the probe, the rotation, and gradual deployments."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import ArnFormat, Aws, Duration, Size, Stack
+from aws_cdk import ArnFormat, Duration, Size, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_codedeploy as codedeploy
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3_assets as assets
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from delegation.environment import SETTINGS_OBJECT
-from infra.constructs.code import StoredSettings, reading
+from infra.constructs.code import reading
 from infra.constructs.logs import LogKeeping
-from infra.constructs.monitoring import watch_errors
-from infra.constructs.security.grants import allow
+from infra.constructs.security.grants import OF_THIS_ACCOUNT, allow, service_role
 from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
 from infra.constructs.security.permissions import Grants, statements
-from infra.environment.functions import PROBE, ROTATION, Function, deployed_functions
+from infra.environment.functions import ROTATION, Function
 from infra.environment.resources import Resources, environment, fitted
 from infra.network_settings import GradualDeployment
-from infra.operations.alarms import ROLLBACK_ALARMS, SECRET_ROTATION
+from infra.operations.alarms import ROLLBACK_ALARMS
 from infra.package.parts import PYTHON_VERSION, Processor
 
 _INTERFACES: Final = (
@@ -37,10 +37,6 @@ _INTERFACES: Final = (
 )
 """What Lambda itself needs to put a function into a VPC (AWS Lambda developer guide, "Required IAM permissions")."""
 
-_ARCHITECTURES: Final = {
-    Processor.ARM64: lambda_.Architecture.ARM_64,
-    Processor.X86_64: lambda_.Architecture.X86_64,
-}
 _WITHOUT_DEAD_LETTERS: Final = (
     "API Gateway, Step Functions and the queues' mappings wait for the answer and act on a failure. Only the sweeper "
     "is "
@@ -65,37 +61,8 @@ class FunctionParts:
     resources: Resources
     grants: Grants
     keeping: LogKeeping
-    stored: StoredSettings
+    stored: assets.Asset
     bootstrap_key_arn: str | None = None
-
-
-class Functions(Construct):
-    """`by_name` holds the Lambda function of each name in `deployed_functions`, `roles` its role."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        parts: FunctionParts,
-        *,
-        network: FunctionNetwork | None,
-        inside: Collection[str],
-        concurrency: Mapping[str, int],
-    ) -> None:
-        """Put the functions named in `inside` into the network, and limit the concurrency of those of `concurrency`."""
-        super().__init__(scope, construct_id)
-        self.roles: dict[str, iam.Role] = {}
-        self.by_name: dict[str, lambda_.Function] = {}
-        for name, function in deployed_functions(parts.resources.properties).items():
-            built = DeployedFunction(
-                self,
-                "".join(part.title() for part in name.split("_")),
-                function,
-                parts,
-                network=network if name in inside else None,
-                concurrency=concurrency.get(name, function.reserved_concurrency),
-            )
-            self.roles[name], self.by_name[name] = built.role, built.function
 
 
 class DeployedFunction(Construct):
@@ -112,10 +79,10 @@ class DeployedFunction(Construct):
         concurrency: int | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
-        variables = fitted(function.name, environment(function.name, parts.resources), parts.stored.url)
+        variables = fitted(function.name, environment(function.name, parts.resources), parts.stored.s3_object_url)
         allowed = statements(function.name, parts.grants)
         if SETTINGS_OBJECT in variables:
-            allowed += reading(parts.stored.asset, key_arn=parts.bootstrap_key_arn)
+            allowed += reading(parts.stored, key_arn=parts.bootstrap_key_arn)
         log = parts.keeping.group(self)
         own = allow(["logs:CreateLogStream", "logs:PutLogEvents"], log.log_group_arn)
         self.role = _build_role(self, [own, *allowed, *(_interfaces(self) if network else [])])
@@ -124,7 +91,7 @@ class DeployedFunction(Construct):
             "Function",
             description=function.description,
             runtime=lambda_.Runtime(f"python{PYTHON_VERSION}", lambda_.RuntimeFamily.PYTHON),
-            architecture=_ARCHITECTURES[parts.processor],
+            architecture=lambda_.Architecture.custom(parts.processor),
             code=parts.code,
             handler=function.handler,
             timeout=Duration.seconds(function.timeout_seconds),
@@ -153,12 +120,7 @@ class DeployedFunction(Construct):
 
 def _build_role(scope: Construct, allowed: list[iam.PolicyStatement]) -> iam.Role:
     tracing = allow(["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*")
-    role = iam.Role(
-        scope,
-        "Role",
-        assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-        inline_policies={"Own": iam.PolicyDocument(statements=[tracing, *allowed])},
-    )
+    role = service_role(scope, "Role", "lambda", [tracing, *allowed])
     reason = "AWS supports only * as the resource of X-Ray's write actions and of network interfaces for Lambda."
     acknowledge_finding(role, "IAM5[Resource::*]", reason)
     acknowledge_serverless(role, LambdaStarPermissions=reason)
@@ -180,31 +142,18 @@ def _interfaces(scope: Construct) -> list[iam.PolicyStatement]:
     ]
 
 
-_NEXT_RUN: Final = "The next run is a minute later. The alarm ProbeFailed reports missing runs."
-
-
-class FrontProbeSchedule(Construct):
-    """Asks for the health through the front every minute, with the certificate of the settings."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        parts: FunctionParts,
-        *,
-        network: FunctionNetwork | None,
-    ) -> None:
-        super().__init__(scope, construct_id)
-        self.function = DeployedFunction(self, "Ask", PROBE, parts, network=network).function
-        self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))
-        rule = events.Rule(
-            self,
-            "EveryMinute",
-            schedule=events.Schedule.rate(Duration.minutes(1)),
-            targets=[targets.LambdaFunction(self.function, retry_attempts=0, max_event_age=Duration.minutes(1))],
-        )
-        acknowledge_serverless(self.function, LambdaAsyncFailureDestination=_NEXT_RUN)
-        acknowledge_serverless(rule, EventBusDLQ=_NEXT_RUN)
+def run_every_minute(scope: Construct, function: lambda_.Function, *, next_run: str) -> None:
+    """Schedule a function; a failed run is not repeated, and `next_run` states why."""
+    minute = Duration.minutes(1)
+    function.configure_async_invoke(retry_attempts=0, max_event_age=minute)
+    rule = events.Rule(
+        scope,
+        "EveryMinute",
+        schedule=events.Schedule.rate(minute),
+        targets=[targets.LambdaFunction(function, retry_attempts=0, max_event_age=minute)],
+    )
+    acknowledge_serverless(function, LambdaAsyncFailureDestination=next_run)
+    acknowledge_serverless(rule, EventBusDLQ=next_run)
 
 
 class SecretRotationSchedule(Construct):
@@ -239,11 +188,6 @@ class SecretRotationSchedule(Construct):
         )
         # Secrets Manager tries the function out when it gets the schedule.
         schedule.node.add_dependency(self.function)
-
-    def watch(self, *, stage: str, topic_arn: str, runbook_url: str | None) -> cloudwatch.Alarm:
-        return watch_errors(
-            self, SECRET_ROTATION, self.function, stage=stage, topic_arn=topic_arn, runbook_url=runbook_url
-        )
 
 
 _POLICY: Final = "service-role/AWSCodeDeployRoleForLambdaLimited"
@@ -296,9 +240,7 @@ class GradualDeployments(Construct):
         role = iam.Role(
             self,
             "Role",
-            assumed_by=iam.ServicePrincipal(
-                "codedeploy.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-            ),
+            assumed_by=iam.ServicePrincipal("codedeploy.amazonaws.com", conditions={"StringEquals": OF_THIS_ACCOUNT}),
             managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(_POLICY)],
         )
         reason = "AWS' limited managed policy for CodeDeploy, which may shift aliases and read alarms."

@@ -1,32 +1,21 @@
-"""Queues with their dead-letter queue and event source mappings, and the sweeper's schedule."""
+"""Queues with their dead-letter queue and event source mappings."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from aws_cdk import Duration, Stack
-from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.security.nag import acknowledge_serverless
-from infra.environment.functions import (
-    DISPATCH_BATCH_SIZE,
-    DISPATCH_MAX_CONCURRENCY,
-    DISPATCH_MAX_RECEIVES,
-    DISPATCH_VISIBILITY_SECONDS,
-    NOTIFICATION_BATCH_SIZE,
-    NOTIFICATION_VISIBILITY_SECONDS,
-    SWEEP_MINUTES,
-)
+from infra.environment import functions
 
 _KEEPS_DEAD_LETTERS: Final = "It is the dead-letter queue; an alarm watches it, and nothing consumes it."
 _FAILED_MESSAGES: Final = (
     "SQS event source mappings have no failure destination; the queue's redrive policy serves instead."
 )
-_NEXT_RUN: Final = "A failed run is not kept: the next run, a minute later, does the work, and alarms watch both."
 
 
 class SqsQueues(Construct):
@@ -66,7 +55,9 @@ class SqsQueues(Construct):
                 enforce_ssl=True,
                 visibility_timeout=Duration.seconds(visibility_seconds),
                 retention_period=Duration.days(1),  # the sweeper sends a message again long before
-                dead_letter_queue=sqs.DeadLetterQueue(max_receive_count=DISPATCH_MAX_RECEIVES, queue=self.dead_letters),
+                dead_letter_queue=sqs.DeadLetterQueue(
+                    max_receive_count=functions.DISPATCH_MAX_RECEIVES, queue=self.dead_letters
+                ),
             )
             for name in names
         }
@@ -83,7 +74,7 @@ class SqsQueues(Construct):
                 event_source_arn=queue.queue_arn,
                 batch_size=self._batch_size,
                 report_batch_item_failures=True,
-                max_concurrency=DISPATCH_MAX_CONCURRENCY,
+                max_concurrency=functions.DISPATCH_MAX_CONCURRENCY,
             )
             acknowledge_serverless(mapping, LambdaEventSourceMappingDestination=_FAILED_MESSAGES)
 
@@ -94,8 +85,8 @@ def dispatch_queue(scope: Construct, *, key: kms.IKey | None) -> SqsQueues:
         scope,
         "Dispatch",
         names=("Queue",),
-        visibility_seconds=DISPATCH_VISIBILITY_SECONDS,
-        batch_size=DISPATCH_BATCH_SIZE,
+        visibility_seconds=functions.DISPATCH_VISIBILITY_SECONDS,
+        batch_size=functions.DISPATCH_BATCH_SIZE,
         key=key,
     )
 
@@ -109,26 +100,10 @@ def notification_queues(scope: Construct, *, key: kms.IKey | None) -> SqsQueues:
         scope,
         "Notifications",
         names=("Queue", "Events", "Apart"),
-        visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS,
-        batch_size=NOTIFICATION_BATCH_SIZE,
+        visibility_seconds=functions.NOTIFICATION_VISIBILITY_SECONDS,
+        batch_size=functions.NOTIFICATION_BATCH_SIZE,
         key=key,
     )
-
-
-class SweepSchedule(Construct):
-    """Runs the sweeper every minute; a failed run is not retried, because the next run does its work."""
-
-    def __init__(self, scope: Construct, construct_id: str, *, sweeper: lambda_.Function) -> None:
-        super().__init__(scope, construct_id)
-        sweeper.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(SWEEP_MINUTES))
-        self.rule = events.Rule(
-            self,
-            "EveryMinute",
-            schedule=events.Schedule.rate(Duration.minutes(SWEEP_MINUTES)),
-            targets=[targets.LambdaFunction(sweeper, retry_attempts=0, max_event_age=Duration.minutes(SWEEP_MINUTES))],
-        )
-        acknowledge_serverless(sweeper, LambdaAsyncFailureDestination=_NEXT_RUN)
-        acknowledge_serverless(self.rule, EventBusDLQ=_NEXT_RUN)
 
 
 def event_bus_arn(stack: Stack, name_or_arn: str) -> str:

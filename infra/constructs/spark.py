@@ -10,9 +10,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.constructs.code import Code, StoredSettings, reading
+from infra.constructs.code import Code, reading
 from infra.constructs.logs import LogKeeping
-from infra.constructs.security.grants import DataGrants, allow
+from infra.constructs.security.grants import OF_THIS_ACCOUNT, DataGrants, allow, service_role
 from infra.constructs.security.nag import acknowledge_finding
 from infra.environment.resources import packaged_job
 from infra.settings import Settings
@@ -35,7 +35,7 @@ class SparkApplication(Construct):
         code: Code,
         data: DataGrants,
         keeping: LogKeeping,
-        stored: StoredSettings,
+        stored: assets.Asset,
         network: emr.CfnApplication.NetworkConfigurationProperty | None,
     ) -> None:
         """`network` is where jobs reach Polaris; `stored` has their properties."""
@@ -43,7 +43,7 @@ class SparkApplication(Construct):
         self.log = keeping.group(self)
         self.former_application_ids = settings.emr_former_application_ids
         self.application = self._build_application(settings, keeping, network)
-        self.job_role = self._build_job_role(settings, [code.archive, code.entry_point, stored.asset], data)
+        self.job_role = self._build_job_role(settings, [code.archive, code.entry_point, stored], data)
         self.entry_point = code.entry_point.s3_object_url
         self.spark_parameters = packaged_job(code.archive.s3_object_url)
 
@@ -57,7 +57,8 @@ class SparkApplication(Construct):
 
     @property
     def every_application_arn(self) -> tuple[str, ...]:
-        return (self.application_arn, *(_arn(application_id) for application_id in self.former_application_ids))
+        applications = f"arn:{Aws.PARTITION}:emr-serverless:{Aws.REGION}:{Aws.ACCOUNT_ID}:/applications"
+        return (self.application_arn, *(f"{applications}/{former}" for former in self.former_application_ids))
 
     @property
     def job_runs_arns(self) -> tuple[str, ...]:
@@ -100,30 +101,18 @@ class SparkApplication(Construct):
         return application
 
     def _build_job_role(self, settings: Settings, objects: list[assets.Asset], data: DataGrants) -> iam.Role:
-        role = iam.Role(
-            self,
-            "JobRole",
-            assumed_by=iam.ServicePrincipal(
-                "emr-serverless.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-            ),
-            inline_policies={
-                "Own": iam.PolicyDocument(
-                    statements=[
-                        *data.purge(),
-                        *data.tombstones(),
-                        *data.unfinished(),
-                        data.admission(),
-                        *reading(*objects, key_arn=settings.bootstrap_key_arn),
-                        *_reading_jars(settings),
-                        allow(
-                            ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-                            self.log.log_group_arn,
-                        ),
-                        allow(["logs:DescribeLogGroups"], "*"),
-                    ]
-                )
-            },
-        )
+        logging = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
+        statements = [
+            *data.purge(),
+            *data.tombstones(),
+            *data.unfinished(),
+            data.admission(),
+            *reading(*objects, key_arn=settings.bootstrap_key_arn),
+            *_reading_jars(settings),
+            allow(logging, self.log.log_group_arn),
+            allow(["logs:DescribeLogGroups"], "*"),
+        ]
+        role = service_role(self, "JobRole", "emr-serverless", statements, StringEquals=OF_THIS_ACCOUNT)
         acknowledge_finding(role, "IAM5[Resource::*]", "EMR Serverless finds its log group by listing all log groups.")
         return role
 
@@ -132,7 +121,3 @@ def _reading_jars(settings: Settings) -> list[iam.PolicyStatement]:
     """Allow reading the jars that the operator keeps in S3."""
     stored = [jar.removeprefix("s3://") for jar in settings.emr_jars if jar.startswith("s3://")]
     return [allow(["s3:GetObject"], *(f"arn:{Aws.PARTITION}:s3:::{name}" for name in stored))] if stored else []
-
-
-def _arn(application_id: str) -> str:
-    return f"arn:{Aws.PARTITION}:emr-serverless:{Aws.REGION}:{Aws.ACCOUNT_ID}:/applications/{application_id}"

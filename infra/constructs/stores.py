@@ -12,30 +12,7 @@ from constructs import Construct
 
 from infra.constructs.logs import KEPT
 from infra.constructs.security.nag import acknowledge
-
-DUE_INDEX = "due"
-ADMISSION_INDEX = "admission"
-RECEIVED_INDEX = "received"
-TARGET_INDEX = "target"
-CORRELATION_INDEX = "correlation"
-TASK_INDEXES = (
-    (DUE_INDEX, "due_bucket", "due_at"),
-    (ADMISSION_INDEX, "admission_bucket", "admission_key"),
-    (RECEIVED_INDEX, "received_bucket", "received_key"),
-    (TARGET_INDEX, "target_key", "received_key"),
-    (CORRELATION_INDEX, "correlation_key", "received_key"),
-)
-"""The indexes of the task table with their keys, in the order in which releases added them."""
-NEWEST_TOMBSTONES = "newest"
-DUE_TOMBSTONES = "due"
-CALLERS_TOMBSTONES = "callers"
-TOMBSTONE_INDEXES = (
-    (NEWEST_TOMBSTONES, "listed_in", "listed_key"),
-    (DUE_TOMBSTONES, "checked_in", "check_at"),
-    (CALLERS_TOMBSTONES, "caller", "listed_key"),
-)
-"""The indexes of the tombstones with their keys (delegation/gateway/drop/store.py)."""
-EXPIRES_AT = "expires_at"
+from infra.environment.tables import EXPIRES_AT, TASK_INDEXES, TOMBSTONE_INDEXES
 
 
 class TaskTables(Construct):
@@ -66,13 +43,11 @@ class TaskTables(Construct):
         self.references = _table(self, "References", "pk", "sk", key=key)
 
 
-class GatewayTables(Construct):
-    """The table of tombstones of a deployment with a gateway, protected as the others are."""
-
-    def __init__(self, scope: Construct, construct_id: str, *, key: kms.IKey) -> None:
-        super().__init__(scope, construct_id)
-        self.tombstones = _table(self, "Tombstones", "table_key", "tombstone_id", key=key, expires=True)
-        _add_indexes(self.tombstones, TOMBSTONE_INDEXES, dynamodb.ProjectionType.ALL)
+def tombstones_table(scope: Construct, *, key: kms.IKey) -> dynamodb.Table:
+    """Return the table of tombstones of a deployment with a gateway, protected as the others are."""
+    table = _table(scope, "Tombstones", "table_key", "tombstone_id", key=key, expires=True)
+    _add_indexes(table, TOMBSTONE_INDEXES, dynamodb.ProjectionType.ALL)
+    return table
 
 
 def _table(

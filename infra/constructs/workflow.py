@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
-from aws_cdk import ArnFormat, Aws, Stack
+from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping, unique_to_the_stack
-from infra.constructs.security.grants import allow
+from infra.constructs.security.grants import OF_THIS_ACCOUNT, allow, service_role
 from infra.constructs.security.nag import acknowledge_finding
 from infra.environment.functions import STATE_MACHINE_DEFINITION, placeholder
 from infra.environment.resources import resource_name
@@ -65,22 +65,9 @@ class Workflow(Construct):
         self.machine.node.add_dependency(self.role)
 
     def _build_role(self, steps: Mapping[str, lambda_.Function]) -> iam.Role:
-        role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal(
-                "states.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-            ),
-            inline_policies={
-                "Own": iam.PolicyDocument(
-                    statements=[
-                        allow(["lambda:InvokeFunction"], *[step.function_arn for step in steps.values()]),
-                        allow(_LOG_DELIVERY, "*"),
-                        allow(_TRACING, "*"),
-                    ]
-                )
-            },
-        )
+        invoking = allow(["lambda:InvokeFunction"], *[step.function_arn for step in steps.values()])
+        statements = [invoking, allow(_LOG_DELIVERY, "*"), allow(_TRACING, "*")]
+        role = service_role(self, "Role", "states", statements, StringEquals=OF_THIS_ACCOUNT)
         acknowledge_finding(
             role, "IAM5[Resource::*]", "AWS supports only * as the resource of the actions of log delivery and X-Ray."
         )

@@ -17,7 +17,6 @@ def default_context(path: Path = ROOT / "cdk.json") -> dict[str, Any]:
 
 
 def default_properties(path: Path = ROOT / "cdk.json") -> dict[str, str]:
-    """Return the service's properties as cdk.json sets them."""
     return {name: str(value) for name, value in default_context(path)[PROPERTIES_KEY].items()}
 
 

@@ -1,10 +1,14 @@
-"""The table of Lambda functions: their size, their time, and the fields of `Resources` that each gets as variables."""
+"""The table of Lambda functions: their size, their time, and the names in `Resources` that each gets as variables."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from delegation.wiring.types import policies_of
+from delegation.gateway.drop.settings import DropSettings
+from delegation.idempotency.settings import KeySettings
+from delegation.tasks.life.policy import require_known_types
+from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
+from delegation.wiring.types import TYPES, policies_of
 from infra.environment.context import ROOT
 
 STATE_MACHINE_DEFINITION: Final = ROOT / "functions" / "delegation" / "handlers" / "purge.asl.json"
@@ -40,7 +44,7 @@ _FRONT: Final = (
 class Function:
     """One Lambda function.
 
-    `variables` names the fields of `Resources` that it gets. `reserved_concurrency` limits the instances that run at
+    `variables` are the names in `Resources` that it gets. `reserved_concurrency` limits the instances that run at
     once; None uses the account's unreserved concurrency. `disk_mb` is its space in /tmp.
     """
 
@@ -54,7 +58,6 @@ class Function:
 
     @property
     def module(self) -> str:
-        """The module that defines the handler."""
         return f"delegation.handlers.{_STATES.get(self.name, self.name)}"
 
     @property
@@ -70,10 +73,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
             "api",
             "Accepts and reports tasks; purges small tables synchronously",
             30,
-            (
-                *_FRONT,
-                "tracing",
-            ),
+            (*_FRONT, "tracing"),
             memory_mb=1769,  # one vCPU: it parses manifests while a caller waits
         ),
         Function(
@@ -224,12 +224,21 @@ def deployed_functions(properties: Mapping[str, str]) -> dict[str, Function]:
     return {name: function for name, function in FUNCTIONS.items() if name not in absent}
 
 
+def check_properties(properties: Mapping[str, str], added_types: Collection[str] = ()) -> None:
+    """Read all properties as functions would, which report a wrong one only in their logs; raises InvalidProperty."""
+    policies_of(properties)
+    KeySettings.from_properties(properties)
+    DropSettings.from_properties(properties)
+    UpkeepLimits.from_properties(properties)
+    UpkeepSettings.from_properties(properties)
+    require_known_types(properties, TYPES.keys() | {*added_types})
+
+
 def notifies(properties: Mapping[str, str]) -> bool:
     """Return whether ends of tasks are notified; raises InvalidProperty."""
     return policies_of(properties).notifications.is_on
 
 
-SWEEP_MINUTES: Final = 1
 DISPATCH_BATCH_SIZE: Final = 10
 DISPATCH_MAX_CONCURRENCY: Final = 5
 DISPATCH_VISIBILITY_SECONDS: Final = 6 * FUNCTIONS["dispatcher"].timeout_seconds

@@ -4,8 +4,8 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from delegation.environment import SETTINGS_OBJECT
 from delegation.metrics import NAMESPACE, SERVICE
@@ -68,99 +68,13 @@ _POWERTOOLS: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resources:
-    """The resources and settings of one deployment; a field that is None yields no variable.
-
-    - `settings_object`: the URL of an object with the MOVABLE variables; Spark jobs read their properties from it.
-    - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
-    - Lists are separated by commas, `operator_subjects` by semicolons; all variables of a function share 4 KB.
-    - `spark`: `off` where Spark jobs would not reach Polaris, so that purges which need them are refused.
-    - `probe_address`: the host to connect to instead of that of `probe_url`.
-    - `gateway_base_path`: the catalog's base in the paths of requests to the gateway.
-    - The others: the settings of their names (docs/settings.md), and names of resources, None where there are none.
-    """
-
-    service_name: str = SERVICE_NAME
-    settings_object: str | None = None
-    realm: str | None = None
-    tasks_table: str | None = None
-    idempotency_table: str | None = None
-    references_table: str | None = None
-    tombstones_table: str | None = None
-    gateway_base_path: str = "/api/catalog"
-    gateway_timeout_seconds: int | None = None
-    gateway_namespace_separator: str | None = None
-    gateway_purge_requests: str | None = None
-    queue_url: str | None = None
-    notification_queue_url: str | None = None
-    event_queue_url: str | None = None
-    apart_queue_url: str | None = None
-    event_bus: str = "default"
-    callback_keys_arn: str | None = None
-    callback_authorities: str | None = None
-    state_machine_arn: str | None = None
-    plan_bucket: str | None = None
-    polaris_url: str | None = None
-    polaris_secret_arn: str | None = None
-    polaris_scope: str | None = None
-    polaris_token_url: str | None = None
-    emr_application_id: str | None = None
-    emr_former_application_ids: str | None = None
-    emr_job_role_arn: str | None = None
-    emr_entry_point: str | None = None
-    emr_spark_parameters: str = ""
-    emr_jars: str = ""
-    client_subject: str | None = None
-    client_issuer: str | None = None
-    client_serials: str | None = None
-    client_certificate_source: str = "apigateway"
-    client_vpc_endpoints: str | None = None
-    client_crl: str | None = None
-    client_ca: str | None = None
-    client_next_subject: str | None = None
-    client_next_issuer: str | None = None
-    client_next_serials: str | None = None
-    revocation_lists: str | None = None
-    revocation_outdated: str | None = None
-    revocation_max_age_seconds: int | None = None
-    operator_subjects: str | None = None
-    operator_issuer: str | None = None
-    operator_next_issuer: str | None = None
-    operator_client_ids: str | None = None
-    operator_scope: str = "manage_tasks"
-    operators_may_submit: bool = False
-    polaris_may_manage: bool = False
-    token_issuer: str | None = None
-    token_jwks_url: str | None = None
-    token_public_key: str | None = None
-    token_next_public_key: str | None = None
-    token_audience: str | None = None
-    token_client_id: str | None = None
-    token_next_issuer: str | None = None
-    token_next_jwks_url: str | None = None
-    token_next_audience: str | None = None
-    token_next_client_id: str | None = None
-    token_binding: str | None = None
-    token_scope: str = "execute_tasks"  # noqa: S105 - the name of a scope
-    properties: Mapping[str, str] = field(default_factory=dict)
-    behaviors: str | None = None
-    probe_url: str | None = None
-    probe_address: str | None = None
-    probe_secret_arn: str | None = None
-    inline_max_files: int = INLINE_MAX_FILES
-    spark: str = "on"
-    synchronous_budget_seconds: int = 25
-    tracing: bool = False
-
-
 _SHORTER: Final = {"callback_keys_arn": "CALLBACK_KEYS", "synchronous_budget_seconds": "SYNCHRONOUS_BUDGET"}
 VARIABLES: Final = {
-    each.name: f"DELEGATION_{_SHORTER.get(each.name, each.name.upper())}"
-    for each in fields(Resources)
-    if each.name not in {"service_name", "settings_object"}
+    name: f"DELEGATION_{_SHORTER.get(name, name.upper())}"
+    for function in EVERY_FUNCTION.values()
+    for name in function.variables
 }
-"""The variable of each field of `Resources`, `DELEGATION_QUEUE_URL` of `queue_url`."""
+"""The variable of each name in `Resources`, `DELEGATION_QUEUE_URL` of `queue_url`."""
 PROPERTIES_VARIABLE: Final = VARIABLES["properties"]
 MOVABLE: Final = frozenset(
     VARIABLES[name]
@@ -176,15 +90,55 @@ MOVABLE: Final = frozenset(
 """The variables of any length, which a function can read from the object of SETTINGS_OBJECT instead; none is secret."""
 
 
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    "service_name": SERVICE_NAME,
+    "gateway_base_path": "/api/catalog",
+    "event_bus": "default",
+    "client_certificate_source": "apigateway",
+    "operator_scope": "manage_tasks",
+    "operators_may_submit": False,
+    "polaris_may_manage": False,
+    "token_scope": "execute_tasks",
+    "properties": MappingProxyType({}),
+    "inline_max_files": INLINE_MAX_FILES,
+    "spark": "on",
+    "synchronous_budget_seconds": 25,
+    "tracing": False,
+}
+
+
+class Resources(dict[str, Any]):
+    """The resources and settings of one deployment by name; one that is None or absent yields no variable.
+
+    - `service_name`: the service's name in metrics and logs.
+    - `settings_object`: the URL of an object with the MOVABLE variables; Spark jobs read their properties from it.
+    - `emr_spark_parameters`: Spark settings (sizes, archives); `environment("start_job", …)` adds the job's variables.
+    - Lists are separated by commas, `operator_subjects` by semicolons; all variables of a function share 4 KB.
+    - `spark`: `off` where Spark jobs would not reach Polaris, so that purges which need them are refused.
+    - `probe_address`: the host to connect to instead of that of `probe_url`.
+    - `gateway_base_path`: the catalog's base in the paths of requests to the gateway.
+    - The others: the settings of their names (docs/settings.md), and names of resources, None where there are none.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        """Take values for the defaults; raises TypeError for a name that no function has."""
+        if unknown := values.keys() - VARIABLES.keys() - {"service_name", "settings_object"}:
+            raise TypeError(f"no function has {', '.join(sorted(unknown))}")
+        super().__init__({**_DEFAULTS, **values})
+
+    def replaced(self, **values: Any) -> "Resources":
+        return Resources(**{**self, **values})
+
+
 def environment(function_name: str, resources: Resources) -> dict[str, str]:
     """Return the variables that a function needs, and no others; raise KeyError for an unknown function."""
     starts_jobs = "emr_spark_parameters" in EVERY_FUNCTION[function_name].variables
     # The job has the purges' properties in its parameters; the 4 KB of variables have no room for both.
-    own = replace(resources, properties=_of_tasks(resources.properties)) if starts_jobs else resources
+    own = resources.replaced(properties=_of_tasks(resources["properties"])) if starts_jobs else resources
     variables = _variables(EVERY_FUNCTION[function_name].variables, own)
     if starts_jobs:
         variables[VARIABLES["emr_spark_parameters"]] = spark_parameters(resources)
-    return {**variables, **_powertools(resources)}
+    return {**variables, _SERVICE_VARIABLE: resources["service_name"], **_POWERTOOLS}
 
 
 def spark_environment(resources: Resources, *, executor: bool = False) -> dict[str, str]:
@@ -192,17 +146,17 @@ def spark_environment(resources: Resources, *, executor: bool = False) -> dict[s
     if executor:
         return _variables(EXECUTOR_VARIABLES, resources)  # only the driver writes logs and metrics
     # Namespace and level are the defaults in the code; the 4 KB of the variables of `start_job` have no room for them.
-    variables = {**_variables(SPARK_VARIABLES, resources), _SERVICE_VARIABLE: resources.service_name}
-    if resources.settings_object is None:
+    variables = {**_variables(SPARK_VARIABLES, resources), _SERVICE_VARIABLE: resources["service_name"]}
+    if (stored := resources.get("settings_object")) is None:
         return variables
     # JSON would have to survive EMR's own parsing of `sparkSubmitParameters`.
     del variables[PROPERTIES_VARIABLE]
-    return {**variables, SETTINGS_OBJECT: resources.settings_object}
+    return {**variables, SETTINGS_OBJECT: stored}
 
 
 def stored_settings(resources: Resources) -> dict[str, str]:
     """Return the MOVABLE variables of a deployment, for the object of SETTINGS_OBJECT."""
-    named = tuple(field for field, variable in VARIABLES.items() if variable in MOVABLE)
+    named = tuple(name for name, variable in VARIABLES.items() if variable in MOVABLE)
     return _variables(named, resources)
 
 
@@ -215,11 +169,7 @@ def spark_parameters(resources: Resources) -> str:
     driver = {f"spark.emr-serverless.driverEnv.{k}": v for k, v in spark_environment(resources).items()}
     executor = {f"spark.executorEnv.{k}": v for k, v in spark_environment(resources, executor=True).items()}
     settings = [f"--conf {shlex.quote(f'{name}={value}')}" for name, value in {**driver, **executor}.items()]
-    return " ".join([part for part in (resources.emr_spark_parameters,) if part] + settings)
-
-
-def _powertools(resources: Resources) -> dict[str, str]:
-    return {_SERVICE_VARIABLE: resources.service_name, **_POWERTOOLS}
+    return " ".join([part for part in (resources.get("emr_spark_parameters"),) if part] + settings)
 
 
 def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
@@ -228,8 +178,8 @@ def _of_tasks(properties: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in properties.items() if not name.startswith(others)}
 
 
-def _variables(fields: tuple[str, ...], resources: Resources) -> dict[str, str]:
-    values = {name: getattr(resources, name) for name in fields}
+def _variables(names: tuple[str, ...], resources: Resources) -> dict[str, str]:
+    values = {name: resources.get(name) for name in names}
     return {VARIABLES[name]: _text(value) for name, value in values.items() if value is not None and value != ""}
 
 

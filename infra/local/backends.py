@@ -3,18 +3,22 @@
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import boto3
 import httpx
 from botocore.config import Config
+from pydantic import SecretStr
 
-from delegation.identifiers import encoded, encoded_query
-from delegation.polaris.requests import DEFAULT_SCOPE
+from delegation.polaris.answers import PolarisError
+from delegation.polaris.client import PolarisClient
+from delegation.polaris.requests import DEFAULT_SCOPE, ClientCredentials, OAuth2TokenSource
+from delegation.polaris.transport import Transport
+from delegation.timestamps import utc_now
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import REGION, MotoAws, ObjectAges
@@ -140,24 +144,41 @@ class Backends:
     s3_note: str
 
 
-def start_backends(
-    options: StackOptions,
-    *,
-    keys: AwsKeys,
-    identities: Identities,
-    lambdas: LambdaPool,
-    logs: Path,
-    cleanup: contextlib.ExitStack,
-) -> Backends:
-    """Start the backends, DynamoDB (a JVM) in parallel; `cleanup` ends the started ones, also after an error."""
+class _Startable(Protocol):
+    def start(self) -> object: ...
+
+    def stop(self) -> None: ...
+
+
+P = TypeVar("P", bound=_Startable)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the steps of a start share; `cleanup` ends the started parts, the newest first, also after an error."""
+
+    options: StackOptions
+    identities: Identities
+    lambdas: LambdaPool
+    logs: Path
+    cleanup: contextlib.ExitStack
+
+    def run(self, part: P) -> P:
+        self.cleanup.callback(part.stop)
+        part.start()
+        return part
+
+
+def start_backends(start: Start, keys: AwsKeys) -> Backends:
+    """Start the backends, DynamoDB (a JVM) in parallel."""
+    options = start.options
     with ThreadPoolExecutor(1, thread_name_prefix="start") as thread:
-        local = DynamoDbLocal(log=logs / "dynamodb.log")
-        cleanup.callback(local.stop)
+        local = DynamoDbLocal(log=start.logs / "dynamodb.log")
+        start.cleanup.callback(local.stop)
         unavailable = None if options.dynamodb_endpoint else thread.submit(_start_dynamodb, local)
-        aws = MotoAws(lambdas, ages=None if options.s3_endpoint else ObjectAges()).start()
-        cleanup.callback(aws.stop)
+        aws = start.run(MotoAws(start.lambdas, ages=None if options.s3_endpoint else ObjectAges()))
         vended = VendedKeys()
-        s3_url, s3_note = _start_s3(options, aws, vended, cleanup)
+        s3_url, s3_note = _start_s3(start, aws, vended)
         s3 = client("s3", s3_url, keys)
         resources.create_buckets(s3, WAREHOUSE_BUCKET, resources.PLAN_BUCKET)
         if options.versioned:
@@ -170,23 +191,9 @@ def start_backends(
     else:
         dynamodb_url, note = aws.url, f"moto, one request at a time, because DynamoDB Local is not available: {reason}"
     endpoints = Endpoints(aws.url, dynamodb_url, s3_url, keys)
-    polaris = _start_polaris(
-        options,
-        aws=aws,
-        endpoints=endpoints,
-        vended=vended,
-        identities=identities,
-        state=_catalog_state(options, endpoints, in_memory=reason is not None, cleanup=cleanup),
-        cleanup=cleanup,
-    )
-    return Backends(
-        aws=aws,
-        endpoints=endpoints,
-        polaris=polaris,
-        dynamodb=local if local.running else None,
-        dynamodb_note=note,
-        s3_note=s3_note,
-    )
+    state = _catalog_state(start, endpoints, in_memory=reason is not None)
+    polaris = _start_polaris(start, aws, endpoints, vended, state)
+    return Backends(aws, endpoints, polaris, local if local.running else None, note, s3_note)
 
 
 def _start_dynamodb(local: DynamoDbLocal) -> str | None:
@@ -199,21 +206,18 @@ def _start_dynamodb(local: DynamoDbLocal) -> str | None:
     return None
 
 
-def _start_s3(
-    options: StackOptions, aws: MotoAws, vended: VendedKeys, cleanup: contextlib.ExitStack
-) -> tuple[str, str]:
+def _start_s3(start: Start, aws: MotoAws, vended: VendedKeys) -> tuple[str, str]:
     """Start the S3 front, unless both S3 and Polaris are given: a real Polaris vends keys for the store itself."""
-    if options.s3_endpoint and options.polaris_url:
-        return options.s3_endpoint, "given"
-    front = S3Front(options.s3_endpoint or aws.url, vended).start()
-    cleanup.callback(front.stop)
-    return front.url, f"restricts vended keys to their prefixes; the store is {options.s3_endpoint or 'moto'}"
+    given = start.options.s3_endpoint
+    if given and start.options.polaris_url:
+        return given, "given"
+    front = start.run(S3Front(given or aws.url, vended))
+    return front.url, f"restricts vended keys to their prefixes; the store is {given or 'moto'}"
 
 
-def _catalog_state(
-    options: StackOptions, endpoints: Endpoints, *, in_memory: bool, cleanup: contextlib.ExitStack
-) -> CatalogState:
+def _catalog_state(start: Start, endpoints: Endpoints, *, in_memory: bool) -> CatalogState:
     """Return where the stand-in keeps its catalog; the persistence is in memory where there is no real DynamoDB."""
+    options = start.options
     if options.catalog == "memory":
         return MemoryState()
     backend: Backend = MemoryBackend()
@@ -224,26 +228,20 @@ def _catalog_state(
         dynamodb = client("dynamodb", endpoints.dynamodb, endpoints.keys, client_config())
         backend = DynamoDbBackend(Calls(dynamodb), objects=objects, references=references)
     state = PersistedState(backend, realm=options.polaris_realm, catalog=options.warehouse)
-    cleanup.callback(state.close)
+    start.cleanup.callback(state.close)
     return state
 
 
 def _start_polaris(
-    options: StackOptions,
-    *,
-    aws: MotoAws,
-    endpoints: Endpoints,
-    vended: VendedKeys,
-    identities: Identities,
-    state: CatalogState,
-    cleanup: contextlib.ExitStack,
+    start: Start, aws: MotoAws, endpoints: Endpoints, vended: VendedKeys, state: CatalogState
 ) -> Polaris:
+    options, identities = start.options, start.identities
     given = options.given_polaris()
     if given is not None:
         scopes = (given.owner.scope, given.service.scope)
         place, principals = (given.url, given.warehouse), (_credential(given.owner), _credential(given.service))
         return Polaris(*place, *principals, given.realm, *scopes, "given", public_key=options.public_key())
-    catalog = LocalCatalog(
+    stand_in = LocalCatalog(
         name=options.warehouse,
         location=f"s3://{WAREHOUSE_BUCKET}/{options.warehouse}",
         s3=client("s3", endpoints.s3, endpoints.keys),
@@ -256,8 +254,8 @@ def _start_polaris(
         realm=options.polaris_realm,
         properties={PURGE_VIEWS: "false"},  # as docs/polaris.md advises: nobody could drop a view otherwise
         state=state,
-    ).start()
-    cleanup.callback(catalog.stop)
+    )
+    catalog = start.run(stand_in)
     return Polaris(
         catalog.url,
         options.warehouse,
@@ -276,29 +274,26 @@ def _credential(principal: GivenPrincipal | LocalPrincipal) -> tuple[str, str]:
     return principal.client_id, principal.client_secret.get_secret_value()
 
 
-_EXISTS = 409
-
-
-def create_tombstone_namespace(polaris: Polaris, levels: Sequence[str]) -> None:
+def create_tombstone_namespace(polaris: Polaris, levels: tuple[str, ...]) -> None:
     """Create the namespace and those above it as the owner of tables; raises CannotStartError."""
     client_id, client_secret = polaris.owner
-    form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": client_secret}
-    with httpx.Client(base_url=polaris.url, headers={"Polaris-Realm": polaris.realm}, timeout=30) as http:
+    with httpx.Client(timeout=30) as http:
+        transport = Transport(http)
+        tokens = OAuth2TokenSource(
+            f"{polaris.url}/v1/oauth/tokens",
+            lambda: ClientCredentials(client_id, SecretStr(client_secret)),
+            clock=utc_now,
+            scope=polaris.scope,
+            realm=polaris.realm,
+            transport=transport,
+        )
+        catalog = PolarisClient(polaris.url, tokens, realm=polaris.realm, transport=transport)
         try:
-            issued = http.post("v1/oauth/tokens", data={**form, "scope": polaris.scope}).raise_for_status().json()
-            http.headers["Authorization"] = f"Bearer {issued['access_token']}"
-            query = encoded_query([("warehouse", polaris.warehouse)])
-            config = http.get(f"v1/config?{query}").raise_for_status().json()
-            prefix = {**config.get("defaults", {}), **config.get("overrides", {})}.get("prefix", polaris.warehouse)
             for count in range(1, len(levels) + 1):
-                body = {"namespace": list(levels[:count]), "properties": {}}
-                answer = http.post(f"v1/{encoded(prefix)}/namespaces", json=body)
-                if answer.status_code != _EXISTS:
-                    answer.raise_for_status()
-        except httpx.HTTPError as error:
-            name = ".".join(levels)
+                catalog.create_namespace(polaris.warehouse, levels[:count])
+        except PolarisError as error:
             raise CannotStartError(
                 "the gateway",
-                f"the namespace {name} for tombstones was not created ({type(error).__name__}); create it with "
-                "`delegation polaris setup`, or let the owner create namespaces",
+                f"the namespace {'.'.join(levels)} for tombstones was not created ({type(error).__name__}); create it "
+                "with `delegation polaris setup`, or let the owner create namespaces",
             ) from error

@@ -12,28 +12,17 @@ from urllib.parse import urlsplit
 
 from delegation.idempotency.settings import KeySettings
 from delegation.wiring.types import policies_of
+from infra.environment import functions
 from infra.environment.context import ROOT
-from infra.environment.functions import (
-    DISPATCH_BATCH_SIZE,
-    DISPATCH_MAX_CONCURRENCY,
-    FUNCTIONS,
-    GATEWAY,
-    NOTIFICATION_BATCH_SIZE,
-    NOTIFICATION_VISIBILITY_SECONDS,
-    Function,
-    deployed_functions,
-    notifies,
-)
 from infra.environment.resources import Resources, environment, packaged_job
 from infra.local import resources
 from infra.local.aws.server import ACCOUNT, REGION
 from infra.local.aws.triggers import Clock, Mapping, Poller
-from infra.local.backends import Backends, Endpoints, client
+from infra.local.backends import Backends, Endpoints, Start, client
 from infra.local.emr.endpoint import EmrServerlessEndpoint
 from infra.local.emr.spark_jobs import LocalSparkJobs
-from infra.local.identities import TOKEN_AUDIENCE, Identities
+from infra.local.identities import SCOPE, TOKEN_AUDIENCE
 from infra.local.lambdas.functions import FunctionSpec, LambdaPool, LocalFunction
-from infra.local.options import StackOptions
 from infra.package.parts import ARCHIVES, SPARK
 from infra.package.trees import add_sources, write_tar
 
@@ -82,32 +71,18 @@ def _upload(s3: Any, bucket: str, path: Path) -> str:
 
 JOB_ROLE = f"arn:aws:iam::{ACCOUNT}:role/delegation-job"
 # Instances of a function that run at once: each caller that waits for a purge occupies one of `api`.
-_CONCURRENCY = {"api": 24, GATEWAY.name: 24}
+_CONCURRENCY = {"api": 24, functions.GATEWAY.name: 24}
 _DEFAULT_CONCURRENCY = 6
 _RECEIVERS_HERE = {"DELEGATION_CALLBACK_LOOPBACK": "true"}
 """Receivers of the local stack's callbacks are on this machine, which a deployment never calls."""
 _WARM = ("authorizer", "api", "dispatcher", "acquire", "prepare")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalDeployment:
-    endpoints: Endpoints
-    queue: resources.Queue
-    state_machine_arn: str
-
-
-def deploy(
-    options: StackOptions,
-    *,
-    backends: Backends,
-    identities: Identities,
-    lambdas: LambdaPool,
-    logs: Path,
-    cleanup: contextlib.ExitStack,
-) -> LocalDeployment:
-    """Create the resources and start every part; `cleanup` ends the started parts, the functions first."""
+def deploy(start: Start, backends: Backends) -> Endpoints:
+    """Create the resources and start every part; the functions end first. Return the endpoints with that of EMR."""
+    options, lambdas = start.options, start.lambdas
     aws, keys = backends.aws, backends.endpoints.keys
-    emr = _start_emr(backends.endpoints, logs, cleanup)
+    emr = _start_emr(start, backends.endpoints)
     endpoints = replace(backends.endpoints, emr_serverless=emr.url)
     keys_expire = KeySettings.from_properties(options.all_properties()).cleanup
     resources.create_tables(client("dynamodb", endpoints.dynamodb, keys), keys_expire=keys_expire)
@@ -115,84 +90,72 @@ def deploy(
     queue = resources.create_queue(sqs)
     s3 = client("s3", endpoints.s3, keys)
     resources.create_buckets(s3, resources.CODE_BUCKET)
-    described = _with_code(_describe(options, backends, identities, emr, queue), publish(s3, resources.CODE_BUCKET))
+    described = _with_code(_describe(start, backends, emr, queue), publish(s3, resources.CODE_BUCKET))
     if options.gateway:
         resources.create_tombstones(client("dynamodb", endpoints.dynamodb, keys))
-        described = replace(described, tombstones_table=resources.TOMBSTONES_TABLE)
-    arns = {name: lambdas.arn(name) for name in FUNCTIONS}
+        described = described.replaced(tombstones_table=resources.TOMBSTONES_TABLE)
+    arns = {name: lambdas.arn(name) for name in functions.FUNCTIONS}
     machine = resources.create_state_machine(aws.client("stepfunctions"), arns, account=ACCOUNT)
-    described = replace(described, state_machine_arn=machine)
-    notifications = _create_notification_queues(options, sqs)
+    described = described.replaced(state_machine_arn=machine)
+    names = resources.NOTIFICATION_QUEUES if functions.notifies(options.all_properties()) else ()
+    seconds = functions.NOTIFICATION_VISIBILITY_SECONDS
+    notifications = [resources.create_queue(sqs, name, visibility_seconds=seconds) for name in names]
     if notifications:
-        described = _notifying(options, described, backends, identities, notifications)
-    for function in deployed_functions(described.properties).values():
+        described = _notifying(start, described, backends, notifications)
+    for function in functions.deployed_functions(described["properties"]).values():
         _add_function(lambdas, function, described, endpoints)
     if options.gateway:
         _add_gateway(lambdas, described, backends, endpoints)
     for each in notifications:
-        _start_poller(sqs, each, lambdas.function("notifier"), NOTIFICATION_BATCH_SIZE, cleanup)
-    _start_poller(sqs, queue, lambdas.function("dispatcher"), DISPATCH_BATCH_SIZE, cleanup)
+        start.run(_poller(sqs, each, lambdas.function("notifier"), functions.NOTIFICATION_BATCH_SIZE))
+    start.run(_poller(sqs, queue, lambdas.function("dispatcher"), functions.DISPATCH_BATCH_SIZE))
     clock = Clock(lambdas.function("sweeper"), interval_seconds=options.sweep_seconds, region=REGION, account=ACCOUNT)
     # `cleanup` runs in reverse: it ends the functions first, so that poller and clock wait for no answer.
-    cleanup.callback(clock.stop)
-    cleanup.callback(lambdas.stop)
-    clock.start()
+    start.run(clock)
+    start.cleanup.callback(lambdas.stop)
     for name in _WARM:
         lambdas.function(name).warm()
-    return LocalDeployment(endpoints, queue, machine)
+    return endpoints
 
 
-def _create_notification_queues(options: StackOptions, sqs: Any) -> list[resources.Queue]:
-    """Create the queues of callbacks, of events and for receivers set apart, if ends of tasks are notified."""
-    names = resources.NOTIFICATION_QUEUES if notifies(options.all_properties()) else ()
-    return [resources.create_queue(sqs, name, visibility_seconds=NOTIFICATION_VISIBILITY_SECONDS) for name in names]
-
-
-def _notifying(
-    options: StackOptions,
-    described: Resources,
-    backends: Backends,
-    identities: Identities,
-    queues: Sequence[resources.Queue],
-) -> Resources:
+def _notifying(start: Start, described: Resources, backends: Backends, queues: Sequence[resources.Queue]) -> Resources:
     """Return the resources with those of notifications; receivers may have certificates of the stack's authority."""
+    options = start.options
     names = policies_of(options.all_properties()).notifications.callbacks
     secrets_manager = backends.aws.client("secretsmanager")
     callbacks, events, apart = queues
-    return replace(
-        described,
+    return described.replaced(
         notification_queue_url=callbacks.url,
         event_queue_url=events.url,
         apart_queue_url=apart.url,
         callback_keys_arn=resources.create_callback_keys(secrets_manager, names, options.state_dir),
-        callback_authorities=identities.authority.files.cert.read_text(encoding="utf-8"),
+        callback_authorities=start.identities.authority.files.cert.read_text(encoding="utf-8"),
     )
 
 
-def _start_poller(
-    sqs: Any, queue: resources.Queue, function: LocalFunction, batch_size: int, cleanup: contextlib.ExitStack
-) -> None:
-    mapping = Mapping(queue.url, queue.arn, REGION, batch_size=batch_size, maximum_concurrency=DISPATCH_MAX_CONCURRENCY)
-    poller = Poller(sqs, mapping, function)
-    cleanup.callback(poller.stop)
-    poller.start()
+def _poller(sqs: Any, queue: resources.Queue, function: LocalFunction, batch_size: int) -> Poller:
+    mapping = Mapping(
+        queue.url, queue.arn, REGION, batch_size=batch_size, maximum_concurrency=functions.DISPATCH_MAX_CONCURRENCY
+    )
+    return Poller(sqs, mapping, function)
 
 
 def _add_gateway(lambdas: LambdaPool, described: Resources, backends: Backends, endpoints: Endpoints) -> None:
     """Deploy the gateway; it calls the catalog itself, and verifies its callers' tokens with the catalog's key."""
-    own = replace(
-        described,
+    own = described.replaced(
         gateway_base_path=urlsplit(backends.polaris.url).path.rstrip("/"),
         token_issuer="polaris",  # noqa: S106 - the name of an issuer
         token_jwks_url=None,
         token_public_key=backends.polaris.public_key,
         token_audience=None,
     )
-    _add_function(lambdas, GATEWAY, own, endpoints)
-    lambdas.function(GATEWAY.name).warm()
+    _add_function(lambdas, functions.GATEWAY, own, endpoints)
+    lambdas.function(functions.GATEWAY.name).warm()
 
 
-def _add_function(lambdas: LambdaPool, function: Function, described: Resources, endpoints: Endpoints) -> None:
+def _add_function(
+    lambdas: LambdaPool, function: functions.Function, described: Resources, endpoints: Endpoints
+) -> None:
     lambdas.add(
         FunctionSpec(
             name=function.name,
@@ -205,39 +168,31 @@ def _add_function(lambdas: LambdaPool, function: Function, described: Resources,
     )
 
 
-def _start_emr(endpoints: Endpoints, logs: Path, cleanup: contextlib.ExitStack) -> EmrServerlessEndpoint:
+def _start_emr(start: Start, endpoints: Endpoints) -> EmrServerlessEndpoint:
     def download(bucket: str, key: str, target: Path) -> None:
         with contextlib.closing(client("s3", endpoints.s3, endpoints.keys)) as s3:
             s3.download_file(bucket, key, str(target))
 
     jobs = LocalSparkJobs(
-        log_folder=logs / "emr",
+        log_folder=start.logs / "emr",
         environment=endpoints.environment(),
         download=download,
         libraries=installed_libraries(),
     )
-    emr = EmrServerlessEndpoint(jobs, region=REGION, account=ACCOUNT).start()
-    cleanup.callback(emr.stop)
-    return emr
+    return start.run(EmrServerlessEndpoint(jobs, region=REGION, account=ACCOUNT))
 
 
 def _with_code(described: Resources, code: PublishedCode) -> Resources:
-    return replace(
-        described,
+    return described.replaced(
         emr_entry_point=code.entry_point,
         emr_spark_parameters=packaged_job(code.archive),
         emr_jars=",".join(JARS),
     )
 
 
-def _describe(
-    options: StackOptions,
-    backends: Backends,
-    identities: Identities,
-    emr: EmrServerlessEndpoint,
-    queue: resources.Queue,
-) -> Resources:
+def _describe(start: Start, backends: Backends, emr: EmrServerlessEndpoint, queue: resources.Queue) -> Resources:
     """Return the values for the functions' variables; the caller adds the state machine, which needs their ARNs."""
+    identities = start.identities
     service_id, service_secret = backends.polaris.service
     secret = resources.create_secret(backends.aws.client("secretsmanager"), service_id, service_secret)
     described = Resources(
@@ -258,8 +213,8 @@ def _describe(
         token_issuer=identities.issuer.issuer,
         token_jwks_url=identities.issuer.jwks_url,
         token_audience=TOKEN_AUDIENCE,
-        token_scope=identities.scope,
-        properties=options.all_properties(),
+        token_scope=SCOPE,
+        properties=start.options.all_properties(),
     )
-    limit = options.inline_max_files
-    return described if limit is None else replace(described, inline_max_files=limit)
+    limit = start.options.inline_max_files
+    return described if limit is None else described.replaced(inline_max_files=limit)

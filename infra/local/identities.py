@@ -1,6 +1,6 @@
 """The certificates, OAuth2 client and principals of one stack, created at every start, and its token issuer.
 
-RFC 6749, Sections 4.4 and 5; RFC 7517; RFC 8414; OpenID Connect Discovery.
+RFC 6749, Sections 4.4 and 5; RFC 7517.
 """
 
 import hmac
@@ -106,8 +106,6 @@ class TokenIssuer(WsgiServer):
                 response = self._token(request)
             case ("GET", "/.well-known/jwks.json"):
                 response = _json(200, self.jwks())
-            case ("GET", "/.well-known/openid-configuration"):
-                response = _json(200, self._discovery())
             case _:
                 response = _json(404, {"error": "not_found"})
         return response(environ, start_response)
@@ -128,17 +126,6 @@ class TokenIssuer(WsgiServer):
         scope = " ".join(sorted(scopes))
         body = {"token_type": "Bearer", "expires_in": self._lifetime, "scope": scope}
         return _json(200, {"access_token": self.issue(client_id, scope), **body})
-
-    def _discovery(self) -> dict[str, Any]:
-        return {
-            "issuer": self.issuer,
-            "token_endpoint": self.token_url,
-            "jwks_uri": self.jwks_url,
-            "grant_types_supported": ["client_credentials"],
-            "scopes_supported": sorted({scope for client in self._clients.values() for scope in client.scopes}),
-            "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
-            "id_token_signing_alg_values_supported": ["RS256"],
-        }
 
 
 def _json(status: int, body: Mapping[str, Any]) -> Response:
@@ -253,7 +240,7 @@ class Identities:
             "token_url": self.issuer.token_url,
             "client_id": self.oauth2.client_id,
             "client_secret": self.oauth2.client_secret,
-            "scope": self.scope,
+            "scope": SCOPE,
             "operator_cert": self.operator_certificate.cert,
             "operator_key": self.operator_certificate.key,
             "operator_client_id": self.operator.client_id,
@@ -269,10 +256,6 @@ class Identities:
     @property
     def operator_subject(self) -> str:
         return subject_of(self.operator_certificate.cert)
-
-    @property
-    def scope(self) -> str:
-        return SCOPE
 
 
 def _secret() -> SecretStr:

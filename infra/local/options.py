@@ -9,13 +9,10 @@ import typer
 from pydantic import SecretStr
 
 from delegation.edge.trust.tokens import public_key
-from delegation.gateway.drop.settings import DropSettings
-from delegation.idempotency.settings import KeySettings
 from delegation.polaris.requests import DEFAULT_SCOPE
-from delegation.tasks.life.policy import InvalidProperty, require_known_types
-from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
-from delegation.wiring.types import TYPES, policies_of
+from delegation.tasks.life.policy import InvalidProperty
 from infra.environment.context import default_properties
+from infra.environment.functions import check_properties
 from infra.local.errors import CannotStartError
 from infra.local.given_polaris import GivenPolaris, GivenPrincipal
 
@@ -99,14 +96,8 @@ class StackOptions:
         if self.polaris_public_key is not None and not (self.gateway and self.polaris_url):
             raise CannotStartError("the gateway", "--polaris-public-key needs --gateway and --polaris-url")
         try:
-            policies_of(self.all_properties())
-            KeySettings.from_properties(self.all_properties())
-            DropSettings.from_properties(self.all_properties())
-            UpkeepSettings.from_properties(self.all_properties())
-            UpkeepLimits.from_properties(self.all_properties())
-            require_known_types(self.all_properties(), TYPES)
+            check_properties(self.all_properties())
         except InvalidProperty as exc:
-            # Checked before the start, because a function would report it only in its log.
             raise CannotStartError("the stack", str(exc)) from exc
 
     def given_polaris(self) -> GivenPolaris | None:

@@ -6,7 +6,7 @@ They are the resources that infra/constructs declares, without those that exist 
 import json
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from infra.environment.functions import (
     STATE_MACHINE_DEFINITION,
     placeholder,
 )
+from infra.environment.tables import EXPIRES_AT, TASK_INDEXES, TOMBSTONE_INDEXES
 from infra.local.errors import CannotStartError
 
 TASKS_TABLE = "delegation-tasks"
@@ -54,19 +55,12 @@ def create_tables(
     Without `keys_expire` records that have expired are kept. Existing tables, in a DynamoDB that outlives the stack,
     are used unchanged.
     """
-    indexes = {
-        "due": {"due_bucket": "S", "due_at": "S"},
-        "admission": {"admission_bucket": "S", "admission_key": "S"},
-        "received": {"received_bucket": "S", "received_key": "S"},
-        "target": {"target_key": "S", "received_key": "S"},
-        "correlation": {"correlation_key": "S", "received_key": "S"},
-    }
-    _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, indexes)
-    _create_table(dynamodb, idempotency, {"scope": "S"}, {})
-    _create_table(dynamodb, references, {"pk": "S", "sk": "S"}, {})
+    _create_table(dynamodb, tasks, {"task_id": "S", "version": "N"}, TASK_INDEXES)
+    _create_table(dynamodb, idempotency, {"scope": "S"})
+    _create_table(dynamodb, references, {"pk": "S", "sk": "S"})
     if not keys_expire:
         return
-    ttl = {"Enabled": True, "AttributeName": "expires_at"}
+    ttl = {"Enabled": True, "AttributeName": EXPIRES_AT}
     try:
         dynamodb.update_time_to_live(TableName=idempotency, TimeToLiveSpecification=ttl)
     except dynamodb.exceptions.ClientError as exc:
@@ -77,19 +71,14 @@ def create_tables(
 
 def create_tombstones(dynamodb: Any, name: str = TOMBSTONES_TABLE) -> None:
     """Create the table of tombstones with its indexes; an existing one is used unchanged."""
-    indexes = {
-        "newest": {"listed_in": "S", "listed_key": "S"},
-        "callers": {"caller": "S", "listed_key": "S"},
-        "due": {"checked_in": "S", "check_at": "S"},
-    }
-    _create_table(dynamodb, name, {"table_key": "S", "tombstone_id": "S"}, indexes, projected="ALL")
+    _create_table(dynamodb, name, {"table_key": "S", "tombstone_id": "S"}, TOMBSTONE_INDEXES, projected="ALL")
 
 
 def _create_table(
     dynamodb: Any,
     name: str,
     key: Mapping[str, str],
-    indexes: Mapping[str, Mapping[str, str]],
+    indexes: Sequence[tuple[str, str, str]] = (),
     *,
     projected: str = "KEYS_ONLY",
 ) -> None:
@@ -97,10 +86,9 @@ def _create_table(
     if indexes:
         projection = {"ProjectionType": projected}
         options["GlobalSecondaryIndexes"] = [
-            {"IndexName": index, "KeySchema": _key_schema(names), "Projection": projection}
-            for index, names in indexes.items()
+            {"IndexName": index, "KeySchema": _key_schema(names), "Projection": projection} for index, *names in indexes
         ]
-    types = {**key, **{part: kind for names in indexes.values() for part, kind in names.items()}}
+    types = {**key, **{part: "S" for _, *names in indexes for part in names}}
     try:
         dynamodb.create_table(
             TableName=name,
@@ -114,7 +102,7 @@ def _create_table(
     dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
 
 
-def _key_schema(names: Mapping[str, str]) -> list[dict[str, str]]:
+def _key_schema(names: Iterable[str]) -> list[dict[str, str]]:
     return [{"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=False)]
 
 

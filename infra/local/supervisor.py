@@ -17,14 +17,14 @@ from infra.environment.functions import GATEWAY
 from infra.local import resources
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.aws.server import ACCOUNT, REGION
-from infra.local.backends import AwsKeys, Backends, create_tombstone_namespace, start_backends
-from infra.local.deployment import LocalDeployment, deploy
+from infra.local.backends import AwsKeys, Backends, Endpoints, Start, create_tombstone_namespace, start_backends
+from infra.local.deployment import deploy
 from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.front.apigateway import LocalApiGateway
 from infra.local.front.balancer import CatalogBalancer
 from infra.local.front.https import Front, TlsFiles, check_port
 from infra.local.given_polaris import check_polaris
-from infra.local.identities import Identities
+from infra.local.identities import SCOPE, Identities
 from infra.local.lambdas.functions import LambdaPool
 from infra.local.options import StackOptions
 from infra.local.stack_file import NAME, write
@@ -114,28 +114,14 @@ class LocalStack:
         foreign = bool(self._options.s3_endpoint or self._options.dynamodb_endpoint)
         lambdas = self._lambdas
         identities = Identities.create(self._folder / "pki", drops_tables=self._options.gateway)
-        identities.issuer.start()
-        cleanup.callback(identities.issuer.stop)
-        backends = start_backends(
-            self._options,
-            keys=AwsKeys.choose(os.environ, foreign=foreign),
-            identities=identities,
-            lambdas=lambdas,
-            logs=self._logs,
-            cleanup=cleanup,
-        )
+        start = Start(self._options, identities, lambdas, self._logs, cleanup)
+        start.run(identities.issuer)
+        backends = start_backends(start, AwsKeys.choose(os.environ, foreign=foreign))
         self._dynamodb = backends.dynamodb
         if self._options.gateway:
             drops = DropSettings.from_properties(self._options.all_properties())
             create_tombstone_namespace(backends.polaris, drops.tombstone_namespace)
-        deployment = deploy(
-            self._options,
-            backends=backends,
-            identities=identities,
-            lambdas=lambdas,
-            logs=self._logs,
-            cleanup=cleanup,
-        )
+        endpoints = deploy(start, backends)
         front = Front(
             api=lambdas.function("api"),
             authorizer=lambdas.function("authorizer"),
@@ -143,19 +129,13 @@ class LocalStack:
             gateway=LocalApiGateway("localhost", BASE_PATH, REGION, ACCOUNT),
             port=self._options.port,
         )
-        cleanup.callback(front.stop)
-        front.start()
-        balancer = _start_balancer(backends, lambdas, cleanup) if self._options.gateway else None
-        self.parts = _parts(front, identities, backends, deployment, self._logs, balancer=balancer)
+        start.run(front)
+        balancer = None
+        if self._options.gateway:
+            gateway, catalog = lambdas.function(GATEWAY.name), backends.polaris.url
+            balancer = start.run(CatalogBalancer(catalog_url=catalog, gateway=gateway, region=REGION, account=ACCOUNT))
+        self.parts = _parts(start, front, backends, endpoints, balancer)
         write(_described(front, identities, backends, balancer), self._folder)
-
-
-def _start_balancer(backends: Backends, lambdas: LambdaPool, cleanup: contextlib.ExitStack) -> CatalogBalancer:
-    balancer = CatalogBalancer(
-        catalog_url=backends.polaris.url, gateway=lambdas.function(GATEWAY.name), region=REGION, account=ACCOUNT
-    )
-    cleanup.callback(balancer.stop)
-    return balancer.start()
 
 
 def _described(front: Front, identities: Identities, backends: Backends, balancer: CatalogBalancer | None) -> Stack:
@@ -177,23 +157,17 @@ def _described(front: Front, identities: Identities, backends: Backends, balance
 
 
 def _parts(
-    front: Front,
-    identities: Identities,
-    backends: Backends,
-    deployment: LocalDeployment,
-    logs: Path,
-    *,
-    balancer: CatalogBalancer | None,
+    start: Start, front: Front, backends: Backends, endpoints: Endpoints, balancer: CatalogBalancer | None
 ) -> tuple[Part, ...]:
-    endpoints = deployment.endpoints
+    issuer = start.identities.issuer
     return (
         Part("Delegation service", front.url, "client certificate and token required"),
-        Part("Token issuer", identities.issuer.token_url, f"scope {identities.scope}"),
+        Part("Token issuer", issuer.token_url, f"scope {SCOPE}"),
         Part("Polaris", backends.polaris.url, f"warehouse {backends.polaris.warehouse}; {backends.polaris.note}"),
         *([Part("Gateway", balancer.url, "the same catalog, behind the load balancer's rule")] if balancer else []),
         Part("S3", endpoints.s3, backends.s3_note),
         Part("DynamoDB", endpoints.dynamodb, backends.dynamodb_note),
         Part("Other AWS services", endpoints.aws, "moto; functions run in separate processes"),
         Part("EMR Serverless", endpoints.emr_serverless or "", "spark-submit on this machine"),
-        Part("Logs", str(logs), "one file per function, emr/ per job run"),
+        Part("Logs", str(start.logs), "one file per function, emr/ per job run"),
     )

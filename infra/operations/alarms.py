@@ -44,9 +44,9 @@ class AwsSource(StrEnum):
 class Missing(StrEnum):
     """What a period without a value means (Amazon CloudWatch API Reference, PutMetricAlarm, TreatMissingData)."""
 
-    WELL = "notBreaching"
-    BAD = "breaching"
-    AS_BEFORE = "ignore"
+    NOT_BREACHING = "notBreaching"
+    BREACHING = "breaching"
+    IGNORE = "ignore"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class AlarmRule:
     period: timedelta = timedelta(minutes=5)
     periods: int = 1
     below: bool = False
-    missing: Missing = Missing.WELL
+    missing: Missing = Missing.NOT_BREACHING
 
     @property
     def page(self) -> str:
@@ -254,7 +254,7 @@ SWEEPER_ALARMS: Final = (
         "The sweeper has not run for five minutes. Retries, lost attempts and lost dispatches wait.",
         threshold=0,
         below=True,
-        missing=Missing.BAD,
+        missing=Missing.BREACHING,
     ),
     AlarmRule(
         "SweepErrors",
@@ -314,7 +314,7 @@ PROBE_FAILED: Final = AlarmRule(
     "No probe of the service's endpoint has succeeded for five minutes. Callers probably cannot reach it.",
     threshold=0,
     below=True,
-    missing=Missing.BAD,
+    missing=Missing.BREACHING,
 )
 """Only where the settings give the probe a certificate."""
 CERTIFICATE_EXPIRES: Final = AlarmRule(
@@ -325,7 +325,7 @@ CERTIFICATE_EXPIRES: Final = AlarmRule(
     threshold=30,
     period=timedelta(hours=6),
     below=True,
-    missing=Missing.AS_BEFORE,
+    missing=Missing.IGNORE,
 )
 NOTIFICATION_ALARMS: Final = (
     AlarmRule(

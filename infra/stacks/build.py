@@ -7,7 +7,7 @@ from typing import Any, Final
 from aws_cdk import App, Tags, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
-from infra.constructs.logs import LogKeeping, retention
+from infra.constructs.logs import LogKeeping
 from infra.environment.context import default_context, with_stage_file
 from infra.network_settings import CustomerKeyUse
 from infra.settings import Settings
@@ -45,8 +45,8 @@ def build(context: Mapping[str, Any] | None = None, *, outdir: str | None = None
     Tags.of(app).add("service", "polaris-delegation")
     Tags.of(app).add("stage", settings.stage)
     data = DataStack(app, f"PolarisDelegation-{settings.stage}-Data", settings=settings)
-    key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.LOGS) else None
-    keeping = LogKeeping(retention(settings.log_retention_days), key)
+    key = data.key if settings.has_customer_key_for(CustomerKeyUse.LOGS) else None
+    keeping = LogKeeping(settings.log_retention_days, key)
     name = f"PolarisDelegation-{settings.stage}"
     network = NetworkStack(app, f"{name}-Network", settings=settings, keeping=keeping) if settings.has_vpc else None
     service = ServiceStack(app, f"{name}-Service", settings=settings, data=data, keeping=keeping, network=network)

@@ -37,9 +37,9 @@ class NetworkStack(Stack):
         if self.groups.probe is not None:
             self.export_value(self.groups.probe.security_group_id)
         self.front: PrivateNetwork | None = None
-        if self.groups.api_endpoint is not None:
+        if self.groups.load_balancer is not None and self.groups.api_endpoint is not None:
             endpoint = ApiEndpoint(self, "Api", network=self.vpc, group=self.groups.api_endpoint, keeping=keeping)
-            self.front = PrivateNetwork(self.vpc, self.groups, endpoint)
+            self.front = PrivateNetwork(self.vpc, self.groups.load_balancer, endpoint)
         CfnOutput(self, "WorkerSecurityGroup", value=self.groups.workers.security_group_id)
         CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -14,30 +15,35 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.constructs.api import BASE_PATH, EdgeApi
-from infra.constructs.code import Code, StoredSettings
+from infra.constructs.api import EdgeApi
+from infra.constructs.code import Code, stored_object
 from infra.constructs.functions import (
-    FrontProbeSchedule,
+    DeployedFunction,
     FunctionNetwork,
     FunctionParts,
-    Functions,
     GradualDeployments,
     SecretRotationSchedule,
+    run_every_minute,
 )
 from infra.constructs.logs import LogKeeping
-from infra.constructs.monitoring import Dashboards, Monitoring, WatchedResources
-from infra.constructs.queues import SqsQueues, SweepSchedule, dispatch_queue, event_bus_arn, notification_queues
+from infra.constructs.monitoring import Dashboards, MetricOf, Monitoring, build_alarm, failures
+from infra.constructs.network.domains import BASE_PATH
+from infra.constructs.queues import SqsQueues, dispatch_queue, event_bus_arn, notification_queues
 from infra.constructs.security.nag import acknowledge_below
 from infra.constructs.security.permissions import Grants
 from infra.constructs.spark import SparkApplication
 from infra.constructs.workflow import Workflow, state_machine_arn
+from infra.environment.functions import PROBE, deployed_functions
 from infra.environment.resources import MOVABLE, VARIABLES, Resources, service_name, stored_settings
 from infra.network_settings import CustomerKeyUse, GradualDeployment
-from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule, lease_age
+from infra.operations.alarms import RESOURCES_ALARMS, SECRET_ROTATION, USERS_ALARMS, AlarmRule, AwsSource, lease_age
 from infra.operations.boards import BoardNames
 from infra.settings import Settings
 from infra.stacks.data import DataStack
 from infra.stacks.network import NetworkStack, functions_in_vpc, quarantine_roles
+
+_NEXT_SWEEP: Final = "A failed run is not kept: the next run, a minute later, does the work, and alarms watch both."
+_NEXT_PROBE: Final = "The next run is a minute later. The alarm ProbeFailed reports missing runs."
 
 
 class ServiceStack(Stack):
@@ -61,8 +67,10 @@ class ServiceStack(Stack):
             processor=settings.architecture,
             behaviors=settings.behaviors,
         )
-        stored = StoredSettings(self, "Settings", variables=stored_settings(_given(settings)))
-        queue_key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.QUEUES) else None
+        # What is known only at deployment has no place in a stored object.
+        movable = {name: getattr(settings, name) for name, variable in VARIABLES.items() if variable in MOVABLE}
+        stored = stored_object(self, stored_settings(Resources(**movable)))
+        queue_key = data.key if settings.has_customer_key_for(CustomerKeyUse.QUEUES) else None
         self.dispatch = dispatch_queue(self, key=queue_key)
         self.spark = SparkApplication(
             self,
@@ -77,12 +85,11 @@ class ServiceStack(Stack):
         machine_arn = state_machine_arn(self, settings.stage)
         self.notifications = notification_queues(self, key=queue_key) if settings.notifies else None
         queues = self.notifications.queues if self.notifications else {}
-        self.resources = replace(
-            _resources(settings, data, self.dispatch, self.spark, machine_arn),
+        self.resources = _resources(settings, data, self.dispatch, self.spark, machine_arn).replaced(
             notification_queue_url=queues["Queue"].queue_url if queues else None,
             event_queue_url=queues["Events"].queue_url if queues else None,
             apart_queue_url=queues["Apart"].queue_url if queues else None,
-            settings_object=stored.url,
+            settings_object=stored.s3_object_url,
             **_front_of(network),
         )
         self.grants = Grants(
@@ -106,26 +113,29 @@ class ServiceStack(Stack):
             stored=stored,
             bootstrap_key_arn=settings.bootstrap_key_arn,
         )
-        self.functions = Functions(
-            self,
-            "Functions",
-            parts,
-            network=_inside(network),
-            inside=functions_in_vpc(settings),
-            concurrency=settings.concurrency,
-        )
+        scope, inside = Construct(self, "Functions"), functions_in_vpc(settings)
+        functions = self.functions = {
+            name: DeployedFunction(
+                scope,
+                "".join(part.title() for part in name.split("_")),
+                function,
+                parts,
+                network=_inside(network) if name in inside else None,
+                concurrency=settings.concurrency.get(name, function.reserved_concurrency),
+            ).function
+            for name, function in deployed_functions(settings.properties).items()
+        }
         self.rotation: SecretRotationSchedule | None = None
         if settings.polaris_secret_rotation_days is not None:
             self.rotation = SecretRotationSchedule(
                 self, "SecretRotation", parts, network=_inside(network), days=settings.polaris_secret_rotation_days
             )
         self._acknowledge_unknown_ids(data.grants.plan_bucket_arn)
-        functions = self.functions.by_name
         self.workflow = Workflow(self, "Workflow", stage=settings.stage, functions=functions, keeping=keeping)
         self.dispatch.feed(functions["dispatcher"])
         if self.notifications is not None:
             self.notifications.feed(functions["notifier"])
-        SweepSchedule(self, "Sweep", sweeper=functions["sweeper"])
+        run_every_minute(Construct(self, "Sweep"), functions["sweeper"], next_run=_NEXT_SWEEP)
         gradual = None
         if settings.gradual_deployment is not GradualDeployment.OFF:
             gradual = GradualDeployments(self, "Gradual", functions=functions)
@@ -151,28 +161,14 @@ class ServiceStack(Stack):
             self.alarm_topic_arn: str = topic.topic_arn
         else:
             self.alarm_topic_arn = settings.alarm_topic_arn
+        sources = self._metric_sources()
         self.monitoring = Monitoring(
-            self,
-            "Monitoring",
-            stage=settings.stage,
-            watched=WatchedResources(
-                dispatch_queue=self.dispatch.queue,
-                dead_letters=self.dispatch.dead_letters,
-                machine=self.workflow.machine,
-                sweeper=functions["sweeper"],
-                api=self.api.rest_api,
-                notification_dead_letters=self.notifications.dead_letters if self.notifications else None,
-                front=self.api.front.names,
-                probes=settings.probe_secret_arn is not None,
-            ),
-            topic_arn=self.alarm_topic_arn,
-            job_queue=timedelta(minutes=settings.emr_queue_minutes),
-            runbook_url=settings.runbook_url,
+            self, "Monitoring", settings=settings, topic_arn=self.alarm_topic_arn, sources=sources
         )
         alarms = dict(self.monitoring.alarms)
         if self.rotation is not None:
-            alarms[SECRET_ROTATION.name] = self.rotation.watch(
-                stage=settings.stage, topic_arn=self.alarm_topic_arn, runbook_url=settings.runbook_url
+            alarms[SECRET_ROTATION.name] = build_alarm(
+                self.rotation, SECRET_ROTATION, settings, self.alarm_topic_arn, sources
             )
         if gradual is not None:
             gradual.watch(settings.gradual_deployment, self.monitoring.alarms)
@@ -190,8 +186,30 @@ class ServiceStack(Stack):
         if network is not None and network.groups.probe is not None:
             groups = (network.groups.workers.security_group_id, network.groups.probe.security_group_id)
             inside = FunctionNetwork(network.vpc.subnet_ids, groups)
-        own = replace(parts, resources=replace(self.resources, probe_address=self.api.front.address))
-        FrontProbeSchedule(self, "Probe", own, network=inside)
+        own = replace(parts, resources=self.resources.replaced(probe_address=self.api.front.address))
+        probe = Construct(self, "Probe")
+        function = DeployedFunction(probe, "Ask", PROBE, own, network=inside).function
+        run_every_minute(probe, function, next_run=_NEXT_PROBE)
+
+    def _metric_sources(self) -> dict[AwsSource, MetricOf]:
+        """Return how the metrics are made that AWS measures of this stack's resources."""
+        sweeper = self.functions["sweeper"]
+        sources = {
+            AwsSource.DISPATCH_DEAD_LETTERS: self.dispatch.dead_letters.metric_approximate_number_of_messages_visible,
+            AwsSource.DISPATCH_QUEUE_AGE: self.dispatch.queue.metric_approximate_age_of_oldest_message,
+            AwsSource.EXECUTIONS_FAILED: partial(failures, self.workflow.machine),
+            AwsSource.SWEEPER_ERRORS: sweeper.metric_errors,
+            AwsSource.SWEEPER_INVOCATIONS: sweeper.metric_invocations,
+            AwsSource.API_SERVER_ERRORS: self.api.rest_api.metric_server_error,
+        }
+        if self.api.front.names is not None:
+            sources |= self.api.front.names.sources()
+        if self.notifications is not None:
+            dead = self.notifications.dead_letters
+            sources[AwsSource.NOTIFICATION_DEAD_LETTERS] = dead.metric_approximate_number_of_messages_visible
+        if self.rotation is not None:
+            sources[AwsSource.ROTATION_ERRORS] = self.rotation.function.metric_errors
+        return sources
 
     def _board_names(self, settings: Settings, data: DataStack, alarms: Mapping[str, cloudwatch.Alarm]) -> BoardNames:
         def arns(rules: Sequence[AlarmRule]) -> list[str]:
@@ -211,7 +229,7 @@ class ServiceStack(Stack):
             balancer=self.api.front.names.balancer if self.api.front.names else None,
             targets=self.api.front.names.targets if self.api.front.names else None,
             probes=settings.probe_secret_arn is not None,
-            functions={name: function.function_name for name, function in self.functions.by_name.items()},
+            functions={name: function.function_name for name, function in self.functions.items()},
             tables={
                 "tasks": tables.tasks.table_name,
                 "idempotency": tables.idempotency.table_name,
@@ -222,7 +240,7 @@ class ServiceStack(Stack):
         )
 
     def _build_alarm_topic(self, settings: Settings, data: DataStack) -> sns.Topic:
-        key = data.encryption.key if settings.has_customer_key_for(CustomerKeyUse.TOPICS) else None
+        key = data.key if settings.has_customer_key_for(CustomerKeyUse.TOPICS) else None
         topic = sns.Topic(self, "AlarmTopic", master_key=key, enforce_ssl=True)
         # A policy of its own replaces the default one, by which alarms of the account could publish.
         topic.add_to_resource_policy(
@@ -242,12 +260,6 @@ class ServiceStack(Stack):
         acknowledge_below(self, plan_bucket_arn, "/*", bucket)
         for arn in self.spark.every_application_arn:
             acknowledge_below(self, arn, "/jobruns/*", runs)
-
-
-def _given(settings: Settings) -> Resources:
-    """Return the settings of any length; what is known only at deployment has no place in a stored object."""
-    movable = {name: getattr(settings, name) for name, variable in VARIABLES.items() if variable in MOVABLE}
-    return Resources(**movable)
 
 
 def _network_of_jobs(
@@ -272,7 +284,7 @@ def _inside(network: NetworkStack | None) -> FunctionNetwork | None:
 
 
 def _front_of(network: NetworkStack | None) -> dict[str, Any]:
-    """Return the fields of Resources by which the authorizer believes the load balancer's headers."""
+    """Return the Resources by which the authorizer believes the load balancer's headers."""
     if network is None or network.front is None:
         return {}
     return {"client_certificate_source": "alb", "client_vpc_endpoints": network.front.endpoint.id}
@@ -290,7 +302,7 @@ def revocation_list_arns(stack: Stack, settings: Settings, truststore: s3.IBucke
 
 
 def _revocation(settings: Settings, data: DataStack) -> dict[str, Any]:
-    """Return the fields of Resources about revocation lists in S3; none without such lists."""
+    """Return the Resources about revocation lists in S3; none without such lists."""
     if not settings.revocation_lists:
         return dict.fromkeys(("revocation_lists", "revocation_outdated", "revocation_max_age_seconds"))
     return {
@@ -316,12 +328,12 @@ def _resources(
             "tasks_table": data.tables.tasks.table_name,
             "idempotency_table": data.tables.idempotency.table_name,
             "references_table": data.tables.references.table_name,
-            "tombstones_table": data.gateway_tables.tombstones.table_name if settings.gateway else None,
+            "tombstones_table": data.tombstones.table_name if settings.gateway else None,
             "queue_url": dispatch.queue.queue_url,
             "callback_keys_arn": data.grants.callback_keys_arn,
             "state_machine_arn": machine_arn,
             "plan_bucket": data.buckets.plans.bucket_name,
-            "polaris_secret_arn": data.polaris_secret.arn,
+            "polaris_secret_arn": data.grants.polaris_secret_arn,
             "emr_application_id": spark.application_id,
             "emr_job_role_arn": spark.job_role.role_arn,
             "emr_entry_point": spark.entry_point,

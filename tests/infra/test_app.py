@@ -165,10 +165,17 @@ def test_synthesis_warns_of_an_issuer_that_the_authorizer_cannot_reach(network: 
     assert len(found) == 1
 
 
-def test_the_settings_accept_the_retention_times_that_logs_have(node: str) -> None:
-    from infra.constructs.logs import OFFERED
+def test_logs_are_kept_for_any_time_that_the_settings_accept(node: str) -> None:
+    from aws_cdk import App, Stack
+    from aws_cdk.assertions import Template
 
-    assert tuple(OFFERED) == LOG_RETENTION_DAYS
+    from infra.constructs.logs import LogKeeping
+
+    stack = Stack(App(), "Logs")
+    for days in LOG_RETENTION_DAYS:
+        LogKeeping(days).group(stack, f"Log{days}")
+    groups = Template.from_stack(stack).find_resources("AWS::Logs::LogGroup").values()
+    assert {group["Properties"]["RetentionInDays"] for group in groups} == {*LOG_RETENTION_DAYS}
 
 
 def test_a_behavior_that_the_package_lacks_is_named(node: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from infra.environment.tables import TASK_INDEXES
 from infra.local.resources import create_tables
 
 TABLE = "AWS::DynamoDB::Table"
@@ -177,7 +178,7 @@ def test_an_upgrade_adds_one_index_of_the_task_table_at_a_deployment(node: str) 
     from aws_cdk import aws_kms as kms
     from aws_cdk.assertions import Template
 
-    from infra.constructs.stores import TASK_INDEXES, TaskTables
+    from infra.constructs.stores import TaskTables
 
     def deployed(indexes: int) -> dict[str, Any]:
         stack = Stack(App(), "Data")

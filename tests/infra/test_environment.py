@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-from dataclasses import fields, replace
 
 import boto3
 import pytest
@@ -12,7 +11,7 @@ from delegation.wiring.removals import expiry_behavior, orphans_behavior
 from delegation.wiring.spark import job_tasks
 from delegation.wiring.types import policies_of
 from infra.environment.context import default_properties
-from infra.environment.functions import EVERY_FUNCTION, FUNCTIONS
+from infra.environment.functions import FUNCTIONS
 from infra.environment.resources import Resources, environment, spark_environment
 from tests.aws import mock_aws
 
@@ -60,22 +59,22 @@ DEPLOYMENT = Resources(
 )
 
 
-def test_every_field_of_resources_reaches_a_function() -> None:
-    used = {name for function in EVERY_FUNCTION.values() for name in function.variables}
-    assert used | {"service_name", "settings_object"} == {field.name for field in fields(Resources)}
+def test_a_resource_that_no_function_gets_is_refused() -> None:
+    with pytest.raises(TypeError, match="no function has queue_ulr"):
+        DEPLOYMENT.replaced(queue_ulr="https://sqs")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_resource_that_is_none_yields_no_variable(name: str) -> None:
     bare = environment(name, Resources())
     assert all(value and value != "None" for value in bare.values())
-    assert "DELEGATION_POLARIS_TOKEN_URL" not in environment(name, replace(DEPLOYMENT, polaris_token_url=None))
+    assert "DELEGATION_POLARIS_TOKEN_URL" not in environment(name, DEPLOYMENT.replaced(polaris_token_url=None))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_variables_fit_into_the_quota_of_lambda(name: str) -> None:
     """AWS Lambda developer guide, "Lambda quotas": all variables of a function have at most 4 KB."""
-    deployed = replace(DEPLOYMENT, settings_object="s3://cdk-assets-123456789012-eu-central-1/" + "a" * 64 + ".json")
+    deployed = DEPLOYMENT.replaced(settings_object="s3://cdk-assets-123456789012-eu-central-1/" + "a" * 64 + ".json")
     assert sum(len(key) + len(value) for key, value in environment(name, deployed).items()) < 4096
 
 
@@ -113,7 +112,7 @@ def test_only_the_notifier_gets_the_keys_of_callbacks_and_what_ends_tasks_gets_t
 
 def test_every_process_that_chooses_an_engine_has_the_operators_choice() -> None:
     """An inline attempt hands the files of an expiry or a removal over to Spark, and must know if there is one."""
-    given = replace(DEPLOYMENT, inline_max_files=7, spark="off")
+    given = DEPLOYMENT.replaced(inline_max_files=7, spark="off")
     variables = {name: environment(name, given) for name in FUNCTIONS}
     choosing = {name for name in FUNCTIONS if "DELEGATION_PLAN_BUCKET" in variables[name]} - {"start_job"}
     assert choosing == {"api", "prepare", "run_inline"}
@@ -141,14 +140,14 @@ def test_the_lease_of_acquire_lasts_for_prepare() -> None:
 
 def test_the_sweeper_ends_before_its_next_run_and_a_synchronous_call_before_the_gateway_times_out() -> None:
     assert FUNCTIONS["sweeper"].timeout_seconds <= 60
-    assert Resources().synchronous_budget_seconds < 29 < FUNCTIONS["api"].timeout_seconds
+    assert Resources()["synchronous_budget_seconds"] < 29 < FUNCTIONS["api"].timeout_seconds
 
 
 def test_a_driver_has_what_an_expiry_or_a_removal_of_its_job_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("DELEGATION_")]:
         monkeypatch.delenv(name)
     properties = {"delegation.expiry.least-snapshots": "3", "delegation.orphan-files.max-files": "7"}
-    given = replace(DEPLOYMENT, properties=properties)
+    given = DEPLOYMENT.replaced(properties=properties)
     for name, value in {**spark_environment(given), "AWS_DEFAULT_REGION": "eu-central-1"}.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
@@ -159,4 +158,4 @@ def test_a_driver_has_what_an_expiry_or_a_removal_of_its_job_needs(monkeypatch: 
         expiry, removal = expiry_behavior(tasks), orphans_behavior(tasks)
     assert (expiry.floor.snapshots, expiry.plans is not None, expiry.lost_refs is not None) == (3, True, True)
     assert (removal.limits.approval.max_files, removal.plans is not None) == (7, True)
-    assert removal.settings.inline_max_files == expiry.settings.inline_max_files == given.inline_max_files
+    assert removal.settings.inline_max_files == expiry.settings.inline_max_files == given["inline_max_files"]

@@ -121,7 +121,7 @@ def test_context_keys_without_the_prefix_are_ignored() -> None:
 def test_the_limit_of_the_inline_engine_is_set_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "delegation:inline-max-files" not in default_context()
     assert Settings.from_context(ALONE).inline_max_files == INLINE_MAX_FILES
-    assert Resources().inline_max_files == PurgeSettings().inline_max_files == INLINE_MAX_FILES
+    assert Resources()["inline_max_files"] == PurgeSettings().inline_max_files == INLINE_MAX_FILES
     variables = ("AWS_DEFAULT_REGION", "DELEGATION_PLAN_BUCKET", "DELEGATION_REFERENCES_TABLE")
     for name in variables:
         monkeypatch.setenv(name, "us-east-1")

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from dataclasses import replace
 
 import pytest
 
@@ -20,9 +19,8 @@ from infra.environment.resources import (
 from tests.infra.test_environment import DEPLOYMENT
 
 URL = "s3://assets/settings.json"
-LONG = replace(
-    DEPLOYMENT,
-    properties={**DEPLOYMENT.properties, "delegation.limits.bucket": "1" * 4000},
+LONG = DEPLOYMENT.replaced(
+    properties={**DEPLOYMENT["properties"], "delegation.limits.bucket": "1" * 4000},
     client_ca="PEM" * 1400,
     settings_object=URL,
 )
@@ -30,7 +28,7 @@ LONG = replace(
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_variables_that_fit_stay(name: str) -> None:
-    given = environment(name, replace(DEPLOYMENT, settings_object=URL))
+    given = environment(name, DEPLOYMENT.replaced(settings_object=URL))
     assert fitted(name, given, URL) == given
 
 
@@ -49,11 +47,11 @@ def test_a_job_reads_its_properties_from_the_object() -> None:
     assert "DELEGATION_PROPERTIES" not in parameters
     assert f"--conf spark.emr-serverless.driverEnv.{SETTINGS_OBJECT}={URL}" in parameters
     assert shlex.split(parameters) == parameters.split()
-    assert json.loads(stored_settings(LONG)["DELEGATION_PROPERTIES"]) == LONG.properties
+    assert json.loads(stored_settings(LONG)["DELEGATION_PROPERTIES"]) == LONG["properties"]
 
 
 def test_variables_that_never_fit_are_refused_and_the_longest_are_named() -> None:
-    given = environment("authorizer", replace(DEPLOYMENT, operator_subjects="CN=" + "x" * 5000))
+    given = environment("authorizer", DEPLOYMENT.replaced(operator_subjects="CN=" + "x" * 5000))
     with pytest.raises(TooManyVariables, match=r"authorizer have about .* DELEGATION_OPERATOR_SUBJECTS"):
         fitted("authorizer", given, URL)
 

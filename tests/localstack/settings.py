@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.environment.context import PROPERTIES_KEY, default_properties
-from infra.local.identities import TOKEN_AUDIENCE, Identities
+from infra.local.identities import SCOPE, TOKEN_AUDIENCE, Identities
 from infra.package.parts import Processor
 from tests.localstack.replaced import JWKS, POLARIS
 
@@ -31,7 +31,7 @@ def context(identities: Identities, package: Path, processor: Processor, *, inli
         "delegation:token-issuer": identities.issuer.issuer,
         "delegation:token-jwks-url": JWKS,
         "delegation:token-audience": TOKEN_AUDIENCE,
-        "delegation:token-scope": identities.scope,
+        "delegation:token-scope": SCOPE,
         "delegation:polaris-url": POLARIS,
         "delegation:inline-max-files": inline_max_files,
         PROPERTIES_KEY: {**default_properties(), "delegation.dispatch.grace-duration": GRACE},

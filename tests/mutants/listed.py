@@ -350,8 +350,8 @@ SAFE_SETTINGS: Final = (
     ),
     Mutant(
         "a misspelt task type is accepted at synthesis",
-        "infra/settings.py",
-        "            require_known_types(self.properties, TYPES.keys() | {*self.added_task_types})\n",
+        "infra/environment/functions.py",
+        "    require_known_types(properties, TYPES.keys() | {*added_types})\n",
         "",
         (SETTINGS,),
     ),

@@ -18,11 +18,14 @@ from aws_cdk import aws_wafv2 as waf
 from constructs import Construct
 
 from infra.constructs.monitoring import FrontNames
-from infra.constructs.network.vpc import HTTPS, ApiEndpoint, SecurityGroups, ServiceVpc
-from infra.constructs.stores import BALANCER_PREFIX, CONNECTION_PREFIX
+from infra.constructs.network.vpc import HTTPS, ApiEndpoint, ServiceVpc
+from infra.constructs.stores import BALANCER_PREFIX, CONNECTION_PREFIX, Buckets
 from infra.environment.resources import resource_name
 from infra.gateway_answers import ANSWERS
 from infra.settings import Settings
+
+BASE_PATH: Final = "delegation-service/api"
+"""The prefix of the API's paths (Delegation Service proposal, Appendix, `servers`)."""
 
 
 def server_certificate(scope: Construct, settings: Settings) -> acm.ICertificate:
@@ -47,8 +50,17 @@ _RULE_PRIORITY: Final = 100
 _HEALTHY: Final = "200,403"
 
 
+@dataclass(frozen=True)
+class PrivateNetwork:
+    """What the private profile has: the VPC, the load balancer's security group, and the API's endpoint."""
+
+    vpc: ServiceVpc
+    balancer_group: ec2.ISecurityGroup
+    endpoint: ApiEndpoint
+
+
 class MutualTlsLoadBalancer(Construct):
-    """`listener` is for rules of other services; `dns_name` is the load balancer's, `full_name` its name in CloudWatch.
+    """`listener` is for rules of other services; `dns_name` is the load balancer's, `names` are those in CloudWatch.
 
     In the mode *verify* it refuses certificates that no authority of the trust store signed or that a revocation list
     names, and passes the certificate on in headers (Elastic Load Balancing user guide, "Mutual authentication with TLS
@@ -61,26 +73,19 @@ class MutualTlsLoadBalancer(Construct):
         construct_id: str,
         *,
         settings: Settings,
-        network: ServiceVpc,
-        group: ec2.ISecurityGroup,
-        endpoint: ApiEndpoint,
+        network: PrivateNetwork,
+        buckets: Buckets,
         certificate_arn: str,
-        truststore: s3.IBucket,
-        access_log: s3.IBucket,
-        base_path: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        balancer = self._build_balancer(network, group, access_log)
+        balancer = self._build_balancer(network, buckets.access_log)
         self.dns_name = balancer.attr_dns_name
         self.hosted_zone_id = balancer.attr_canonical_hosted_zone_id
-        self.listener = self._build_listener(settings, balancer, certificate_arn, truststore)
-        self.full_name = balancer.attr_load_balancer_full_name
-        self.targets = self._forward(settings, network, endpoint, base_path)
+        self.listener = self._build_listener(settings, balancer, certificate_arn, buckets.truststore)
+        self.names = FrontNames(balancer.attr_load_balancer_full_name, self._forward(settings, network))
         CfnOutput(self, "DnsName", value=self.dns_name)
 
-    def _build_balancer(
-        self, network: ServiceVpc, group: ec2.ISecurityGroup, access_log: s3.IBucket
-    ) -> elb.CfnLoadBalancer:
+    def _build_balancer(self, network: PrivateNetwork, access_log: s3.IBucket) -> elb.CfnLoadBalancer:
         attributes = {
             "routing.http.desync_mitigation_mode": "strictest",
             "routing.http.drop_invalid_header_fields.enabled": "true",
@@ -97,8 +102,8 @@ class MutualTlsLoadBalancer(Construct):
             "LoadBalancer",
             type="application",
             scheme="internal",
-            subnets=list(network.subnet_ids),
-            security_groups=[group.security_group_id],
+            subnets=list(network.vpc.subnet_ids),
+            security_groups=[network.balancer_group.security_group_id],
             load_balancer_attributes=[
                 elb.CfnLoadBalancer.LoadBalancerAttributeProperty(key=key, value=value)
                 for key, value in attributes.items()
@@ -137,9 +142,9 @@ class MutualTlsLoadBalancer(Construct):
             )
         return listener
 
-    def _forward(self, settings: Settings, network: ServiceVpc, endpoint: ApiEndpoint, base_path: str) -> str:
+    def _forward(self, settings: Settings, network: PrivateNetwork) -> str:
         """Return the target group's name as CloudWatch has it."""
-        targets = endpoint_targets(self, network.vpc_id, endpoint.addresses, healthy=_HEALTHY)
+        targets = endpoint_targets(self, network.vpc.vpc_id, network.endpoint.addresses, healthy=_HEALTHY)
         elb.CfnListenerRule(
             self,
             "Rule",
@@ -153,7 +158,7 @@ class MutualTlsLoadBalancer(Construct):
                 elb.CfnListenerRule.RuleConditionProperty(
                     field="path-pattern",
                     path_pattern_config=elb.CfnListenerRule.PathPatternConfigProperty(
-                        values=[f"/{base_path}", f"/{base_path}/*"]
+                        values=[f"/{BASE_PATH}", f"/{BASE_PATH}/*"]
                     ),
                 ),
             ],
@@ -190,13 +195,6 @@ def _revocations(
 _FIVE_MINUTES: Final = 300
 
 
-@dataclass(frozen=True)
-class PrivateNetwork:
-    vpc: ServiceVpc
-    groups: SecurityGroups
-    endpoint: ApiEndpoint
-
-
 class RegionalFront(Construct):
     """A domain that demands a client certificate, and a firewall that limits the requests from one address."""
 
@@ -208,7 +206,6 @@ class RegionalFront(Construct):
         settings: Settings,
         api: apigateway.RestApi,
         truststore: s3.IBucket,
-        base_path: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self.address: str | None = None  # its own name has a public record
@@ -228,7 +225,7 @@ class RegionalFront(Construct):
             resource = self.domain.node.default_child
             if isinstance(resource, apigateway.CfnDomainName):
                 resource.ownership_verification_certificate_arn = settings.ownership_certificate_arn
-        self.domain.add_api_mapping(api.deployment_stage, base_path=base_path)
+        self.domain.add_api_mapping(api.deployment_stage, base_path=BASE_PATH)
         self._limit_rate(settings, api)
         target = self.domain.domain_name_alias_domain_name
         alias(self, settings, target, self.domain.domain_name_alias_hosted_zone_id)
@@ -274,9 +271,7 @@ class PrivateFront(Construct):
         settings: Settings,
         api: apigateway.RestApi,
         network: PrivateNetwork,
-        truststore: s3.IBucket,
-        access_log: s3.IBucket,
-        base_path: str,
+        buckets: Buckets,
     ) -> None:
         super().__init__(scope, construct_id)
         certificate = server_certificate(self, settings)
@@ -288,23 +283,17 @@ class PrivateFront(Construct):
             endpoint_id=network.endpoint.id,
         )
         mapping.node.add_dependency(api.deployment_stage)
-        if network.groups.load_balancer is None:
-            raise ValueError("the private endpoint needs the network of the private profile")
         balancer = MutualTlsLoadBalancer(
             self,
             "LoadBalancer",
             settings=settings,
-            network=network.vpc,
-            group=network.groups.load_balancer,
-            endpoint=network.endpoint,
+            network=network,
+            buckets=buckets,
             certificate_arn=certificate.certificate_arn,
-            truststore=truststore,
-            access_log=access_log,
-            base_path=base_path,
         )
         self.listener = balancer.listener
         self.address = balancer.dns_name
-        self.names = FrontNames(balancer.full_name, balancer.targets)
+        self.names = balancer.names
         alias(self, settings, balancer.dns_name, balancer.hosted_zone_id)
         CfnOutput(self, "Target", value=balancer.dns_name)
 

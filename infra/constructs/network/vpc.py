@@ -11,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.constructs.logs import LogKeeping
-from infra.constructs.security.grants import allow
+from infra.constructs.security.grants import allow, service_role
 from infra.constructs.security.nag import acknowledge, acknowledge_finding, acknowledge_serverless
 from infra.environment.context import ROOT
 from infra.environment.functions import FUNCTIONS
@@ -201,6 +201,9 @@ class ApiEndpoint(Construct):
         keeping: LogKeeping,
     ) -> None:
         super().__init__(scope, construct_id)
+        # This account's APIs alone; the API's policy names the endpoint.
+        apis = f"arn:{Aws.PARTITION}:execute-api:{Aws.REGION}:{Aws.ACCOUNT_ID}:*"
+        calls = iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=["execute-api:Invoke"], resources=[apis])
         endpoint = ec2.CfnVPCEndpoint(
             self,
             "Endpoint",
@@ -210,7 +213,7 @@ class ApiEndpoint(Construct):
             private_dns_enabled=False,  # it would divert the VPC's calls of every other API to this endpoint
             subnet_ids=list(network.subnet_ids),
             security_group_ids=[group.security_group_id],
-            policy_document=_only_this_account(),
+            policy_document=iam.PolicyDocument(statements=[calls]),
         )
         self.id = endpoint.ref
         interface_addresses = CustomResource(
@@ -227,19 +230,9 @@ class ApiEndpoint(Construct):
 
     def _address_function(self, keeping: LogKeeping) -> lambda_.Function:
         log = keeping.group(self, "AddressLog")
-        role = iam.Role(
-            self,
-            "AddressRole",
-            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            inline_policies={
-                "Own": iam.PolicyDocument(
-                    statements=[
-                        allow(["logs:CreateLogStream", "logs:PutLogEvents"], log.log_group_arn),
-                        allow(["ec2:DescribeNetworkInterfaces"], "*"),
-                    ]
-                )
-            },
-        )
+        logging = allow(["logs:CreateLogStream", "logs:PutLogEvents"], log.log_group_arn)
+        describing = allow(["ec2:DescribeNetworkInterfaces"], "*")
+        role = service_role(self, "AddressRole", "lambda", [logging, describing])
         reason = "EC2 supports only * as the resource of its Describe actions."
         acknowledge_finding(role, "IAM5[Resource::*]", reason)
         acknowledge_serverless(role, LambdaStarPermissions=reason)
@@ -295,15 +288,5 @@ def _of_this_account(action: str, *resources: str) -> iam.PolicyDocument:
                 resources=list(resources),
                 conditions={"StringEquals": {"aws:PrincipalAccount": Aws.ACCOUNT_ID}},
             )
-        ]
-    )
-
-
-def _only_this_account() -> iam.PolicyDocument:
-    """Return a policy that lets through calls of this account's APIs alone; the API's policy names the endpoint."""
-    apis = f"arn:{Aws.PARTITION}:execute-api:{Aws.REGION}:{Aws.ACCOUNT_ID}:*"
-    return iam.PolicyDocument(
-        statements=[
-            iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=["execute-api:Invoke"], resources=[apis])
         ]
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aws_cdk import Aws
 from aws_cdk import aws_dynamodb as dynamodb
@@ -13,7 +13,7 @@ from constructs import Construct
 
 from infra.constructs.logs import KEPT
 from infra.constructs.security.nag import acknowledge
-from infra.constructs.stores import ADMISSION_INDEX, CORRELATION_INDEX, DUE_INDEX, RECEIVED_INDEX, TARGET_INDEX
+from infra.environment.tables import ADMISSION_INDEX, CORRELATION_INDEX, DUE_INDEX, RECEIVED_INDEX, TARGET_INDEX
 from infra.network_settings import CustomerKeyUse, NetworkSettings
 
 _ADMINISTRATION: Final = tuple(
@@ -56,38 +56,30 @@ _USE: Final = (
 )
 
 
-class EncryptionKey(Construct):
-    """One key for tables, plans and the secret, rotated yearly, or the existing key of the settings.
+def encryption_key(scope: Construct, settings: NetworkSettings) -> kms.IKey:
+    """Return one key for tables, plans and the secret, rotated yearly, or the existing key of the settings.
 
     An existing key has its own policy, which must allow IAM policies of the account to use it, and what
     `service_statements` returns. The policy of a created key lets IAM policies of the account allow the listed actions
     instead of the usual `kms:*`; no principal can get any other action. In a key policy the resource `*` means this
     key.
     """
-
-    def __init__(self, scope: Construct, construct_id: str, *, settings: NetworkSettings) -> None:
-        super().__init__(scope, construct_id)
-        if settings.kms_key_arn is not None:
-            self.key: kms.IKey = kms.Key.from_key_arn(self, "Existing", settings.kms_key_arn)
-            return
-        self.key = kms.Key(
-            self,
-            "Key",
-            description="Polaris Delegation Service: tasks, plans and the catalog principal's secret",
-            enable_key_rotation=True,
-            removal_policy=KEPT,
-            policy=iam.PolicyDocument(
-                statements=[
-                    iam.PolicyStatement(
-                        sid="AccountUsesAndAdministersByIam",
-                        principals=[iam.AccountRootPrincipal()],
-                        actions=[*_ADMINISTRATION, *_USE],
-                        resources=["*"],
-                    ),
-                    *service_statements(settings),
-                ]
-            ),
-        )
+    if settings.kms_key_arn is not None:
+        return kms.Key.from_key_arn(scope, "Existing", settings.kms_key_arn)
+    by_iam = iam.PolicyStatement(
+        sid="AccountUsesAndAdministersByIam",
+        principals=[iam.AccountRootPrincipal()],
+        actions=[*_ADMINISTRATION, *_USE],
+        resources=["*"],
+    )
+    return kms.Key(
+        scope,
+        "Key",
+        description="Polaris Delegation Service: tasks, plans and the catalog principal's secret",
+        enable_key_rotation=True,
+        removal_policy=KEPT,
+        policy=iam.PolicyDocument(statements=[by_iam, *service_statements(settings)]),
+    )
 
 
 def service_statements(settings: NetworkSettings) -> list[iam.PolicyStatement]:
@@ -129,54 +121,41 @@ def use_through(key: kms.IKey, service: str, *actions: str) -> iam.PolicyStateme
     )
 
 
-class EmptySecret(Construct):
-    """A secret that the operator fills after it is deployed, so that no template contains a value."""
+def empty_secret(
+    scope: Construct, construct_id: str, name: str, *, description: str, not_rotated: str, key: kms.IKey
+) -> str:
+    """Return the ARN of a secret that the operator fills after it is deployed, so that no template contains a value.
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, name: str, description: str, not_rotated: str, key: kms.IKey
-    ) -> None:
-        """`name` is the construct id of the secret itself; `not_rotated` states why it has no rotation of its own."""
-        super().__init__(scope, construct_id)
-        self.secret = secretsmanager.CfnSecret(self, name, description=description, kms_key_id=key.key_arn)
-        self.secret.apply_removal_policy(KEPT)
-        acknowledge(self.secret, SMG4=not_rotated)
-
-    @property
-    def arn(self) -> str:
-        """The secret's ARN, the only part of it in variables and templates."""
-        return self.secret.ref
-
-
-def polaris_secret(scope: Construct, *, key: kms.IKey) -> EmptySecret:
-    """Return the secret for `{"client_id", "client_secret"}` of the service's principal in Polaris."""
-    return EmptySecret(
-        scope,
-        "Polaris",
-        name="Principal",
-        description="Polaris principal of the delegation service: {client_id, client_secret}",
-        not_rotated="At first it is empty; delegation:polaris-secret-rotation-days rotates it from the service stack.",
-        key=key,
+    `not_rotated` states why it has no rotation of its own.
+    """
+    secret = secretsmanager.CfnSecret(
+        Construct(scope, construct_id), name, description=description, kms_key_id=key.key_arn
     )
+    secret.apply_removal_policy(KEPT)
+    acknowledge(secret, SMG4=not_rotated)
+    arn: str = secret.ref
+    return arn
 
 
-def callback_keys(scope: Construct, *, key: kms.IKey) -> EmptySecret:
-    """Return the secret for `{"NAME": ["key"]}` of callbacks, with two keys while one is replaced."""
-    return EmptySecret(
-        scope,
-        "Callbacks",
-        name="Keys",
-        description="Keys that sign the callbacks of the delegation service, by the names of the callbacks",
-        not_rotated="A key is shared with a receiver, so only the operator can replace it, on both sides.",
-        key=key,
-    )
-
-
+OF_THIS_ACCOUNT: Final = {"aws:SourceAccount": Aws.ACCOUNT_ID}
 _WRITES: Final = ("dynamodb:GetItem", "dynamodb:PutItem")
 """A put in a transaction needs the same permission (DynamoDB guide, "Using IAM with DynamoDB transactions")."""
 
 
 def allow(actions: Sequence[str], *resources: str) -> iam.PolicyStatement:
     return iam.PolicyStatement(actions=list(actions), resources=list(resources))
+
+
+def service_role(
+    scope: Construct, construct_id: str, service: str, statements: list[iam.PolicyStatement], **conditions: Any
+) -> iam.Role:
+    """Return a role that a service of AWS assumes, under conditions if there are any, with its own policy alone."""
+    return iam.Role(
+        scope,
+        construct_id,
+        assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions or None),
+        inline_policies={"Own": iam.PolicyDocument(statements=statements)},
+    )
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from aws_cdk import aws_kms as kms
 
 from infra.constructs.security.grants import DataGrants, allow, use_through
 from infra.constructs.spark import SparkApplication
-from infra.constructs.stores import CALLERS_TOMBSTONES, DUE_TOMBSTONES, NEWEST_TOMBSTONES
 from infra.environment.functions import EVERY_FUNCTION, GATEWAY, PROBE, ROTATION
+from infra.environment.tables import CALLERS_TOMBSTONES, DUE_TOMBSTONES, NEWEST_TOMBSTONES
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,6 @@ def _gateway(grants: Grants) -> list[iam.PolicyStatement]:
     ]
 
 
-def _authorizer(grants: Grants) -> list[iam.PolicyStatement]:
-    """Allow reading the configured revocation lists, one object each; without any, nothing."""
-    lists = grants.revocation_list_arns
-    return [allow(["s3:GetObject"], *lists)] if lists else []
-
-
 def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
     """Allow a purge, reads of children and of unfinished tasks, and maintenance, which deletes on a condition.
 
@@ -112,15 +106,6 @@ def _run_inline(grants: Grants) -> list[iam.PolicyStatement]:
         data.idempotency(),
         allow(["dynamodb:DeleteItem", "dynamodb:Scan"], data.idempotency_table.table_arn),
         *([allow(["sts:AssumeRole"], *roles)] if roles else []),
-    ]
-
-
-def _dispatcher(grants: Grants) -> list[iam.PolicyStatement]:
-    return [
-        *grants.data.tasks(),
-        grants.data.admission(),
-        allow(["states:StartExecution"], grants.state_machine_arn),
-        *grants.from_queue(grants.queue_arn),
     ]
 
 
@@ -150,18 +135,13 @@ def _start_job(grants: Grants) -> list[iam.PolicyStatement]:
     ]
 
 
-def _watch_job(grants: Grants) -> iam.PolicyStatement:
-    return allow(["emr-serverless:GetJobRun"], *grants.spark.job_runs_arns)
-
-
-def _cancel_job(grants: Grants) -> iam.PolicyStatement:
-    return allow(["emr-serverless:CancelJobRun"], *grants.spark.job_runs_arns)
+def _watch_job(grants: Grants) -> list[iam.PolicyStatement]:
+    return [allow([f"emr-serverless:{verb}JobRun"], *grants.spark.job_runs_arns) for verb in ("Get", "Cancel")]
 
 
 def _end_jobs(grants: Grants) -> list[iam.PolicyStatement]:
     """Allow finding and cancelling the job runs of a lost attempt, also those whose ids were not stored."""
-    list_them = allow(["emr-serverless:ListJobRuns"], *grants.spark.every_application_arn)
-    return [list_them, _watch_job(grants), _cancel_job(grants)]
+    return [allow(["emr-serverless:ListJobRuns"], *grants.spark.every_application_arn), *_watch_job(grants)]
 
 
 def _send(grants: Grants) -> list[iam.PolicyStatement]:
@@ -170,8 +150,15 @@ def _send(grants: Grants) -> list[iam.PolicyStatement]:
 
 _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = {
     "api": _api,
-    "authorizer": _authorizer,
-    "dispatcher": _dispatcher,
+    "authorizer": lambda grants: (
+        [allow(["s3:GetObject"], *grants.revocation_list_arns)] if grants.revocation_list_arns else []
+    ),
+    "dispatcher": lambda grants: [
+        *grants.data.tasks(),
+        grants.data.admission(),
+        allow(["states:StartExecution"], grants.state_machine_arn),
+        *grants.from_queue(grants.queue_arn),
+    ],
     "sweeper": lambda grants: [
         *grants.data.tasks(),
         grants.data.due(),
@@ -189,8 +176,8 @@ _BY_FUNCTION: Final[dict[str, Callable[[Grants], list[iam.PolicyStatement]]]] = 
     ],
     "run_inline": _run_inline,
     "start_job": _start_job,
-    "heartbeat": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), *_send(grants)],
-    "complete": lambda grants: [*grants.data.tasks(), _watch_job(grants), _cancel_job(grants), *_send(grants)],
+    "heartbeat": lambda grants: [*grants.data.tasks(), *_watch_job(grants), *_send(grants)],
+    "complete": lambda grants: [*grants.data.tasks(), *_watch_job(grants), *_send(grants)],
     "make_due": lambda grants: [*grants.data.tasks(), *_end_jobs(grants)],
     "notifier": _notifier,
     GATEWAY.name: _gateway,

@@ -209,14 +209,13 @@ SUBNETS = ["subnet-0a1b2c3d4e5f60718", "subnet-0b1c2d3e4f5061728"]
 def test_in_an_existing_vpc_nothing_is_looked_up_and_groups_and_endpoint_are_of_it(node: str) -> None:
     from aws_cdk import App
     from aws_cdk.assertions import Template
-    from aws_cdk.aws_logs import RetentionDays
 
     from infra.constructs.logs import LogKeeping
     from infra.stacks.network import NetworkStack
 
     given = {"delegation:vpc-id": VPC, "delegation:subnet-ids": ",".join(SUBNETS)}
     settings = Settings.from_context({**default_context(), **TEMPLATES_ALONE, **given})
-    stack = NetworkStack(App(), "Network", settings=settings, keeping=LogKeeping(RetentionDays.ONE_MONTH, None))
+    stack = NetworkStack(App(), "Network", settings=settings, keeping=LogKeeping(30))
     resources: dict[str, Any] = Template.from_stack(stack).to_json()["Resources"]
     kinds = {body["Type"] for body in resources.values()}
     assert "AWS::EC2::VPC" not in kinds

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -110,7 +109,7 @@ def test_the_sweeper_raises_the_alarm_of_what_it_finds(
     name: str, deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate, capsys: Printed
 ) -> None:
     properties = {"delegation.limits.all": "5"} if name == "WaitingTasks" else {}
-    deployed.resources = replace(deployed.resources, properties=properties)
+    deployed.resources = deployed.resources.replaced(properties=properties)
     quiet = watched[name].values_in(swept(deployed, monkeypatch, watched, capsys))
     assert not watched[name].is_raised_by(quiet)
     stored(deployed, monkeypatch, *BACKLOGS[name]())
@@ -168,7 +167,7 @@ def test_a_pause_raises_the_alarm_that_says_so(
 def test_a_dispatcher_without_its_state_machine_raises_its_alarm(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate, capsys: Printed
 ) -> None:
-    deployed.states.delete_state_machine(stateMachineArn=deployed.resources.state_machine_arn)
+    deployed.states.delete_state_machine(stateMachineArn=deployed.resources["state_machine_arn"])
     module = handlers.entry("dispatcher", deployed, monkeypatch)
     watched.environ("dispatcher", monkeypatch)
     record = json.loads((handlers.EVENTS / "dispatcher.json").read_text())["Records"][0]

@@ -66,9 +66,9 @@ def test_a_dispatch_that_no_dispatcher_takes_grows_old_in_the_queue_that_the_ala
     ]
     assert alarm.properties["MetricName"] == "ApproximateAgeOfOldestMessage"
     assert alarm.dimensions["QueueName"]["Fn::GetAtt"][0] == mapping["EventSourceArn"]["Fn::GetAtt"][0]
-    SqsDispatchQueue(boto3.client("sqs", region_name=REGION), deployed.resources.queue_url).send(TASK_ID, 1)
+    SqsDispatchQueue(boto3.client("sqs", region_name=REGION), deployed.resources["queue_url"]).send(TASK_ID, 1)
     names = ["ApproximateNumberOfMessages"]
-    waiting = deployed.sqs.get_queue_attributes(QueueUrl=deployed.resources.queue_url, AttributeNames=names)
+    waiting = deployed.sqs.get_queue_attributes(QueueUrl=deployed.resources["queue_url"], AttributeNames=names)
     assert waiting["Attributes"] == {"ApproximateNumberOfMessages": "1"}, "it is there until somebody takes it"
     assert alarm.is_raised_by([timedelta(minutes=11).total_seconds()])
     assert not alarm.is_raised_by([timedelta(minutes=6).total_seconds()]), "as long as a failed message is hidden"
@@ -142,7 +142,7 @@ def test_answers_of_5xx_raise_the_alarm_of_the_api(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate
 ) -> None:
     """The API without its task table; API Gateway counts each answer of 5XX in 5XXError."""
-    boto3.client("dynamodb", region_name=REGION).delete_table(TableName=deployed.resources.tasks_table)
+    boto3.client("dynamodb", region_name=REGION).delete_table(TableName=deployed.resources["tasks_table"])
     module = handlers.entry("api", deployed, monkeypatch)
     event = json.loads((handlers.EVENTS / "api-status.json").read_text())
     statuses = [module.handler(event, handlers.Context("api"))["statusCode"] for _ in range(5)]

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -161,7 +160,7 @@ class DeployedDrivers:
 
 @pytest.fixture
 def site(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, watched: WatchedTemplate) -> DeployedDrivers:
-    deployed.resources = replace(deployed.resources, service_name=os.environ["POWERTOOLS_SERVICE_NAME"])
+    deployed.resources = deployed.resources.replaced(service_name=os.environ["POWERTOOLS_SERVICE_NAME"])
     return DeployedDrivers(deployed, monkeypatch)
 
 

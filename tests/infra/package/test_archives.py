@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from infra.package import build
+from infra.package import build, parts
 from infra.package.build import NotCompiled, compile_tree, find_python, remove_sources
 from infra.package.parts import Processor
 from infra.package.trees import remove_symbols, write_tar, write_zip
@@ -89,10 +89,10 @@ def test_a_module_that_is_no_python_stops_the_build(tmp_path: Path) -> None:
 
 def test_another_version_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A function would ignore its bytecode, and the package would only be larger."""
-    monkeypatch.setattr(build, "PYTHON_VERSION", "3.99")
+    monkeypatch.setattr(parts, "PYTHON_VERSION", "3.99")
     assert find_python(sys.executable) is None
     assert find_python(str(tmp_path / "absent")) is None
-    monkeypatch.setattr(build, "PYTHON_VERSION", f"{sys.version_info.major}.{sys.version_info.minor}")
+    monkeypatch.setattr(parts, "PYTHON_VERSION", f"{sys.version_info.major}.{sys.version_info.minor}")
     assert find_python(sys.executable) == sys.executable
 
 
@@ -113,7 +113,7 @@ def test_compiled_modules_are_smaller_without_symbols_and_load_as_before(tmp_pat
 
 @pytest.mark.parametrize("size", [900, 1_100])
 def test_an_archive_above_its_goal_is_named(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "GOAL_BYTES", {"lambda": 1_000, "spark": 10_000})
+    monkeypatch.setattr(parts, "GOAL_BYTES", {"lambda": 1_000, "spark": 10_000})
     for name in ("functions.zip", "spark.tgz"):
         (tmp_path / name).write_bytes(bytes(size))
     found = build.publish(tmp_path, tmp_path / "dist", Processor.ARM64)

@@ -45,7 +45,7 @@ def test_a_request_is_joined_with_its_message_its_dispatch_its_steps_and_its_job
 ) -> None:
     caplog.set_level(logging.INFO)
     submitted_by_the_api(deployed, monkeypatch, capsys)
-    [message] = deployed.sqs.receive_message(QueueUrl=deployed.resources.queue_url)["Messages"]
+    [message] = deployed.sqs.receive_message(QueueUrl=deployed.resources["queue_url"])["Messages"]
     sent = json.loads(message["Body"])
     assert sent["correlation_id"] == JOINED
     task_id = sent["task_id"]

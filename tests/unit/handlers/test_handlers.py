@@ -3,7 +3,7 @@
 import importlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -214,7 +214,7 @@ def test_start_job(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = held(deployed, monkeypatch)
     assert invoke("start_job", deployed, monkeypatch)["next"] == "heartbeat"
     run_id = tasks.reads.get(TASK_ID).job_run_id
-    run = deployed.emr.get_job_run(applicationId=deployed.resources.emr_application_id, jobRunId=run_id)["jobRun"]
+    run = deployed.emr.get_job_run(applicationId=deployed.resources["emr_application_id"], jobRunId=run_id)["jobRun"]
     assert run["name"] == f"{TASK_ID}-1"
     assert run["jobDriver"]["sparkSubmit"]["entryPointArguments"] == ["--task-id", TASK_ID, "--attempt", "1"]
 
@@ -245,7 +245,7 @@ def test_dispatcher_starts_an_execution_and_reports_a_malformed_message(
         "MALFORMED_DISPATCH",
     )
     assert answer == {"batchItemFailures": [{"itemIdentifier": "2e1424d4-f796-459a-8184-9c92662be6da"}]}
-    found = deployed.states.list_executions(stateMachineArn=deployed.resources.state_machine_arn)["executions"]
+    found = deployed.states.list_executions(stateMachineArn=deployed.resources["state_machine_arn"])["executions"]
     assert [execution["name"] for execution in found] == [f"{TASK_ID}-1"]
     described = deployed.states.describe_execution(executionArn=found[0]["executionArn"])
     assert json.loads(described["input"]) == {"task_id": TASK_ID, "n": 1}
@@ -255,7 +255,7 @@ def test_sweeper_dispatches_due_tasks(deployed: Deployed, monkeypatch: pytest.Mo
     tasks = tasks_of(deployed, monkeypatch)
     deployed.accept(tasks)
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 0}
-    queue_url = deployed.resources.queue_url
+    queue_url = deployed.resources["queue_url"]
     messages = deployed.sqs.receive_message(QueueUrl=queue_url, MaxNumberOfMessages=10)["Messages"]
     upkeep = maintenance.store_maintenance(wired_deployment.deployment()).task_id(TaskMaintenance())
     assert {(body["task_id"], body["n"]) for body in (json.loads(message["Body"]) for message in messages)} == {
@@ -270,19 +270,21 @@ def test_sweeper_dispatches_due_tasks(deployed: Deployed, monkeypatch: pytest.Mo
 def test_a_waiting_task_is_announced_by_the_sweeper_and_admitted_by_the_dispatcher(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployed.resources = replace(deployed.resources, properties={"delegation.limits.all": "5"})
+    deployed.resources = deployed.resources.replaced(properties={"delegation.limits.all": "5"})
     tasks = tasks_of(deployed, monkeypatch)
     now = tasks.clock()
     waiting = t.queued(submitted(TASK_ID, next_scheduled_run_ts=now), Lane.of("TABLE_PURGE", Traits("sales")).text, now)
     tasks.reads.store.apply(Create(waiting))
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 0, "failed": 0}
-    messages = deployed.sqs.receive_message(QueueUrl=deployed.resources.queue_url, MaxNumberOfMessages=10)["Messages"]
+    messages = deployed.sqs.receive_message(QueueUrl=deployed.resources["queue_url"], MaxNumberOfMessages=10)[
+        "Messages"
+    ]
     announced = next(message["Body"] for message in messages if json.loads(message["Body"])["n"] == 0)
     event = json.loads((EVENTS / "dispatcher.json").read_text())
     event["Records"] = [{**event["Records"][0], "body": announced}]
     answer = entry("dispatcher", deployed, monkeypatch).handler(event, Context("dispatcher"))
     assert answer == {"batchItemFailures": []}
-    found = deployed.states.list_executions(stateMachineArn=deployed.resources.state_machine_arn)["executions"]
+    found = deployed.states.list_executions(stateMachineArn=deployed.resources["state_machine_arn"])["executions"]
     started = {execution["name"] for execution in found}
     assert started == {f"{TASK_ID}-1"}
     assert tasks.reads.get(TASK_ID).dispatches.count == 1

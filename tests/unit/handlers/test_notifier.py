@@ -3,7 +3,7 @@
 import importlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -103,7 +103,7 @@ class Deployed:
         wired_tasks.task_service().operators.cancel(TASK_ID)
 
     def messages(self) -> list[str]:
-        found = self.sqs.receive_message(QueueUrl=self.resources.notification_queue_url, MaxNumberOfMessages=10)
+        found = self.sqs.receive_message(QueueUrl=self.resources["notification_queue_url"], MaxNumberOfMessages=10)
         return [message["Body"] for message in found.get("Messages", [])]
 
     def owed(self) -> list[Any]:
@@ -171,8 +171,8 @@ def test_the_sweeper_sends_what_was_not_sent(deployed: Deployed) -> None:
 
 
 def test_a_dead_letter_is_sent_again_through_the_api(deployed: Deployed) -> None:
-    properties = {**deployed.resources.properties, "delegation.notifications.max-attempts": "1"}
-    deployed.resources = replace(deployed.resources, properties=properties)
+    properties = {**deployed.resources["properties"], "delegation.notifications.max-attempts": "1"}
+    deployed.resources = deployed.resources.replaced(properties=properties)
     deployed.receiver.script[:] = [503]
     deployed.end_a_task()
     deployed.handler().handler(batch(*deployed.messages()), Context())

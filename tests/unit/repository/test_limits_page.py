@@ -19,7 +19,7 @@ TEXT = (DOCS / "limits.md").read_text(encoding="utf-8")
 KIB, MIB = 1024, 1024 * 1024
 PURGES = PurgeSettings()
 QUEUE_MINUTES = Settings.model_fields["emr_queue_minutes"].default
-SYNCHRONOUS_SECONDS = Resources.__dataclass_fields__["synchronous_budget_seconds"].default
+SYNCHRONOUS_SECONDS = Resources()["synchronous_budget_seconds"]
 JOB_HOURS = JobConfiguration.__dataclass_fields__["timeout_minutes"].default // 60
 
 
