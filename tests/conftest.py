@@ -12,7 +12,7 @@ from botocore.loaders import JSONFileLoader, Loader
 from hypothesis import settings
 
 from infra.local.aws.dynamodb import DynamoDbLocal
-from infra.local.aws.moto_app import MotoDynamoDb
+from infra.local.aws.moto_app import MotoProcess
 from infra.local.errors import UnavailableError
 from infra.package import description
 from tests import scheduling
@@ -106,9 +106,9 @@ def dynamodb_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DynamoD
 
 
 @pytest.fixture(scope="session")
-def moto_dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoDynamoDb]:
+def moto_dynamodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoProcess]:
     """moto's DynamoDB, serialised, endpoint `.url`. Tables are shared: give yours a random name."""
-    server = MotoDynamoDb(log=tmp_path_factory.mktemp("moto-dynamodb") / "server.log").start()
+    server = MotoProcess(log=tmp_path_factory.mktemp("moto-dynamodb") / "server.log").start()
     try:
         yield server
     finally:

@@ -17,17 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import SecretStr
 
 from delegation.identifiers import TableIdentifier, encoded
-from delegation.polaris.answers import (
-    CredentialVendingFailed,
-    NoSuchCatalog,
-    PolarisError,
-    PolarisForbidden,
-    PolarisMisconfigured,
-    PolarisUnauthorized,
-    PolarisUnavailable,
-    PolarisUnexpectedAnswer,
-    error_of,
-)
+from delegation.polaris import answers
 from delegation.polaris.client import PolarisClient
 from delegation.polaris.credentials import select_credential
 from delegation.polaris.model import LoadedTable
@@ -105,36 +95,36 @@ class _Session:
         """Check the address, the realm, the principal's secret and scope, and the warehouse."""
         try:
             self._catalog.sign_in()
-        except NoSuchCatalog as error:
+        except answers.NoSuchCatalog as error:
             # The type of an unknown path's 404, too.
             raise self._unusable(error, _URL) from error
-        except PolarisError as error:
+        except answers.PolarisError as error:
             raise self._unusable(error, self._advice(error)) from error
         try:
             # Any request for the warehouse; the right to list is the service's alone.
             for _ in self._catalog.list_namespaces(self._given.warehouse):
                 break
-        except PolarisForbidden:
+        except answers.PolarisForbidden:
             return
-        except PolarisError as error:
+        except answers.PolarisError as error:
             raise self._unusable(error, self._advice(error)) from error
 
-    def _advice(self, error: PolarisError) -> str:
+    def _advice(self, error: answers.PolarisError) -> str:
         principal = self._principal
         match error:
-            case PolarisMisconfigured() if error.error_type == "MissingOrInvalidRealm":
+            case answers.PolarisMisconfigured() if error.error_type == "MissingOrInvalidRealm":
                 return f"{self._given.realm} is not a realm there: set --polaris-realm"
-            case PolarisMisconfigured():
+            case answers.PolarisMisconfigured():
                 return f"the scope {principal.scope} is refused: it is PRINCIPAL_ROLE:ALL or names principal roles"
-            case PolarisUnauthorized() if error.error_type is not None:
+            case answers.PolarisUnauthorized() if error.error_type is not None:
                 return f"the credentials of the {principal.role} are refused: check {principal.options}"
-            case PolarisUnauthorized():
+            case answers.PolarisUnauthorized():
                 return f"assign the role to the {principal.role}'s principal, or set its scope ({principal.scope})"
-            case NoSuchCatalog():
+            case answers.NoSuchCatalog():
                 return f"it has no catalog {self._given.warehouse}: set --warehouse"
-            case PolarisUnavailable():
+            case answers.PolarisUnavailable():
                 return "check --polaris-url, and that Polaris runs"
-            case PolarisUnexpectedAnswer():
+            case answers.PolarisUnexpectedAnswer():
                 return _URL
             case _:
                 return f"check the {principal.role}'s principal"
@@ -159,7 +149,7 @@ class _Session:
         except httpx.TransportError as error:
             raise PolarisUnusable(self._given.url, f"{type(error).__name__} at {method} {path}", "try again") from error
         if not response.is_success:
-            refused = error_of(response, write=True, secrets=[self._tokens.token()])
+            refused = answers.error_of(response, write=True, secrets=[self._tokens.token()])
             raise self._unusable(refused, f"the owner needs {_TO_OWNER}: grant them to {self._principal.client_id}")
 
     def check_grants(self, identifier: TableIdentifier) -> None:
@@ -169,9 +159,9 @@ class _Session:
             list(self._catalog.list_namespaces(identifier.catalog))
             list(self._catalog.list_tables(identifier.catalog, identifier.namespace))
             table = self._catalog.load_table(identifier)
-        except CredentialVendingFailed as error:
+        except answers.CredentialVendingFailed as error:
             raise self._unusable(error, "the service can purge nothing there without vended credentials") from error
-        except PolarisForbidden as error:
+        except answers.PolarisForbidden as error:
             raise self._unusable(error, grant) from error
         except DelegationError as error:
             raise self._unusable(error, "the service cannot load a table that the owner has created") from error
@@ -193,7 +183,7 @@ class _Session:
                 config=_BRIEF.merge(Config(s3={"addressing_style": "path" if table.s3.path_style else "auto"})),
             )
             s3.delete_object(Bucket=place.bucket, Key=place.key)
-        except CredentialVendingFailed as error:
+        except answers.CredentialVendingFailed as error:
             raise self._unusable(error, "set up an STS in the catalog's storage configuration") from error
         except ClientError as error:
             code = error.response["Error"].get("Code", "")

@@ -19,7 +19,7 @@ from delegation.tasks.stores.base import Create
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.timestamps import utc_now
 from infra.local import resources
-from infra.local.aws.moto_app import MotoDynamoDb
+from infra.local.aws.moto_app import MotoProcess
 from infra.local.aws.server import REGION
 from infra.local.processes.programs import import_path
 from polaris_common.dynamodb import client_config
@@ -104,7 +104,7 @@ class RestoredTables:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[RestoredTables]:
-    moto = MotoDynamoDb(log=tmp_path / "moto.log").start()
+    moto = MotoProcess(log=tmp_path / "moto.log").start()
     try:
         yield RestoredTables(moto.url, tmp_path)
     finally:

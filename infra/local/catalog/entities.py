@@ -3,16 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from infra.local.catalog import errors
 from infra.local.catalog.access import CATALOG_ID, ROOT_ID
-from infra.local.catalog.errors import (
-    RestError,
-    already_exists,
-    bad_request,
-    commit_failed,
-    no_such_namespace,
-    no_such_table,
-    no_such_view,
-)
 from infra.local.catalog.state import CatalogState, Key, Records, atomic
 from polaris_persistence.objects.objects import PersistedModel
 
@@ -102,9 +94,9 @@ class CatalogEntities:
     @atomic
     def create_namespace(self, records: Records, namespace: Namespace, properties: Mapping[str, str]) -> None:
         if not namespace or not all(namespace):
-            raise bad_request("A namespace needs at least one level, and no level may be empty")
+            raise errors.bad_request("A namespace needs at least one level, and no level may be empty")
         if _find_namespace(records, namespace) is not None:
-            raise already_exists(f"Namespace {dotted(namespace)}")
+            raise errors.already_exists(f"Namespace {dotted(namespace)}")
         if len(namespace) > 1:
             _require_namespace(records, namespace[:-1])
         new = CatalogNamespace(id=records.new_id(), properties=dict(properties))
@@ -134,7 +126,7 @@ class CatalogEntities:
     def drop_namespace(self, records: Records, namespace: Namespace) -> None:
         _require_namespace(records, namespace)
         if any(_names(records, kind, namespace) for kind in (NAMESPACE, TABLE, VIEW, POLICY)):
-            raise RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
+            raise errors.RestError(409, "NamespaceNotEmptyException", f"Namespace is not empty: {dotted(namespace)}")
         records.remove(_of_namespace(namespace))
 
     @atomic
@@ -171,7 +163,7 @@ class CatalogEntities:
         """Replace several tables' entries, each (old, new), or none of them; raise as `swap` does."""
         for name, (old, new) in changes.items():
             if _require_table(records, name) != old:
-                raise commit_failed(f"The table changed during the commit: {dotted(*name)}")
+                raise errors.commit_failed(f"The table changed during the commit: {dotted(*name)}")
             records.put(in_namespace(TABLE, *name), new.model_copy(update={"id": old.id}))
 
     @atomic
@@ -210,7 +202,7 @@ class CatalogEntities:
         """Replace the view's metadata file if it still is `old`; raise 409 CommitFailedException otherwise."""
         view = _require_view(records, name)
         if view.metadata_location != old:
-            raise commit_failed(f"The view changed during the commit: {dotted(*name)}")
+            raise errors.commit_failed(f"The view changed during the commit: {dotted(*name)}")
         records.put(in_namespace(VIEW, *name), view.model_copy(update={"metadata_location": new}))
 
 
@@ -227,9 +219,9 @@ def _require(records: Records, name: TableKey, kind: str) -> CatalogEntry | Cata
 def _require_place(records: Records, name: TableKey) -> None:
     _require_namespace(records, name[0])
     if records.get(in_namespace(TABLE, *name), CatalogEntry) is not None:
-        raise already_exists(f"Table {dotted(*name)}")
+        raise errors.already_exists(f"Table {dotted(*name)}")
     if records.get(in_namespace(VIEW, *name), CatalogView) is not None:
-        raise already_exists(f"View {dotted(*name)}")
+        raise errors.already_exists(f"View {dotted(*name)}")
 
 
 def _names(records: Records, kind: str, namespace: Namespace) -> list[str]:
@@ -243,14 +235,14 @@ def _find_namespace(records: Records, namespace: Namespace) -> CatalogNamespace 
 def _require_namespace(records: Records, namespace: Namespace) -> CatalogNamespace:
     entity = _find_namespace(records, namespace)
     if entity is None:
-        raise no_such_namespace(dotted(namespace))
+        raise errors.no_such_namespace(dotted(namespace))
     return entity
 
 
 def _require_view(records: Records, name: TableKey) -> CatalogView:
     view = records.get(in_namespace(VIEW, *name), CatalogView)
     if view is None:
-        raise no_such_view(dotted(*name))
+        raise errors.no_such_view(dotted(*name))
     return view
 
 
@@ -258,5 +250,5 @@ def _require_table(records: Records, name: TableKey) -> CatalogEntry:
     # Also if the namespace does not exist: Spark queries `ns.table.files` so and expects NoSuchTableException.
     table = records.get(in_namespace(TABLE, *name), CatalogEntry)
     if table is None:
-        raise no_such_table(dotted(*name))
+        raise errors.no_such_table(dotted(*name))
     return table

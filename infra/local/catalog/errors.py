@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from werkzeug.wrappers import Request, Response
@@ -23,6 +24,18 @@ class RestError(LocalStackError):
         return {"error": {"message": str(self), "type": self.type, "code": self.status}}
 
 
+commit_failed = partial(RestError, 409, "CommitFailedException")
+bad_request = partial(RestError, 400, "BadRequestException")
+invalid_argument = partial(RestError, 400, "IllegalArgumentException")
+already_exists_admin = partial(RestError, 409, "AlreadyExistsException")
+commit_conflict = partial(RestError, 409, "CommitConflictException")
+"""To a change of an entity that another change has overtaken."""
+not_found = partial(RestError, 404, "NotFoundException")
+"""To an unknown principal, role or catalog."""
+unavailable = partial(RestError, 503, "ServiceUnavailableException")
+"""To a change that the catalog's own store did not take, and that changed nothing."""
+
+
 def no_such_table(name: str) -> RestError:
     return RestError(404, "NoSuchTableException", f"Table does not exist: {name}")
 
@@ -39,41 +52,15 @@ def already_exists(what: str) -> RestError:
     return RestError(409, "AlreadyExistsException", f"{what} already exists")
 
 
-def commit_failed(reason: str) -> RestError:
-    return RestError(409, "CommitFailedException", reason)
-
-
 def outcome_unknown(reason: str, *, newer: bool) -> RestError:
     """Return the answer to a change of which the catalog does not know whether it was made; before a `newer` Polaris it
     has the status of a refusal."""
     return RestError(500 if newer else 400, "CommitStateUnknownException", reason)
 
 
-def unavailable(reason: str) -> RestError:
-    """Return the answer to a change that the catalog's own store did not take, and that changed nothing."""
-    return RestError(503, "ServiceUnavailableException", reason)
-
-
-def bad_request(reason: str) -> RestError:
-    return RestError(400, "BadRequestException", reason)
-
-
-def invalid_argument(reason: str) -> RestError:
-    return RestError(400, "IllegalArgumentException", reason)
-
-
 def invalid_value(reason: str) -> RestError:
     """Return the answer of bean validation (IcebergConstraintViolationExceptionMapper)."""
     return RestError(400, "ConstraintViolationException", f"Invalid value: {reason}")
-
-
-def not_found(reason: str) -> RestError:
-    """Return the answer to an unknown principal, role or catalog."""
-    return RestError(404, "NotFoundException", reason)
-
-
-def already_exists_admin(reason: str) -> RestError:
-    return RestError(409, "AlreadyExistsException", reason)
 
 
 def forbidden(principal: str, roles: Iterable[str], grants_by: Iterable[str], operation: str) -> RestError:
@@ -97,11 +84,6 @@ def purge_not_enabled(name: str) -> RestError:
         f"Unable to purge entity: {name}. To enable this feature, set the Polaris configuration "
         "DROP_WITH_PURGE_ENABLED or the catalog configuration polaris.config.drop-with-purge.enabled",
     )
-
-
-def commit_conflict(reason: str) -> RestError:
-    """Return the answer to a change of an entity that another change has overtaken."""
-    return RestError(409, "CommitConflictException", reason)
 
 
 def body_of(request: Request) -> dict[str, Any]:

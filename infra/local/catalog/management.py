@@ -5,24 +5,14 @@ has one catalog: to create another or to delete this one is answered 406.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
+from infra.local.catalog import errors
 from infra.local.catalog.access import CATALOG_ID, ROOT_ID, AccessControl, CatalogCaller, Entities, Entity
 from infra.local.catalog.entities import CatalogEntities
-from infra.local.catalog.errors import (
-    RestError,
-    already_exists_admin,
-    body_of,
-    empty,
-    forbidden,
-    invalid_value,
-    json_answer,
-    method_not_allowed,
-    no_such_route,
-    not_found,
-)
 from infra.local.catalog.layout import Warehouse
 from infra.local.catalog.policies import PolicyStore
 from infra.local.catalog.privileges import GRANTABLE, Privilege
@@ -31,14 +21,12 @@ _ROOT = (ROOT_ID,)
 _CATALOG = (ROOT_ID, CATALOG_ID)
 
 
+@dataclass(frozen=True, eq=False)
 class ManagementApi:
-    def __init__(
-        self, access: AccessControl, entities: CatalogEntities, warehouse: Warehouse, policies: PolicyStore
-    ) -> None:
-        self._access = access
-        self._entities = entities
-        self._warehouse = warehouse
-        self._policies = policies
+    _access: AccessControl
+    _entities: CatalogEntities
+    _warehouse: Warehouse
+    _policies: PolicyStore
 
     def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`; raises RestError."""
@@ -64,48 +52,52 @@ class ManagementApi:
             case ["principal-roles", role, "principals"] if request.method == "GET":
                 self._allow(who, "LIST_ASSIGNEE_PRINCIPALS_FOR_PRINCIPAL_ROLE")
                 self._access.principal_roles.get(role)
-                return json_answer(200, {"principals": [_principal(each) for each in self._access.holders(role)]})
+                return errors.json_answer(
+                    200, {"principals": [_principal(each) for each in self._access.holders(role)]}
+                )
             case ["principal-roles", role, "catalog-roles", catalog, *rest]:
                 self._require_catalog(catalog)
                 return self._uses(who, request, role, rest)
             case ["principal-roles", *rest]:
                 return self._named(who, request, rest, "PRINCIPAL_ROLE")
             case _:
-                return no_such_route(request.path)
+                return errors.no_such_route(request.path)
 
     def _allow(self, who: CatalogCaller, operation: str, path: tuple[int, ...] = _ROOT) -> None:
         self._access.require(who, operation, path)
 
     def _require_catalog(self, name: str) -> None:
         if name != self._warehouse.name:
-            raise not_found(f"Catalog {name} not found")
+            raise errors.not_found(f"Catalog {name} not found")
 
     def _catalogs(self, who: CatalogCaller, request: Request) -> Response:
         if request.method == "GET":
             self._allow(who, "LIST_CATALOGS")
-            return json_answer(200, {"catalogs": [self._warehouse.body()]})
+            return errors.json_answer(200, {"catalogs": [self._warehouse.body()]})
         if request.method != "POST":
-            return method_not_allowed()
-        name = _part(body_of(request), "catalog").get("name")
+            return errors.method_not_allowed()
+        name = _part(errors.body_of(request), "catalog").get("name")
         self._allow(who, "CREATE_CATALOG")
         if name == self._warehouse.name:
-            raise already_exists_admin(f"Cannot create Catalog {name}. Catalog already exists or resolution failed")
-        raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
+            raise errors.already_exists_admin(
+                f"Cannot create Catalog {name}. Catalog already exists or resolution failed"
+            )
+        raise errors.RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
 
     def _catalog(self, who: CatalogCaller, request: Request, name: str) -> Response:
         self._require_catalog(name)
         if request.method == "GET":
             self._allow(who, "GET_CATALOG", _CATALOG)
-            return json_answer(200, self._warehouse.body())
+            return errors.json_answer(200, self._warehouse.body())
         if request.method == "PUT":
-            body = body_of(request)
+            body = errors.body_of(request)
             self._allow(who, "UPDATE_CATALOG", _CATALOG)
             version, storage = body.get("currentEntityVersion"), body.get("storageConfigInfo")
-            return json_answer(200, self._warehouse.update(version, body.get("properties"), storage))
+            return errors.json_answer(200, self._warehouse.update(version, body.get("properties"), storage))
         if request.method != "DELETE":
-            return method_not_allowed()
+            return errors.method_not_allowed()
         self._allow(who, "DELETE_CATALOG")
-        raise RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
+        raise errors.RestError(406, "UnsupportedOperationException", "This stand-in for Polaris has one catalog only")
 
     def _named(
         self, who: CatalogCaller, request: Request, rest: list[str], kind: str, path: tuple[int, ...] = _ROOT
@@ -124,38 +116,40 @@ class ManagementApi:
             case ("GET", []):
                 self._allow(who, f"LIST_{kind}S", path)
                 listed = "principals" if part == "principal" else "roles"
-                return json_answer(200, {listed: [show(each) for each in known.entries()]})
+                return errors.json_answer(200, {listed: [show(each) for each in known.entries()]})
             case ("POST", []):
-                wanted = _part(body_of(request), part)
+                wanted = _part(errors.body_of(request), part)
                 self._allow(who, f"CREATE_{kind}", path)
                 name, properties = wanted.get("name", ""), wanted.get("properties") or {}
                 if part == "principal":
-                    return json_answer(201, _with_credentials(self._access.create_principal(name, properties)))
-                return json_answer(201, show(known.create(name, properties)))
+                    return errors.json_answer(201, _with_credentials(self._access.create_principal(name, properties)))
+                return errors.json_answer(201, show(known.create(name, properties)))
             case ("GET" | "PUT" | "DELETE" as method, [name]):
                 entity = self._existing(known, kind, name)
                 self._allow(who, {"GET": "GET", "PUT": "UPDATE", "DELETE": "DELETE"}[method] + f"_{kind}", path)
                 if method == "DELETE":
                     drop(name)
-                    return empty(204)
-                return json_answer(200, show(entity if method == "GET" else _updated(known, name, body_of(request))))
+                    return errors.empty(204)
+                return errors.json_answer(
+                    200, show(entity if method == "GET" else _updated(known, name, errors.body_of(request)))
+                )
             case (_, [] | [_]):
-                return method_not_allowed()
+                return errors.method_not_allowed()
             case _:
-                return no_such_route(request.path)
+                return errors.no_such_route(request.path)
 
     def _new_secret(self, who: CatalogCaller, request: Request, name: str, action: str) -> Response:
         """Rotate, which only the principal itself may, or reset, which only root may."""
         self._existing(self._access.principals, "PRINCIPAL", name)
         if action == "rotate":
             if who.name != name:
-                raise forbidden(who.name, sorted(who.roles), sorted(who.roles), "ROTATE_CREDENTIALS")
-            return json_answer(200, _with_credentials(self._access.rotate(name)))
+                raise errors.forbidden(who.name, sorted(who.roles), sorted(who.roles), "ROTATE_CREDENTIALS")
+            return errors.json_answer(200, _with_credentials(self._access.rotate(name)))
         if who.name != "root":
             reason = "Only Root principal(service-admin) can perform RESET_CREDENTIALS"
-            raise RestError(403, "ForbiddenException", reason)
-        wanted = body_of(request) if request.get_data() else {}
-        return json_answer(
+            raise errors.RestError(403, "ForbiddenException", reason)
+        wanted = errors.body_of(request) if request.get_data() else {}
+        return errors.json_answer(
             200, _with_credentials(self._access.reset(name, wanted.get("clientId"), wanted.get("clientSecret")))
         )
 
@@ -166,18 +160,18 @@ class ManagementApi:
                 self._allow(who, "LIST_PRINCIPAL_ROLES_ASSIGNED")
                 held = self._access.held.of(principal)
                 roles = [role for role in self._access.principal_roles.entries() if role.name in held]
-                return json_answer(200, {"roles": [_principal_role(role) for role in roles]})
+                return errors.json_answer(200, {"roles": [_principal_role(role) for role in roles]})
             case ("PUT", []):
-                role = _part(body_of(request), "principalRole").get("name", "")
+                role = _part(errors.body_of(request), "principalRole").get("name", "")
                 self._allow(who, "ASSIGN_PRINCIPAL_ROLE")
                 self._access.held.add(principal, role)
-                return empty(201)
+                return errors.empty(201)
             case ("DELETE", [role]):
                 self._allow(who, "REVOKE_PRINCIPAL_ROLE")
                 self._access.held.remove(principal, role)
-                return empty(204)
+                return errors.empty(204)
             case _:
-                return method_not_allowed()
+                return errors.method_not_allowed()
 
     def _uses(self, who: CatalogCaller, request: Request, principal_role: str, rest: list[str]) -> Response:
         match (request.method, rest):
@@ -186,18 +180,18 @@ class ManagementApi:
                 self._access.principal_roles.get(principal_role)
                 used = self._access.used.of(principal_role)
                 roles = [role for role in self._access.catalog_roles.entries() if role.name in used]
-                return json_answer(200, {"roles": [role.body() for role in roles]})
+                return errors.json_answer(200, {"roles": [role.body() for role in roles]})
             case ("PUT", []):
-                role = _part(body_of(request), "catalogRole").get("name", "")
+                role = _part(errors.body_of(request), "catalogRole").get("name", "")
                 self._allow(who, "ASSIGN_CATALOG_ROLE_TO_PRINCIPAL_ROLE", _CATALOG)
                 self._access.used.add(principal_role, role)
-                return empty(201)
+                return errors.empty(201)
             case ("DELETE", [role]):
                 self._allow(who, "REVOKE_CATALOG_ROLE_FROM_PRINCIPAL_ROLE", _CATALOG)
                 self._access.used.remove(principal_role, role)
-                return empty(204)
+                return errors.empty(204)
             case _:
-                return method_not_allowed()
+                return errors.method_not_allowed()
 
     def _catalog_roles(self, who: CatalogCaller, request: Request, rest: list[str]) -> Response:
         match (request.method, rest):
@@ -207,11 +201,11 @@ class ManagementApi:
                 self._existing(self._access.catalog_roles, "CATALOG_ROLE", name)
                 self._allow(who, "LIST_ASSIGNEE_PRINCIPAL_ROLES_FOR_CATALOG_ROLE", _CATALOG)
                 users = [e for e in self._access.principal_roles.entries() if name in self._access.used.of(e.name)]
-                return json_answer(200, {"roles": [_principal_role(role) for role in users]})
+                return errors.json_answer(200, {"roles": [_principal_role(role) for role in users]})
             case (_, [name, "grants"]):
                 return self._grants(who, request, name)
             case _:
-                return method_not_allowed()
+                return errors.method_not_allowed()
 
     def _grants(self, who: CatalogCaller, request: Request, role: str) -> Response:
         if request.method == "GET":
@@ -219,30 +213,34 @@ class ManagementApi:
             self._allow(who, "LIST_GRANTS_FOR_CATALOG_ROLE", _CATALOG)
             shown = [self._shown(grant.securable, grant.privilege) for grant in self._access.grants(role)]
             known = [grant for grant in shown if grant is not None]
-            return json_answer(200, {"grants": sorted(known, key=lambda grant: list(GRANTABLE).index(grant["type"]))})
+            return errors.json_answer(
+                200, {"grants": sorted(known, key=lambda grant: list(GRANTABLE).index(grant["type"]))}
+            )
         if request.method not in {"PUT", "POST"}:
-            return method_not_allowed()
+            return errors.method_not_allowed()
         if request.method == "POST" and request.args.get("cascade", "false").lower() == "true":
-            return empty(501)
-        type_, privilege, path = self._grant_of(_part(body_of(request), "grant"))
+            return errors.empty(501)
+        type_, privilege, path = self._grant_of(_part(errors.body_of(request), "grant"))
         if role not in {each.name for each in self._access.catalog_roles.entries()}:
-            raise not_found(f"CatalogRole not found: {self._warehouse.name}.{role}")
+            raise errors.not_found(f"CatalogRole not found: {self._warehouse.name}.{role}")
         verb, preposition = ("ADD", "TO") if request.method == "PUT" else ("REVOKE", "FROM")
         self._allow(who, f"{verb}_{type_.upper()}_GRANT_{preposition}_CATALOG_ROLE", path)
         (self._access.grant if request.method == "PUT" else self._access.revoke)(role, privilege, path[-1])
-        return empty(201)
+        return errors.empty(201)
 
     def _grant_of(self, grant: Mapping[str, Any]) -> tuple[str, Privilege, tuple[int, ...]]:
         """Return type, privilege and path of a GrantResource; raises RestError 400, and 404 for what is missing."""
         type_, name = str(grant.get("type")), str(grant.get("privilege"))
         if type_ not in GRANTABLE:
-            raise RestError(400, "InvalidTypeIdException", f"Could not resolve type id '{type_}' as a GrantResource")
+            raise errors.RestError(
+                400, "InvalidTypeIdException", f"Could not resolve type id '{type_}' as a GrantResource"
+            )
         if name not in {privilege.name for privilege in GRANTABLE[type_]}:
             reason = f"Invalid value: Unexpected value '{name}' for a privilege on a {type_}"
-            raise RestError(400, "ValueInstantiationException", reason)
+            raise errors.RestError(400, "ValueInstantiationException", reason)
         namespace = tuple(grant.get("namespace") or ())
         if type_ != "catalog" and not namespace:
-            raise invalid_value("grant.namespace: must not be null")
+            raise errors.invalid_value("grant.namespace: must not be null")
         if type_ == "policy":
             policy = self._policies.get((namespace, str(grant.get("policyName"))))
             return type_, Privilege[name], (*self._entities.path(namespace), policy.id)
@@ -267,22 +265,22 @@ class ManagementApi:
     def _existing(self, known: Entities, kind: str, name: str) -> Entity:
         try:
             return known.get(name)
-        except RestError:
+        except errors.RestError:
             what = "CatalogRole" if kind == "CATALOG_ROLE" else f"TopLevelEntity of type {kind}"
-            raise not_found(f"{what} does not exist: {name}") from None
+            raise errors.not_found(f"{what} does not exist: {name}") from None
 
 
 def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = body.get(name)
     if not isinstance(value, dict):
-        raise invalid_value(f"{name}: must not be null")
+        raise errors.invalid_value(f"{name}: must not be null")
     return value
 
 
 def _updated(known: Entities, name: str, body: Mapping[str, Any]) -> Entity:
     version, properties = body.get("currentEntityVersion"), body.get("properties")
     if not isinstance(version, int) or not isinstance(properties, dict):
-        raise invalid_value("currentEntityVersion and properties: must not be null")
+        raise errors.invalid_value("currentEntityVersion and properties: must not be null")
     return known.update(name, version, properties)
 
 

@@ -183,6 +183,8 @@ class _Vended:
 class CredentialVendor:
     """Vends keys of the emulated STS, registered with their prefixes; cached across principals, as in Polaris.
 
+    Polaris bounds them by a session policy, which moto ignores; the S3 front enforces the same bounds.
+
     `lifetime` may be shorter than STS allows, because the registry expires the keys.
     """
 
@@ -216,13 +218,10 @@ class CredentialVendor:
         prefixes = tuple((bucket, f"{key.rstrip('/')}/") for bucket, key in map(split_uri, locations))
         duration = min(max(self._lifetime, _STS_SHORTEST), _STS_LONGEST)
         answer = self._sts.assume_role(
-            RoleArn=ROLE_ARN,
-            RoleSessionName="polaris",
-            Policy=json.dumps(_policy(prefixes, writable=writable)),
-            DurationSeconds=int(duration.total_seconds()),
+            RoleArn=ROLE_ARN, RoleSessionName="polaris", DurationSeconds=int(duration.total_seconds())
         )["Credentials"]
         key_id, token = answer["AccessKeyId"], answer["SessionToken"]
-        self._keys.add(VendedKey(key_id, token, prefixes, writable, expires_at))
+        self._keys[key_id] = VendedKey(key_id, token, prefixes, writable, expires_at)
         milliseconds = str(int(expires_at.timestamp() * 1000))
         return {
             "s3.access-key-id": key_id,
@@ -230,25 +229,3 @@ class CredentialVendor:
             "s3.session-token": token,
             "s3.session-token-expires-at-ms": milliseconds,
         }
-
-
-def _policy(prefixes: Sequence[tuple[str, str]], *, writable: bool) -> dict[str, Any]:
-    """Return the session policy that Polaris sends to STS; moto ignores it, the S3 front enforces the same bounds."""
-    objects = ["s3:GetObject", "s3:GetObjectVersion"] + (["s3:PutObject", "s3:DeleteObject"] if writable else [])
-    buckets = sorted({bucket for bucket, _ in prefixes})
-    listing: list[dict[str, Any]] = [
-        {
-            "Effect": "Allow",
-            "Action": "s3:ListBucket",
-            "Resource": f"arn:aws:s3:::{bucket}",
-            "Condition": {"StringLike": {"s3:prefix": [f"{path}*" for own, path in prefixes if own == bucket]}},
-        }
-        for bucket in buckets
-    ]
-    own = {"Effect": "Allow", "Action": objects, "Resource": [f"arn:aws:s3:::{b}/{path}*" for b, path in prefixes]}
-    where = {
-        "Effect": "Allow",
-        "Action": "s3:GetBucketLocation",
-        "Resource": [f"arn:aws:s3:::{bucket}" for bucket in buckets],
-    }
-    return {"Version": "2012-10-17", "Statement": [own, *listing, where]}

@@ -10,19 +10,9 @@ from typing import Any, Final
 
 from werkzeug.wrappers import Request, Response
 
+from infra.local.catalog import errors
 from infra.local.catalog.access import AccessControl, CatalogCaller
 from infra.local.catalog.entities import POLICY, CatalogEntities, CatalogEntity, Namespace, dotted, in_namespace
-from infra.local.catalog.errors import (
-    RestError,
-    already_exists,
-    bad_request,
-    body_of,
-    empty,
-    invalid_value,
-    json_answer,
-    method_not_allowed,
-    no_such_route,
-)
 from infra.local.catalog.state import CatalogState, Key, Records, atomic
 from polaris_persistence.objects.objects import PersistedModel
 
@@ -78,8 +68,8 @@ def _check_orphans(document: Mapping[str, Any]) -> None:
         raise _invalid_policy("Cannot deserialize value of type `java.util.ArrayList` of locations")
 
 
-def _invalid_policy(reason: str) -> RestError:
-    return RestError(400, "InvalidPolicyException", reason)
+def _invalid_policy(reason: str) -> errors.RestError:
+    return errors.RestError(400, "InvalidPolicyException", reason)
 
 
 ATTACHED: Final = "attached"
@@ -143,9 +133,9 @@ class PolicyStore:
         self, records: Records, key: PolicyKey, type_: str, description: str | None, content: object
     ) -> LocalPolicy:
         if records.get(in_namespace(POLICY, *key), LocalPolicy) is not None:
-            raise already_exists(f"Policy {dotted(*key)}")
+            raise errors.already_exists(f"Policy {dotted(*key)}")
         if type_ not in POLICY_TYPES:
-            raise bad_request(f"Unknown policy type: {type_}")
+            raise errors.bad_request(f"Unknown policy type: {type_}")
         check_content(type_, content)
         made = LocalPolicy(id=records.new_id(), key=key, type=type_, description=description, content=str(content))
         records.put(in_namespace(POLICY, *key), made)
@@ -157,7 +147,7 @@ class PolicyStore:
         if self.raced_updates:
             self.raced_updates -= 1
             kind = (409, "CommitConflictException") if self._newer else (500, "IllegalStateException")
-            raise RestError(*kind, f"Failed to update policy {dotted(*key)}: concurrent modification")
+            raise errors.RestError(*kind, f"Failed to update policy {dotted(*key)}: concurrent modification")
         return self._update(key, version, description, content)
 
     @atomic
@@ -167,7 +157,7 @@ class PolicyStore:
         policy = _require(records, key)
         if version != policy.version:
             reason = f"Policy version mismatch. Given version is {version}, current version is {policy.version}"
-            raise RestError(409, "PolicyVersionMismatchException", reason)
+            raise errors.RestError(409, "PolicyVersionMismatchException", reason)
         if (description, content) == (policy.description, policy.content):
             return policy
         check_content(policy.type, content)
@@ -182,7 +172,7 @@ class PolicyStore:
         places = [place for place in records.keys((ATTACHED,)) if _attached(records, place) == key]
         if places and not detach_all:
             reason = f"Policy {dotted(*key)} is still attached to entities"
-            raise RestError(400, "PolicyInUseException", reason)
+            raise errors.RestError(400, "PolicyInUseException", reason)
         for place in places:
             records.remove(place)
         records.remove(in_namespace(POLICY, *key))
@@ -195,7 +185,7 @@ class PolicyStore:
             records.put(place, PolicyAttachment(policy=key))
         elif _attached(records, place) != key:
             reason = f"The policy mapping of same type ({place[-1]}) for {named} already exists"
-            raise RestError(409, "PolicyMappingAlreadyExistsException", reason)
+            raise errors.RestError(409, "PolicyMappingAlreadyExistsException", reason)
 
     def detach(self, key: PolicyKey, target: int, named: str) -> None:
         kept = self.kept_detaches > 0
@@ -211,7 +201,7 @@ class PolicyStore:
                 f"Failed to detach policy {dotted(*key)} from {named} error status: POLICY_MAPPING_NOT_FOUND "
                 "with extraInfo: null"
             )
-            raise RestError(500, "IllegalStateException", reason)
+            raise errors.RestError(500, "IllegalStateException", reason)
         if not kept:
             records.remove(place)
 
@@ -248,20 +238,19 @@ def _below(records: Records, prefix: Key) -> Iterator[LocalPolicy]:
 def _require(records: Records, key: PolicyKey | None) -> LocalPolicy:
     policy = None if key is None else records.get(in_namespace(POLICY, *key), LocalPolicy)
     if policy is None:
-        raise RestError(404, "NoSuchPolicyException", f"Policy does not exist: {dotted(*(key or ((), '')))}")
+        raise errors.RestError(404, "NoSuchPolicyException", f"Policy does not exist: {dotted(*(key or ((), '')))}")
     return policy
 
 
 SEPARATOR: Final = "\x1f"
-ENDPOINTS: Final = (
-    "GET /polaris/v1/{prefix}/namespaces/{namespace}/policies",
-    "POST /polaris/v1/{prefix}/namespaces/{namespace}/policies",
-    "GET /polaris/v1/{prefix}/namespaces/{namespace}/policies/{policy-name}",
-    "PUT /polaris/v1/{prefix}/namespaces/{namespace}/policies/{policy-name}",
-    "DELETE /polaris/v1/{prefix}/namespaces/{namespace}/policies/{policy-name}",
-    "PUT /polaris/v1/{prefix}/namespaces/{namespace}/policies/{policy-name}/mappings",
-    "POST /polaris/v1/{prefix}/namespaces/{namespace}/policies/{policy-name}/mappings",
-    "GET /polaris/v1/{prefix}/applicable-policies",
+_METHODS: Final = {
+    "namespaces/{namespace}/policies": "GET POST",
+    "namespaces/{namespace}/policies/{policy-name}": "GET PUT DELETE",
+    "namespaces/{namespace}/policies/{policy-name}/mappings": "PUT POST",
+    "applicable-policies": "GET",
+}
+ENDPOINTS: Final = tuple(
+    f"{method} /polaris/v1/{{prefix}}/{path}" for path, methods in _METHODS.items() for method in methods.split()
 )
 """As /v1/config lists them."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -279,20 +268,20 @@ class PolicyRoutes:
     def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `polaris/v1/` and `parts`."""
         if parts[0] != self._warehouse:
-            raise RestError(404, "NotFoundException", f"Unable to find warehouse {parts[0]}")
+            raise errors.RestError(404, "NotFoundException", f"Unable to find warehouse {parts[0]}")
         match (request.method, parts[1:]):
             case ("GET", ["applicable-policies"]):
                 return self._applicable(who, request)
             case ("GET", ["namespaces", namespace, "policies"]):
                 return self._list(who, request, tuple(namespace.split(SEPARATOR)))
             case ("POST", ["namespaces", namespace, "policies"]):
-                return self._create(who, tuple(namespace.split(SEPARATOR)), body_of(request))
+                return self._create(who, tuple(namespace.split(SEPARATOR)), errors.body_of(request))
             case (method, ["namespaces", namespace, "policies", name]):
                 return self._one(who, request, method, (tuple(namespace.split(SEPARATOR)), name))
             case ("PUT" | "POST", ["namespaces", namespace, "policies", name, "mappings"]):
                 return self._map(who, request, (tuple(namespace.split(SEPARATOR)), name))
             case _:
-                return no_such_route(request.path)
+                return errors.no_such_route(request.path)
 
     def _list(self, who: CatalogCaller, request: Request, namespace: Namespace) -> Response:
         self._access.require(who, "LIST_POLICY", self._entities.path(namespace))
@@ -302,32 +291,32 @@ class PolicyRoutes:
     def _create(self, who: CatalogCaller, namespace: Namespace, body: Mapping[str, Any]) -> Response:
         name = str(body["name"])
         if not _NAME.fullmatch(name):
-            raise invalid_value(r'name: must match "^[A-Za-z0-9\-_]+$"')
+            raise errors.invalid_value(r'name: must match "^[A-Za-z0-9\-_]+$"')
         self._access.require(who, "CREATE_POLICY", self._entities.path(namespace))
         made = self._policies.create((namespace, name), body["type"], body.get("description"), body.get("content"))
-        return json_answer(200, {"policy": made.body()})
+        return errors.json_answer(200, {"policy": made.body()})
 
     def _one(self, who: CatalogCaller, request: Request, method: str, key: PolicyKey) -> Response:
         path = self._path(key)
         match method:
             case "GET":
                 self._access.require(who, "LOAD_POLICY", path)
-                return json_answer(200, {"policy": self._policies.get(key).body()})
+                return errors.json_answer(200, {"policy": self._policies.get(key).body()})
             case "PUT":
-                body = body_of(request)
+                body = errors.body_of(request)
                 self._access.require(who, "UPDATE_POLICY", path)
                 version, description = body.get("current-policy-version"), body.get("description")
                 changed = self._policies.update(key, version, description, body.get("content"))
-                return json_answer(200, {"policy": changed.body()})
+                return errors.json_answer(200, {"policy": changed.body()})
             case "DELETE":
                 self._access.require(who, "DROP_POLICY", path)
                 self._policies.drop(key, detach_all=request.args.get("detach-all", "false").lower() == "true")
-                return empty(204)
+                return errors.empty(204)
             case _:
-                return method_not_allowed()
+                return errors.method_not_allowed()
 
     def _map(self, who: CatalogCaller, request: Request, key: PolicyKey) -> Response:
-        target = body_of(request)["target"]
+        target = errors.body_of(request)["target"]
         kind, names = str(target["type"]), tuple(target.get("path") or ())
         policy = self._path(key)
         path = self._target(kind, names)
@@ -336,7 +325,7 @@ class PolicyRoutes:
         self._access.require(who, f"{verb}_POLICY_{preposition}_{place}", policy, path)
         change = self._policies.attach if request.method == "PUT" else self._policies.detach
         change(key, path[-1], dotted((self._warehouse, *names)))
-        return empty(204)
+        return errors.empty(204)
 
     def _target(self, kind: str, names: tuple[str, ...]) -> tuple[int, ...]:
         match kind:
@@ -347,7 +336,7 @@ class PolicyRoutes:
             case "table-like":
                 return self._entities.path(names[:-1], names[-1])
             case _:
-                raise bad_request(f"Unexpected value '{kind}' for the type of a target")
+                raise errors.bad_request(f"Unexpected value '{kind}' for the type of a target")
 
     def _applicable(self, who: CatalogCaller, request: Request) -> Response:
         namespace = tuple(level for level in request.args.get("namespace", "").split(SEPARATOR) if level)
@@ -366,9 +355,9 @@ class PolicyRoutes:
 def _page(request: Request, field: str, entries: Sequence[Mapping[str, Any]]) -> Response:
     """Return the page of a listing that starts at `pageToken`, the number of entries before it."""
     if "pageToken" not in request.args:
-        return json_answer(200, {field: list(entries)})
+        return errors.json_answer(200, {field: list(entries)})
     start, size = int(request.args["pageToken"] or 0), int(request.args.get("pageSize") or len(entries) or 1)
     more = start + size < len(entries)
-    return json_answer(
+    return errors.json_answer(
         200, {field: list(entries[start : start + size]), "next-page-token": str(start + size) if more else None}
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,22 +10,9 @@ from uuid import UUID
 from werkzeug.wrappers import Request, Response
 
 from delegation.gateway.forwarding import duration_text
+from infra.local.catalog import errors
 from infra.local.catalog.access import AccessControl, CatalogCaller
 from infra.local.catalog.entities import CatalogEntities, Namespace, dotted
-from infra.local.catalog.errors import (
-    RestError,
-    already_exists,
-    bad_request,
-    body_of,
-    commit_conflict,
-    empty,
-    invalid_argument,
-    json_answer,
-    method_not_allowed,
-    no_such_namespace,
-    no_such_route,
-    no_such_table,
-)
 from infra.local.catalog.layout import BASE_LOCATION, LOCATION, Warehouse, check_names
 from infra.local.catalog.policies import ENDPOINTS as POLICY_ENDPOINTS
 from infra.local.catalog.tables import LocalTables, LocalViews
@@ -53,64 +41,49 @@ def key_of(header: str | None) -> str | None:
     try:
         return str(UUID(header.strip()))
     except ValueError:
-        raise RestError(400, "InvalidIdempotencyKey", "Invalid Idempotency-Key header; expected a UUID") from None
+        raise errors.RestError(
+            400, "InvalidIdempotencyKey", "Invalid Idempotency-Key header; expected a UUID"
+        ) from None
 
 
 SEPARATOR = "\x1f"
 # The endpoints in /v1/config; as in Polaris, the credentials endpoint is not listed.
+_METHODS = {
+    "namespaces": "GET POST",
+    "namespaces/{namespace}": "GET HEAD DELETE",
+    "namespaces/{namespace}/properties": "POST",
+    "namespaces/{namespace}/tables": "GET POST",
+    "namespaces/{namespace}/register": "POST",
+    "namespaces/{namespace}/tables/{table}": "GET HEAD POST DELETE",
+    "namespaces/{namespace}/tables/{table}/metrics": "POST",
+    "tables/rename": "POST",
+    "namespaces/{namespace}/views": "GET POST",
+    "namespaces/{namespace}/views/{view}": "GET HEAD POST DELETE",
+    "views/rename": "POST",
+    "transactions/commit": "POST",
+}
 ENDPOINTS = (
-    "GET /v1/{prefix}/namespaces",
-    "POST /v1/{prefix}/namespaces",
-    "GET /v1/{prefix}/namespaces/{namespace}",
-    "HEAD /v1/{prefix}/namespaces/{namespace}",
-    "DELETE /v1/{prefix}/namespaces/{namespace}",
-    "POST /v1/{prefix}/namespaces/{namespace}/properties",
-    "GET /v1/{prefix}/namespaces/{namespace}/tables",
-    "POST /v1/{prefix}/namespaces/{namespace}/tables",
-    "POST /v1/{prefix}/namespaces/{namespace}/register",
-    "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}",
-    "HEAD /v1/{prefix}/namespaces/{namespace}/tables/{table}",
-    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}",
-    "DELETE /v1/{prefix}/namespaces/{namespace}/tables/{table}",
-    "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
-    "POST /v1/{prefix}/tables/rename",
-    "GET /v1/{prefix}/namespaces/{namespace}/views",
-    "POST /v1/{prefix}/namespaces/{namespace}/views",
-    "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
-    "HEAD /v1/{prefix}/namespaces/{namespace}/views/{view}",
-    "POST /v1/{prefix}/namespaces/{namespace}/views/{view}",
-    "DELETE /v1/{prefix}/namespaces/{namespace}/views/{view}",
-    "POST /v1/{prefix}/views/rename",
-    "POST /v1/{prefix}/transactions/commit",
+    *(f"{method} /v1/{{prefix}}/{path}" for path, methods in _METHODS.items() for method in methods.split()),
     *POLICY_ENDPOINTS,
 )
 
 
+@dataclass(frozen=True, eq=False)
 class CatalogRoutes:
     """Answers requests of Iceberg's REST API; every method may raise RestError."""
 
-    def __init__(
-        self,
-        warehouse: Warehouse,
-        entities: CatalogEntities,
-        tables: LocalTables,
-        views: LocalViews,
-        access: AccessControl,
-        *,
-        keys: TableKeys | None = None,
-    ) -> None:
-        self._keys = keys
-        self._warehouse = warehouse
-        self._views = views
-        self._entities = entities
-        self._tables = tables
-        self._access = access
+    _warehouse: Warehouse
+    _entities: CatalogEntities
+    _tables: LocalTables
+    _views: LocalViews
+    _access: AccessControl
+    _keys: TableKeys | None
 
     def answer(self, who: CatalogCaller, request: Request, parts: list[str]) -> Response:
         """Answer a request to `v1/` and `parts`."""
         key = None if self._keys is None else key_of(request.headers.get("Idempotency-Key"))
         if (request.method, parts) == ("GET", ["config"]):
-            return json_answer(200, self._config(request.args.get("warehouse")))
+            return errors.json_answer(200, self._config(request.args.get("warehouse")))
         if parts[0] != self._warehouse.name:
             raise _unknown_warehouse(parts[1:])
         match parts[1:]:
@@ -122,20 +95,20 @@ class CatalogRoutes:
                     return self._keyed(who, request, levels, rest, key)
                 return self._in_namespace(who, request, levels, rest) if rest else self._namespace(who, request, levels)
             case ["tables" | "views" as kind, "rename"] if request.method == "POST":
-                source, destination = (_identifier(body_of(request)[end]) for end in ("source", "destination"))
+                source, destination = (_identifier(errors.body_of(request)[end]) for end in ("source", "destination"))
                 (self._tables if kind == "tables" else self._views).rename(who, source, destination)
-                return empty(204)
+                return errors.empty(204)
             case ["transactions", "commit"] if request.method == "POST":
-                self._tables.commit_all(who, body_of(request)["table-changes"])
-                return empty(204)
+                self._tables.commit_all(who, errors.body_of(request)["table-changes"])
+                return errors.empty(204)
             case _:
-                return no_such_route(request.path)
+                return errors.no_such_route(request.path)
 
     def _keyed(self, who: CatalogCaller, request: Request, namespace: Namespace, rest: list[str], key: str) -> Response:
         """Create a table, or commit to one, unless that was done with the key: then return the table."""
         if self._keys is None:
             return self._in_namespace(who, request, namespace, rest)
-        body, vend = body_of(request), _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
+        body, vend = errors.body_of(request), _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
         name = (namespace, str(body["name"]) if len(rest) == 1 else rest[1])
         entry = self._entities.find(name)
         if entry is not None and self._keys.has(entry.table_uuid, key):
@@ -151,9 +124,9 @@ class CatalogRoutes:
 
     def _config(self, warehouse: str | None) -> dict[str, Any]:
         if not warehouse:
-            raise bad_request("Please specify a warehouse")
+            raise errors.bad_request("Please specify a warehouse")
         if warehouse != self._warehouse.name:
-            raise RestError(404, "NotFoundException", f"Unable to find warehouse {warehouse}")
+            raise errors.RestError(404, "NotFoundException", f"Unable to find warehouse {warehouse}")
         return {
             "defaults": {BASE_LOCATION: self._warehouse.location},
             "overrides": {"prefix": self._warehouse.name, "namespace-separator": "%1F"},
@@ -163,25 +136,25 @@ class CatalogRoutes:
 
     def _namespaces(self, who: CatalogCaller, request: Request) -> Response:
         if request.method == "POST":
-            body = body_of(request)
+            body = errors.body_of(request)
             namespace, properties = tuple(body["namespace"]), body.get("properties") or {}
             check_names(*namespace)
             if self._entities.has_namespace(namespace):
                 # Polaris answers 404 and 409 before it checks privileges.
-                raise already_exists(f"Namespace {dotted(namespace)}")
+                raise errors.already_exists(f"Namespace {dotted(namespace)}")
             self._access.require(who, "CREATE_NAMESPACE", self._entities.path(namespace[:-1]))
             self._tables.layout.check_namespace(namespace, properties)
             # Each namespace has a location, with a slash at its end.
             location = properties.get(LOCATION) or f"{self._tables.layout.of_namespace(namespace[:-1])}/{namespace[-1]}"
             properties = {**properties, LOCATION: f"{location.rstrip('/')}/"}
             self._entities.create_namespace(namespace, properties)
-            return json_answer(200, {"namespace": namespace, "properties": properties})
+            return errors.json_answer(200, {"namespace": namespace, "properties": properties})
         if request.method != "GET":
-            return method_not_allowed()
+            return errors.method_not_allowed()
         parent = request.args.get("parent", "")
         levels = tuple(parent.split(SEPARATOR)) if parent else ()
         self._access.require(who, "LIST_NAMESPACES", self._entities.path(levels))
-        return json_answer(200, {"namespaces": self._entities.list_namespaces(levels)})
+        return errors.json_answer(200, {"namespaces": self._entities.list_namespaces(levels)})
 
     def _namespace(self, who: CatalogCaller, request: Request, namespace: Namespace) -> Response:
         path = self._entities.path(namespace)
@@ -189,30 +162,34 @@ class CatalogRoutes:
             case "DELETE":
                 self._access.require(who, "DROP_NAMESPACE", path)
                 self._entities.drop_namespace(namespace)
-                return empty(204)
+                return errors.empty(204)
             case "HEAD":
                 self._access.require(who, "NAMESPACE_EXISTS", path)
-                return empty(204)
+                return errors.empty(204)
             case "GET":
                 self._access.require(who, "LOAD_NAMESPACE_METADATA", path)
-                return json_answer(200, {"namespace": namespace, "properties": self._entities.namespace(namespace)})
+                return errors.json_answer(
+                    200, {"namespace": namespace, "properties": self._entities.namespace(namespace)}
+                )
             case _:
-                return method_not_allowed()
+                return errors.method_not_allowed()
 
     def _in_namespace(self, who: CatalogCaller, request: Request, namespace: Namespace, rest: list[str]) -> Response:
         vend = _vends(request.headers.get("X-Iceberg-Access-Delegation", ""))
         match (request.method, rest):
             case ("POST", ["properties"]):
-                return self._update_properties(who, namespace, body_of(request))
+                return self._update_properties(who, namespace, errors.body_of(request))
             case ("GET", ["tables"]):
                 self._access.require(who, "LIST_TABLES", self._entities.path(namespace))
                 names = self._entities.names(namespace)
-                return json_answer(200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]})
+                return errors.json_answer(
+                    200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]}
+                )
             case ("POST", ["tables"]):
-                body = body_of(request)
+                body = errors.body_of(request)
                 return _loaded(self._tables.create(who, (namespace, body["name"]), body, vend=vend))
             case ("POST", ["register"]):
-                body = body_of(request)
+                body = errors.body_of(request)
                 name = (namespace, body["name"])
                 return _loaded(self._tables.register(who, name, body["metadata-location"], vend=vend))
             case (method, ["tables", table, *more]):
@@ -220,7 +197,7 @@ class CatalogRoutes:
             case (method, ["views", *more]):
                 return self._view(who, request, namespace, [method, *more])
             case _:
-                return no_such_route(request.path)
+                return errors.no_such_route(request.path)
 
     def _update_properties(self, who: CatalogCaller, namespace: Namespace, body: Mapping[str, Any]) -> Response:
         self._access.require(who, "UPDATE_NAMESPACE_PROPERTIES", self._entities.path(namespace))
@@ -228,31 +205,33 @@ class CatalogRoutes:
         if removals and updates:
             # Polaris makes two changes, and the second one meets the first: only the updates are applied.
             self._entities.update_namespace(namespace, [], updates)
-            raise commit_conflict(f"The namespace {dotted(namespace)} was changed concurrently, please retry")
+            raise errors.commit_conflict(f"The namespace {dotted(namespace)} was changed concurrently, please retry")
         missing = self._entities.update_namespace(namespace, removals, updates)
         removed = [name for name in removals if name not in missing]
-        return json_answer(200, {"updated": list(updates), "removed": removed, "missing": missing})
+        return errors.json_answer(200, {"updated": list(updates), "removed": removed, "missing": missing})
 
     def _view(self, who: CatalogCaller, request: Request, namespace: Namespace, what: list[str]) -> Response:
         match what:
             case ["GET"]:
                 names = self._views.list(who, namespace)
-                return json_answer(200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]})
+                return errors.json_answer(
+                    200, {"identifiers": [{"namespace": namespace, "name": name} for name in names]}
+                )
             case ["POST"]:
-                body = body_of(request)
-                return json_answer(200, self._views.create(who, (namespace, body["name"]), body))
+                body = errors.body_of(request)
+                return errors.json_answer(200, self._views.create(who, (namespace, body["name"]), body))
             case ["GET", view]:
-                return json_answer(200, self._views.load(who, (namespace, view)))
+                return errors.json_answer(200, self._views.load(who, (namespace, view)))
             case ["HEAD", view]:
                 self._views.exists(who, (namespace, view))
-                return empty(204)
+                return errors.empty(204)
             case ["POST", view]:
-                return json_answer(200, self._views.replace(who, (namespace, view), body_of(request)))
+                return errors.json_answer(200, self._views.replace(who, (namespace, view), errors.body_of(request)))
             case ["DELETE", view]:
                 self._views.drop(who, (namespace, view))
-                return empty(204)
+                return errors.empty(204)
             case _:
-                return method_not_allowed()
+                return errors.method_not_allowed()
 
     def _table(
         self, who: CatalogCaller, request: Request, name: tuple[Namespace, str], what: list[str], *, vend: bool
@@ -261,31 +240,31 @@ class CatalogRoutes:
             case ["GET"]:
                 etag = _etag(self._tables.metadata_location(who, name, vend=vend))
                 if request.if_none_match.contains_weak(etag):
-                    return _with_etag(empty(304), etag)
+                    return _with_etag(errors.empty(304), etag)
                 snapshots = request.args.get("snapshots", "all")
                 return _loaded(self._tables.load(who, name, vend=vend, snapshots=snapshots))
             case ["HEAD"]:
                 self._tables.exists(who, name)
-                return empty(204)
+                return errors.empty(204)
             case ["POST"]:
-                return json_answer(200, self._tables.commit(who, name, body_of(request)))
+                return errors.json_answer(200, self._tables.commit(who, name, errors.body_of(request)))
             case ["DELETE"]:
                 # pyiceberg sends "True" or "False".
                 purge = request.args.get("purgeRequested", "false").lower() == "true"
                 self._tables.drop(who, name, purge=purge)
-                return empty(204)
+                return errors.empty(204)
             case ["GET", "credentials"]:
-                return json_answer(200, self._tables.credentials(who, name))
+                return errors.json_answer(200, self._tables.credentials(who, name))
             case ["POST", "metrics"]:
-                self._tables.report(who, name, body_of(request))
-                return empty(204)
+                self._tables.report(who, name, errors.body_of(request))
+                return errors.empty(204)
             case _:
-                return method_not_allowed()
+                return errors.method_not_allowed()
 
 
 def _loaded(result: Mapping[str, Any]) -> Response:
     """Return a LoadTableResult with the ETag of its metadata file, which a staged table does not have."""
-    response, location = json_answer(200, result), result.get("metadata-location")
+    response, location = errors.json_answer(200, result), result.get("metadata-location")
     return response if location is None else _with_etag(response, _etag(location))
 
 
@@ -304,19 +283,19 @@ def _vends(modes: str) -> bool:
     if "vended-credentials" in known or modes.strip().lower() == "true":
         return True
     if "remote-signing" in known:
-        raise invalid_argument("Unsupported access delegation mode: remote-signing")
+        raise errors.invalid_argument("Unsupported access delegation mode: remote-signing")
     return False
 
 
-def _unknown_warehouse(parts: list[str]) -> RestError:
+def _unknown_warehouse(parts: list[str]) -> errors.RestError:
     """Return the answer to a path in an unknown catalog, in which no namespace and no table is found either."""
     match parts:
         case ["namespaces", namespace, "tables", table, *_]:
-            return no_such_table(".".join((*namespace.split(SEPARATOR), table)))
+            return errors.no_such_table(".".join((*namespace.split(SEPARATOR), table)))
         case ["namespaces", namespace, *_]:
-            return no_such_namespace(".".join(namespace.split(SEPARATOR)))
+            return errors.no_such_namespace(".".join(namespace.split(SEPARATOR)))
         case _:
-            return RestError(404, "NotFoundException", "Unable to find warehouse")
+            return errors.RestError(404, "NotFoundException", "Unable to find warehouse")
 
 
 def _identifier(value: Mapping[str, Any]) -> tuple[Namespace, str]:

@@ -14,7 +14,7 @@ from delegation.timestamps import utc_now
 from infra.local.catalog.access import CATALOG_ID, AccessControl, Entity, LocalPrincipal, TokenBroker
 from infra.local.catalog.entities import CatalogEntities
 from infra.local.catalog.errors import RestError, bad_request, json_answer, no_such_route, outcome_unknown
-from infra.local.catalog.layout import Warehouse
+from infra.local.catalog.layout import TableLayout, Warehouse
 from infra.local.catalog.management import ManagementApi
 from infra.local.catalog.metadata import CredentialVendor, MetadataFiles
 from infra.local.catalog.policies import PolicyRoutes, PolicyStore
@@ -85,11 +85,13 @@ class LocalCatalog(WsgiServer):
         vendor = CredentialVendor(sts, keys, clock=clock, lifetime=credential_lifetime)
         files = MetadataFiles(s3)
         self.warehouse.newer = newer
-        tables = self.tables = LocalTables(self.warehouse, self.entities, files, vendor, self.access)
-        views = LocalViews(self.warehouse, self.entities, files, tables.layout, self.access)
+        shared = (self.warehouse, self.entities, files, self.access, TableLayout(self.warehouse, self.entities))
+        tables = self.tables = LocalTables(*shared, vendor)
         policies = self.policies = PolicyStore(state, newer=newer)
         table_keys = None if keys_lifetime is None else TableKeys(keys_lifetime, clock)
-        self._routes = CatalogRoutes(self.warehouse, self.entities, tables, views, self.access, keys=table_keys)
+        self._routes = CatalogRoutes(
+            self.warehouse, self.entities, tables, LocalViews(*shared), self.access, table_keys
+        )
         self._policies = PolicyRoutes(name, self.entities, self.access, policies)
         self._management = ManagementApi(self.access, self.entities, self.warehouse, policies)
 

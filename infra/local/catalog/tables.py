@@ -1,21 +1,14 @@
 """The catalog's operations on tables and views, which raise RestError."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from delegation.iceberg.avro.manifests import read_manifest_list, read_paths
 from delegation.identifiers import encoded, joined_levels
+from infra.local.catalog import errors
 from infra.local.catalog.access import AccessControl, CatalogCaller
 from infra.local.catalog.entities import VIEW, CatalogEntities, CatalogEntry, Namespace, TableKey, dotted
-from infra.local.catalog.errors import (
-    RestError,
-    already_exists,
-    bad_request,
-    commit_failed,
-    invalid_argument,
-    outcome_unknown,
-    purge_not_enabled,
-)
 from infra.local.catalog.layout import ALLOW_PURGE, LOCATION, PURGE_VIEWS, TableLayout, Warehouse, check_names, used_by
 from infra.local.catalog.metadata import (
     CredentialVendor,
@@ -46,25 +39,18 @@ def reached_by(metadata: Mapping[str, Any], metadata_location: str, read: Callab
     yield metadata_location
 
 
+@dataclass(eq=False)
 class LocalTables:
     """The tables of one catalog; each operation checks the principal's privileges as Polaris does."""
 
-    def __init__(
-        self,
-        warehouse: Warehouse,
-        entities: CatalogEntities,
-        files: MetadataFiles,
-        vendor: CredentialVendor,
-        access: AccessControl,
-    ) -> None:
-        self._warehouse = warehouse
-        self._entities = entities
-        self._files = files
-        self._vendor = vendor
-        self._access = access
-        self.layout = TableLayout(warehouse, entities)
-        self.unknown_commits = 0
-        """So many of the next commits are applied, and answered as of an unknown outcome."""
+    _warehouse: Warehouse
+    _entities: CatalogEntities
+    _files: MetadataFiles
+    _access: AccessControl
+    layout: TableLayout
+    _vendor: CredentialVendor
+    unknown_commits: int = 0
+    """So many of the next commits are applied, and answered as of an unknown outcome."""
 
     def create(self, who: CatalogCaller, name: TableKey, request: Mapping[str, Any], *, vend: bool) -> JsonObject:
         """Return LoadTableResult of a new table, or of a staged one, which exists only after its first commit."""
@@ -73,9 +59,9 @@ class LocalTables:
         operation = f"CREATE_TABLE_{'STAGED' if staged else 'DIRECT'}{'_WITH_WRITE_DELEGATION' if vend else ''}"
         self._access.require(who, operation, self._entities.path(name[0]))
         if self._entities.find(name) is not None:
-            raise already_exists(f"Table {dotted(*name)}")
+            raise errors.already_exists(f"Table {dotted(*name)}")
         if self._entities.has_view(name):
-            raise already_exists(f"View {dotted(*name)}")
+            raise errors.already_exists(f"View {dotted(*name)}")
         location = str(request.get(LOCATION) or f"{self.layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
         metadata = new_metadata(request, location, now_ms=self._warehouse.now_ms())
         metadata_location = self._files.next(metadata, 0)
@@ -90,7 +76,7 @@ class LocalTables:
         check_names(*name[0], name[1])
         self._access.require(who, "REGISTER_TABLE", self._entities.path(name[0]))
         if self._entities.find(name) is not None:
-            raise already_exists(f"Table {dotted(*name)}")
+            raise errors.already_exists(f"Table {dotted(*name)}")
         # Its place is checked before it is read, so that nobody learns what lies elsewhere.
         self.layout.check_place(name, metadata_location)
         metadata = self._files.read(metadata_location)
@@ -112,7 +98,7 @@ class LocalTables:
                 known = metadata.get("snapshots", [])
                 metadata["snapshots"] = [snapshot for snapshot in known if snapshot["snapshot-id"] in kept]
             case _:
-                raise invalid_argument(f"Unrecognized snapshots: {snapshots}")
+                raise errors.invalid_argument(f"Unrecognized snapshots: {snapshots}")
         return self._load_result(name, entry.metadata_location, metadata, writable=writable)
 
     def metadata_location(self, who: CatalogCaller, name: TableKey, *, vend: bool) -> str:
@@ -149,7 +135,7 @@ class LocalTables:
         """Accept a metrics report; raise RestError 400 for what is none."""
         kind = report.get("report-type")
         if kind not in {"scan-report", "commit-report"}:
-            raise invalid_argument(f"Cannot parse metrics report: missing or unknown report-type {kind}")
+            raise errors.invalid_argument(f"Cannot parse metrics report: missing or unknown report-type {kind}")
         operation = "REPORT_READ_METRICS" if kind == "scan-report" else "REPORT_WRITE_METRICS"
         self._access.require(who, operation, self._entities.path(*name))
 
@@ -171,7 +157,7 @@ class LocalTables:
         self._files.write_for(lambda: self._entities.swap(name, entry, new), metadata, written)
         if self.unknown_commits:
             self.unknown_commits -= 1
-            raise outcome_unknown("no answer in time", newer=self._warehouse.newer)
+            raise errors.outcome_unknown("no answer in time", newer=self._warehouse.newer)
         return {"metadata-location": written, "metadata": metadata}
 
     def commit_all(self, who: CatalogCaller, changes: Sequence[Mapping[str, Any]]) -> None:
@@ -196,7 +182,7 @@ class LocalTables:
                 written.append(location)
                 swaps[name] = (entry, _entry(metadata, location))
             self._entities.swap_all(swaps)
-        except RestError:
+        except errors.RestError:
             for location in written:
                 self._files.delete(location)
             raise
@@ -221,7 +207,7 @@ class LocalTables:
     ) -> JsonObject:
         self._access.require(who, "UPDATE_TABLE_FOR_STAGED_CREATE", self._entities.path(name[0]))
         if self._entities.find(name) is not None:
-            raise commit_failed("Requirement failed: table already exists")
+            raise errors.commit_failed("Requirement failed: table already exists")
         place = {"action": "set-location", "location": f"{self.layout.of_namespace(name[0])}/{name[1]}"}
         metadata = committed(None, requirements, [place, *updates], now_ms=self._warehouse.now_ms())
         written = self._files.next(metadata, 0)
@@ -241,7 +227,7 @@ class LocalTables:
             return
         metadata = self._files.read(entry.metadata_location)
         if not self._warehouse.flag(ALLOW_PURGE):
-            raise purge_not_enabled(name[1])
+            raise errors.purge_not_enabled(name[1])
         self._entities.drop(name)
         for path in list(reached_by(metadata, entry.metadata_location, self._files.content)):
             self._files.delete(path)
@@ -283,15 +269,15 @@ class LocalTables:
     def _vend(self, name: TableKey, used: Iterable[str], *, writable: bool) -> dict[str, str]:
         if not self._warehouse.vends:
             reason = f"Credential vending was requested for table {dotted(*name)}, but no credentials are available"
-            raise invalid_argument(reason)
+            raise errors.invalid_argument(reason)
         return self._vendor.vend(sorted(used), writable=writable)
 
 
 def _refuse_in_transaction(requirements: Iterable[Mapping[str, Any]], updates: Iterable[Mapping[str, Any]]) -> None:
     if any(requirement["type"] == "assert-create" for requirement in requirements):
-        raise bad_request("Unsupported operation: commitTransaction with updateForStagedCreate")
+        raise errors.bad_request("Unsupported operation: commitTransaction with updateForStagedCreate")
     if any(update.get("action") == "set-location" for update in updates):
-        raise bad_request("Unsupported operation: commitTransaction containing SetLocation")
+        raise errors.bad_request("Unsupported operation: commitTransaction containing SetLocation")
 
 
 def _entry(metadata: JsonObject, metadata_location: str) -> CatalogEntry:
@@ -306,22 +292,15 @@ def _entry(metadata: JsonObject, metadata_location: str) -> CatalogEntry:
 _SUMMARY = {"iceberg-version": "Apache Iceberg 1.11.0"}
 
 
+@dataclass(frozen=True, eq=False)
 class LocalViews:
     """The views of one catalog; each operation checks the principal's privileges as Polaris does."""
 
-    def __init__(
-        self,
-        warehouse: Warehouse,
-        entities: CatalogEntities,
-        files: MetadataFiles,
-        layout: TableLayout,
-        access: AccessControl,
-    ) -> None:
-        self._warehouse = warehouse
-        self._entities = entities
-        self._files = files
-        self._layout = layout
-        self._access = access
+    _warehouse: Warehouse
+    _entities: CatalogEntities
+    _files: MetadataFiles
+    _access: AccessControl
+    _layout: TableLayout
 
     def list(self, who: CatalogCaller, namespace: Namespace) -> list[str]:
         self._access.require(who, "LIST_VIEWS", self._entities.path(namespace))
@@ -332,9 +311,9 @@ class LocalViews:
         check_names(*name[0], name[1])
         self._access.require(who, "CREATE_VIEW", self._entities.path(name[0]))
         if self._entities.has_view(name):
-            raise already_exists(f"View {dotted(*name)}")
+            raise errors.already_exists(f"View {dotted(*name)}")
         if self._entities.find(name) is not None:
-            raise already_exists(f"Table {dotted(*name)}")
+            raise errors.already_exists(f"Table {dotted(*name)}")
         location = str(request.get("location") or f"{self._layout.of_namespace(name[0])}/{name[1]}").rstrip("/")
         now_ms = self._warehouse.now_ms()
         # Polaris builds the first version anew: it has the server's time, and the server's release as summary.
@@ -386,7 +365,7 @@ class LocalViews:
         self._entities.view(name)
         self._access.require(who, "DROP_VIEW", self._entities.path(*name, kind=VIEW))
         if self._warehouse.flag(PURGE_VIEWS, default=True) and not self._warehouse.flag(ALLOW_PURGE):
-            raise purge_not_enabled(name[1])
+            raise errors.purge_not_enabled(name[1])
         self._entities.drop(name, VIEW)
 
     def rename(self, who: CatalogCaller, source: TableKey, destination: TableKey) -> None:

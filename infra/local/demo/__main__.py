@@ -47,21 +47,6 @@ from delegation.wire.tables import PurgeRequest
 from delegation.wire.tasks import TaskRecord
 from infra.local.demo import tables as demo_tables
 from infra.local.demo.report import ExpiredTable, Purged, Report
-from infra.local.demo.tables import (
-    CUSTOMERS,
-    EVENTS,
-    NAMESPACE,
-    OPTED_OUT,
-    ORDERS,
-    SWEEP_SECONDS,
-    TAG,
-    VISITS,
-    Bucket,
-    DemoPolicy,
-    Recipe,
-    started_task,
-    trial_properties,
-)
 from infra.local.errors import LocalStackError
 from infra.local.options import StackOptions
 from infra.local.supervisor import LocalStack
@@ -109,16 +94,20 @@ class Demo:
         self._polaris: PolarisClient = connection.catalog()
         self._tasks: TaskStore = connection.task_store(None)
         self._catalog: RestCatalog = demo_tables.connect(self._stack)
-        self._bucket = Bucket(self._stack)
-        self._policy = DemoPolicy(PolicyClient(self._polaris.requests), self._stack.warehouse, NAMESPACE)
+        self._bucket = demo_tables.Bucket(self._stack)
+        self._policy = demo_tables.DemoPolicy(
+            PolicyClient(self._polaris.requests), self._stack.warehouse, demo_tables.NAMESPACE
+        )
         self._by_policy = by_policy
 
     def run(self, started: float) -> Report:
         """Write the tables, purge two of them, expire a third one's snapshots and return the report; raises
         DelegationError if a task fails."""
-        self._catalog.create_namespace(NAMESPACE)
-        orders, events, visits = (self._create(recipe) for recipe in (ORDERS, EVENTS, VISITS))
-        customers = self._create(CUSTOMERS, OPTED_OUT)
+        self._catalog.create_namespace(demo_tables.NAMESPACE)
+        orders, events, visits = (
+            self._create(recipe) for recipe in (demo_tables.ORDERS, demo_tables.EVENTS, demo_tables.VISITS)
+        )
+        customers = self._create(demo_tables.CUSTOMERS, demo_tables.OPTED_OUT)
         rows = demo_tables.rows_of(self._catalog, customers.name)
         self._console.print()
         first = self._purge_synchronously(orders)
@@ -129,14 +118,14 @@ class Demo:
             sibling=customers.name,
             sibling_rows_same=demo_tables.rows_of(self._catalog, customers.name) == rows,
             sibling_objects_same=self._bucket.sizes(customers.location) == customers.objects,
-            catalog=sorted(name for *_, name in self._catalog.list_tables(NAMESPACE)),
+            catalog=sorted(name for *_, name in self._catalog.list_tables(demo_tables.NAMESPACE)),
             seconds=self._clock() - started,
         )
         self._show(report, customers)
         return report
 
-    def _create(self, recipe: Recipe, properties: Mapping[str, str] = MappingProxyType({})) -> WrittenTable:
-        name = f"{NAMESPACE}.{recipe.name}"
+    def _create(self, recipe: demo_tables.Recipe, properties: Mapping[str, str] = MappingProxyType({})) -> WrittenTable:
+        name = f"{demo_tables.NAMESPACE}.{recipe.name}"
         with self._console.status(f"Writing {name} …") as status:
             table = demo_tables.create(
                 self._catalog, recipe, lambda step: status.update(f"Writing {name}: {step} …"), properties
@@ -154,7 +143,7 @@ class Demo:
             self._service, self._polaris, self._stack.realm, authorise=lambda identifier: identifier.name == table.name
         )
         started = self._clock()
-        name = f"{NAMESPACE}.{table.name}"
+        name = f"{demo_tables.NAMESPACE}.{table.name}"
         with self._console.status(f"Purging {name} in one synchronous call …"):
             outcome = executor.execute_purge_task(self._identifier(table))
         purged = self._purged(table, INLINE, outcome.delegation_task_id, started)
@@ -171,7 +160,7 @@ class Demo:
             self._polaris.drop_table(identifier)
         purged = self._purged(table, SPARK, view.task_id, started)
         outcome = f": {view.status} in the background, {duration_text(purged.seconds)}"
-        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), outcome))
+        self._done(Text.assemble((f"{demo_tables.NAMESPACE}.{table.name}", "bold"), outcome))
         return purged
 
     def _expire(self, table: WrittenTable) -> ExpiredTable:
@@ -198,19 +187,21 @@ class Demo:
         )
         counts = f"{before.snapshots - after.snapshots} snapshots expired, {counted(expired.lost, 'file')} deleted"
         freed = f"{size_text(expired.bytes_lost)} freed, {duration_text(seconds)}"
-        self._done(Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), f": {counts}, {freed}"))
+        self._done(Text.assemble((f"{demo_tables.NAMESPACE}.{table.name}", "bold"), f": {counts}, {freed}"))
         return expired
 
     def _by_attached_policy(self, table: WrittenTable) -> str:
         """Attach a policy to the table's namespace until an expiry by it has ended; return the task's id."""
-        name = f"{NAMESPACE}.{table.name}"
+        name = f"{demo_tables.NAMESPACE}.{table.name}"
         self._policy.attach()
         self._done(
             Text.assemble("policy ", (str(self._policy.identifier), "bold"), f" attached to {self._policy.target}")
         )
         try:
             with self._console.status(f"Waiting for a pass over the policies to find {name} …"):
-                task_id = started_task(self._service, self._identifier(table), timeout_seconds=_TIMEOUT_SECONDS)
+                task_id = demo_tables.started_task(
+                    self._service, self._identifier(table), timeout_seconds=_TIMEOUT_SECONDS
+                )
             self._follow(task_id)
         finally:
             self._policy.detach()
@@ -226,8 +217,8 @@ class Demo:
         return self._followed(EXPIRY_FORM.request(expiry, synchronous=False)).task_id
 
     def _contents(self, table: WrittenTable) -> Contents:
-        rows, tagged = (demo_tables.rows_of(self._catalog, table.name, tag) for tag in (None, TAG))
-        return Contents(len(self._catalog.load_table((NAMESPACE, table.name)).snapshots()), rows, tagged)
+        rows, tagged = (demo_tables.rows_of(self._catalog, table.name, tag) for tag in (None, demo_tables.TAG))
+        return Contents(len(self._catalog.load_table((demo_tables.NAMESPACE, table.name)).snapshots()), rows, tagged)
 
     def _followed(self, payload: Payload) -> TaskRecord:
         """Submit a task and show it until its end; raises DelegationError if that takes too long or a job fails."""
@@ -249,19 +240,18 @@ class Demo:
         return Purged(
             name=table.name,
             expected_engine=engine,
-            files_before=len(table.objects),
+            objects_before=len(table.objects),
             objects_left=len(self._bucket.keys(table.location)),
             seconds=self._clock() - started,
             history=versions_of(self._tasks, task_id),
         )
 
     def _identifier(self, table: WrittenTable) -> TableIdentifier:
-        return TableIdentifier(self._stack.warehouse, (NAMESPACE,), table.name)
+        return TableIdentifier(self._stack.warehouse, (demo_tables.NAMESPACE,), table.name)
 
     def _show(self, report: Report, sibling: WrittenTable) -> None:
-        ended: list[Purged | ExpiredTable] = [*report.tables, report.expired]
-        for table in ended:
-            title = Text.assemble((f"{NAMESPACE}.{table.name}", "bold"), f"  task {table.last.task_id}")
+        for table in report.ended:
+            title = Text.assemble((f"{demo_tables.NAMESPACE}.{table.name}", "bold"), f"  task {table.last.task_id}")
             self._console.print()
             history = history_table(table.history, self._console.width - 4)
             self._console.print(Panel(history, title=title, title_align="left", expand=False))
@@ -285,7 +275,9 @@ def running_stack(
     logs.mkdir(parents=True, exist_ok=True)
     logging.basicConfig(filename=logs / "stack.log", format="%(asctime)s %(levelname)s %(name)s %(message)s")
     options = StackOptions(state_dir=state_dir, inline_max_files=demo_tables.INLINE_MAX_FILES)
-    options = replace(options, sweep_seconds=SWEEP_SECONDS, properties=trial_properties(options.warehouse))
+    options = replace(
+        options, sweep_seconds=demo_tables.SWEEP_SECONDS, properties=demo_tables.trial_properties(options.warehouse)
+    )
     stack = LocalStack(options)
     started = clock()
     with console.status("Starting the delegation service on this machine …"):

@@ -1,7 +1,7 @@
 """The demo's results: their checks, demo.json, and the tables on the terminal."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -35,13 +35,18 @@ def problems_of_life(name: str, history: Sequence[TaskRecord]) -> list[str]:
     return [f"{name}: went through {' → '.join(statuses)} instead of {' → '.join(LIFE)}"]
 
 
+def failed(name: str, checks: Mapping[str, bool]) -> list[str]:
+    """Return a line for each check of a table that does not hold."""
+    return [f"{name}: {problem}" for problem, holds in checks.items() if not holds]
+
+
 @dataclass(frozen=True, slots=True)
 class Purged:
     """One purged table; `expected_engine` follows from its size, `seconds` is the time from request to drop."""
 
     name: str
     expected_engine: str
-    files_before: int
+    objects_before: int
     objects_left: int
     seconds: float
     history: Sequence[TaskRecord]
@@ -56,7 +61,7 @@ class Purged:
             "engine": self.last.engine,
             "task_id": self.last.task_id,
             "status": self.last.status,
-            "files_before": self.files_before,
+            "files_before": self.objects_before,
             "files_deleted": self.last.files_deleted,
             "objects_left": self.objects_left,
             "seconds": round(self.seconds, 1),
@@ -65,18 +70,16 @@ class Purged:
 
     def problems(self) -> list[str]:
         """Return a line for every result that differs from what is expected."""
-        problems = problems_of_life(self.name, self.history)
-        if self.last.engine != self.expected_engine:
-            problems.append(
-                f"{self.name}: was purged by the {self.last.engine} engine instead of {self.expected_engine}"
-            )
-        if self.files_before == 0:
-            problems.append(f"{self.name}: had no objects to begin with")
-        if self.objects_left:
-            problems.append(f"{self.name}: {self.objects_left} objects are left")
-        if self.last.files_deleted != self.files_before:
-            problems.append(f"{self.name}: {self.last.files_deleted} files reported deleted of {self.files_before}")
-        return problems
+        last, before = self.last, self.objects_before
+        checks = {
+            f"was purged by the {last.engine} engine instead of {self.expected_engine}": (
+                last.engine == self.expected_engine
+            ),
+            "had no objects to begin with": before > 0,
+            f"{self.objects_left} objects are left": not self.objects_left,
+            f"{last.files_deleted} files reported deleted of {before}": last.files_deleted == before,
+        }
+        return problems_of_life(self.name, self.history) + failed(self.name, checks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,28 +127,24 @@ class ExpiredTable:
 
     def problems(self) -> list[str]:
         """Return a line for every unexpected result; the newest snapshot and the tagged one stay."""
-        problems = problems_of_life(self.name, self.history)
-        if self.snapshots_left != SNAPSHOTS_LEFT or self.snapshots_before <= SNAPSHOTS_LEFT:
-            problems.append(
-                f"{self.name}: {self.snapshots_left} of {self.snapshots_before} are left instead of {SNAPSHOTS_LEFT}"
-            )
-        if self.last.files_deleted != self.lost or not self.lost:
-            problems.append(
-                f"{self.name}: reported {self.last.files_deleted} deleted files, but {self.lost} no longer exist"
-            )
-        if self.last.bytes_deleted != self.bytes_lost:
-            problems.append(
-                f"{self.name}: reported {self.last.bytes_deleted} deleted bytes, but {self.bytes_lost} no longer exist"
-            )
-        if (asked := policy_of(self.last)) != self.policy:
-            problems.append(
-                f"{self.name}: {asked or 'a request'} asked for its expiry instead of {self.policy or 'a request'}"
-            )
-        if self.added != 1:
-            problems.append(f"{self.name}: the expiry wrote {self.added} objects instead of one metadata file")
-        if not self.rows_same:
-            problems.append(f"{self.name}: its rows, or those of its tag, have changed")
-        return problems
+        last, asked = self.last, policy_of(self.last)
+        checks = {
+            f"{self.snapshots_left} of {self.snapshots_before} are left instead of {SNAPSHOTS_LEFT}": (
+                self.snapshots_left == SNAPSHOTS_LEFT < self.snapshots_before
+            ),
+            f"reported {last.files_deleted} deleted files, but {self.lost} no longer exist": (
+                0 < self.lost == last.files_deleted
+            ),
+            f"reported {last.bytes_deleted} deleted bytes, but {self.bytes_lost} no longer exist": (
+                last.bytes_deleted == self.bytes_lost
+            ),
+            f"{asked or 'a request'} asked for its expiry instead of {self.policy or 'a request'}": (
+                asked == self.policy
+            ),
+            f"the expiry wrote {self.added} objects instead of one metadata file": self.added == 1,
+            "its rows, or those of its tag, have changed": self.rows_same,
+        }
+        return problems_of_life(self.name, self.history) + failed(self.name, checks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +160,10 @@ class Report:
     seconds: float
 
     @property
+    def ended(self) -> "list[Purged | ExpiredTable]":
+        return [*self.tables, self.expired]
+
+    @property
     def sibling_intact(self) -> bool:
         return self.sibling_rows_same and self.sibling_objects_same
 
@@ -174,11 +177,9 @@ class Report:
 
     def problems(self) -> list[str]:
         """Return a line for every unexpected result; the demo has succeeded if there is none."""
-        problems = [problem for table in self.tables for problem in table.problems()] + self.expired.problems()
-        if not self.sibling_rows_same:
-            problems.append(f"{self.sibling}: its rows have changed")
-        if not self.sibling_objects_same:
-            problems.append(f"{self.sibling}: its objects have changed")
+        problems = [problem for table in self.ended for problem in table.problems()]
+        same = {"its rows have changed": self.sibling_rows_same, "its objects have changed": self.sibling_objects_same}
+        problems += failed(self.sibling, same)
         stay = sorted((self.sibling, self.expired.name))
         if list(self.catalog) != stay:
             problems.append(f"the catalog lists {', '.join(self.catalog) or 'nothing'} instead of {' and '.join(stay)}")
@@ -194,25 +195,16 @@ class Report:
             table.add_column(column, justify="right")
         for column in ("engine", "took"):
             table.add_column(column)
-        for purged in self.tables:
-            left = Text(f"{purged.objects_left:,}", style="bold red" if purged.objects_left else "bold green")
+        for ended in self.ended:
+            style = "" if ended is self.expired else "bold red" if ended.objects_left else "bold green"
             table.add_row(
-                purged.name,
-                f"{purged.files_before:,}",
-                f"{purged.last.files_deleted:,}",
-                left,
-                purged.last.engine or "",
-                duration_text(purged.seconds),
+                ended.name,
+                f"{ended.objects_before:,}",
+                f"{ended.last.files_deleted:,}",
+                Text(f"{ended.objects_left:,}", style=style),
+                ended.last.engine or "",
+                duration_text(ended.seconds),
             )
-        expired = self.expired
-        table.add_row(
-            expired.name,
-            f"{expired.objects_before:,}",
-            f"{expired.last.files_deleted:,}",
-            f"{expired.objects_left:,}",
-            expired.last.engine or "",
-            duration_text(expired.seconds),
-        )
         verdict = Text("untouched", style="green") if self.sibling_intact else Text("CHANGED", style="bold red")
         table.add_row(self.sibling, f"{sibling_objects:,}", "0", f"{sibling_objects:,}", verdict, "", style="dim")
         return table

@@ -9,16 +9,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
 from werkzeug.wrappers import Request, Response
 
-from infra.local.emr.spark_jobs import (
-    JobConflictError,
-    JobNotFoundError,
-    JobRequest,
-    JobRequestError,
-    LocalJobRun,
-    LocalSparkJobs,
-)
+from infra.local.emr import spark_jobs
 from infra.local.errors import LocalStackError
 from infra.local.processes.programs import WsgiServer
 
@@ -28,9 +22,9 @@ if TYPE_CHECKING:
 RELEASE = "local-spark"
 _PATH = re.compile(r"/applications/(?P<application>[^/]+)(?P<runs>/jobruns(?:/(?P<run>[^/]+))?)?")
 _ERRORS = {
-    JobNotFoundError: (404, "ResourceNotFoundException"),
-    JobConflictError: (409, "ConflictException"),
-    JobRequestError: (400, "ValidationException"),
+    spark_jobs.JobNotFoundError: (404, "ResourceNotFoundException"),
+    spark_jobs.JobConflictError: (409, "ConflictException"),
+    spark_jobs.JobRequestError: (400, "ValidationException"),
 }
 
 
@@ -38,7 +32,7 @@ class EmrServerlessEndpoint(WsgiServer):
     """One application that is always STARTED; `.url` is the value for `AWS_ENDPOINT_URL_EMR_SERVERLESS`."""
 
     def __init__(
-        self, jobs: LocalSparkJobs, *, region: str, account: str, application_id: str = "00local0spark0app"
+        self, jobs: spark_jobs.LocalSparkJobs, *, region: str, account: str, application_id: str = "00local0spark0app"
     ) -> None:
         super().__init__(self)
         self.application_id = application_id
@@ -65,9 +59,9 @@ class EmrServerlessEndpoint(WsgiServer):
     def _answer(self, request: Request) -> dict[str, Any]:
         path = _PATH.fullmatch(request.path)
         if path is None:
-            raise JobRequestError(f"{request.method} {request.path} is not an operation of this endpoint")
+            raise spark_jobs.JobRequestError(f"{request.method} {request.path} is not an operation of this endpoint")
         if path["application"] != self.application_id:
-            raise JobNotFoundError(f"Application {path['application']} does not exist")
+            raise spark_jobs.JobNotFoundError(f"Application {path['application']} does not exist")
         match (request.method, bool(path["runs"]), path["run"]):
             case ("GET", False, None):
                 return {"application": self._application()}
@@ -82,7 +76,9 @@ class EmrServerlessEndpoint(WsgiServer):
                 run = self._jobs.cancel(run_id)
                 return {"applicationId": self.application_id, "jobRunId": run.id}
             case _:
-                raise JobRequestError(f"{request.method} {request.path} is not an operation of this endpoint")
+                raise spark_jobs.JobRequestError(
+                    f"{request.method} {request.path} is not an operation of this endpoint"
+                )
 
     def _list(self, request: Request) -> dict[str, Any]:
         size, start = request.args.get("maxResults", 50, type=int), request.args.get("nextToken", 0, type=int)
@@ -91,7 +87,12 @@ class EmrServerlessEndpoint(WsgiServer):
         runs = [
             run for run in runs if (not after or run.created_at > after) and (not before or run.created_at < before)
         ]
-        answer: dict[str, Any] = {"jobRuns": [self._summary(run) for run in runs[start : start + size]]}
+        answer: dict[str, Any] = {
+            "jobRuns": [
+                {**self._common(run), "id": run.id, "type": "Spark", "mode": "BATCH"}
+                for run in runs[start : start + size]
+            ]
+        }
         if start + size < len(runs):
             answer["nextToken"] = str(start + size)
         return answer
@@ -109,7 +110,7 @@ class EmrServerlessEndpoint(WsgiServer):
             "updatedAt": moment,
         }
 
-    def _common(self, run: LocalJobRun) -> dict[str, Any]:
+    def _common(self, run: spark_jobs.LocalJobRun) -> dict[str, Any]:
         return {
             "applicationId": self.application_id,
             "name": run.request.name,
@@ -124,10 +125,7 @@ class EmrServerlessEndpoint(WsgiServer):
             "releaseLabel": RELEASE,
         }
 
-    def _summary(self, run: LocalJobRun) -> dict[str, Any]:
-        return {**self._common(run), "id": run.id, "type": "Spark", "mode": "BATCH"}
-
-    def _describe(self, run: LocalJobRun) -> dict[str, Any]:
+    def _describe(self, run: spark_jobs.LocalJobRun) -> dict[str, Any]:
         driver = {
             "entryPoint": run.request.entry_point,
             "entryPointArguments": list(run.request.arguments),
@@ -141,25 +139,15 @@ class EmrServerlessEndpoint(WsgiServer):
             "mode": "BATCH",
         }
 
-    def _run_arn(self, run: LocalJobRun) -> str:
+    def _run_arn(self, run: spark_jobs.LocalJobRun) -> str:
         return f"{self._arn}/jobruns/{run.id}"
 
 
-def _job_request(request: Request) -> JobRequest:
+def _job_request(request: Request) -> spark_jobs.JobRequest:
     try:
-        body = json.loads(request.get_data())
-        driver = body["jobDriver"]["sparkSubmit"]
-        return JobRequest(
-            client_token=body["clientToken"],
-            execution_role=body["executionRoleArn"],
-            entry_point=driver["entryPoint"],
-            arguments=tuple(driver.get("entryPointArguments", ())),
-            spark_parameters=driver.get("sparkSubmitParameters", ""),
-            name=body.get("name", ""),
-            timeout_minutes=int(body.get("executionTimeoutMinutes", 720)),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as exc:
-        raise JobRequestError(f"the request is not a StartJobRun of a Spark job ({exc})") from exc
+        return spark_jobs.JobRequest.model_validate_json(request.get_data())
+    except ValidationError as exc:
+        raise spark_jobs.JobRequestError(f"the request is not a StartJobRun of a Spark job ({exc})") from exc
 
 
 def _date(request: Request, name: str) -> datetime | None:
@@ -169,7 +157,7 @@ def _date(request: Request, name: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except ValueError as exc:
-        raise JobRequestError(f"{name} is not a date") from exc
+        raise spark_jobs.JobRequestError(f"{name} is not a date") from exc
 
 
 def _json(status: int, body: dict[str, Any]) -> Response:

@@ -8,6 +8,7 @@ EMR Serverless API reference, "JobRun", "StartJobRun", "CancelJobRun"; user guid
 and 4, `org.apache.spark.util.Utils.unpack` (tests/integration/local/test_emr_archives.py compares both).
 """
 
+import argparse
 import contextlib
 import os
 import shlex
@@ -28,6 +29,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import pyspark
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from infra.local.errors import LocalStackError
 from infra.local.processes.programs import LOOPBACK, TetheredProcess, import_path
@@ -88,7 +90,6 @@ _EMR_ONLY_VARIABLES = frozenset({"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "JAV
 _EMR_ONLY_SETTINGS = ("spark.emr-serverless.", "spark.executor.", "spark.dynamicAllocation.")
 _ARCHIVES = "spark.archives"
 _S3 = frozenset({"s3", "s3a", "s3n"})
-_VALUE_OPTIONS = frozenset({"--conf", "-c"})
 
 
 class JobNotFoundError(LocalStackError):
@@ -103,17 +104,22 @@ class JobRequestError(LocalStackError):
     """The request is not valid (`ValidationException`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRequest:
+def _of_driver(name: str) -> AliasPath:
+    return AliasPath("jobDriver", "sparkSubmit", name)
+
+
+class JobRequest(BaseModel):
     """A `StartJobRun` request; equal requests with one client token are one job run."""
 
-    client_token: str
-    execution_role: str
-    entry_point: str
-    arguments: tuple[str, ...] = ()
-    spark_parameters: str = ""
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    client_token: str = Field(validation_alias="clientToken")
+    execution_role: str = Field(validation_alias="executionRoleArn")
+    entry_point: str = Field(validation_alias=_of_driver("entryPoint"))
+    arguments: tuple[str, ...] = Field((), validation_alias=_of_driver("entryPointArguments"))
+    spark_parameters: str = Field("", validation_alias=_of_driver("sparkSubmitParameters"))
     name: str = ""
-    timeout_minutes: int = 720
+    timeout_minutes: int = Field(720, validation_alias="executionTimeoutMinutes", ge=1)
 
 
 @dataclass(slots=True)
@@ -142,29 +148,23 @@ class SparkCommand:
     @classmethod
     def parse(cls, parameters: str) -> "SparkCommand":
         """Parse the parameters; raise `JobRequestError` if they are not shell words or an option has no value."""
+        parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+        parser.add_argument("--conf", "-c", action="append", default=[])
         try:
-            words = shlex.split(parameters)
+            given, others = parser.parse_known_args(shlex.split(parameters))
+        except argparse.ArgumentError as exc:
+            raise JobRequestError("sparkSubmitParameters: --conf has no value") from exc
         except ValueError as exc:
             raise JobRequestError(f"sparkSubmitParameters: {exc}") from exc
         options: list[str] = []
         environment: dict[str, str] = {}
         archives: list[tuple[str, str]] = []
-        at = 0
-        while at < len(words):
-            word, equals, value = words[at].partition("=")
-            at += 1
-            if word not in _VALUE_OPTIONS:
-                options.append(words[at - 1])
-                continue
-            if not equals:
-                if at == len(words):
-                    raise JobRequestError(f"sparkSubmitParameters: {word} has no value")
-                value = words[at]
-                at += 1
-            if value.startswith(f"{_ARCHIVES}="):
-                archives += parsed(value.removeprefix(f"{_ARCHIVES}="))
+        for setting in given.conf:
+            if setting.startswith(f"{_ARCHIVES}="):
+                archives += parsed(setting.removeprefix(f"{_ARCHIVES}="))
             else:
-                _add_setting(value, options, environment)
+                _add_setting(setting, options, environment)
+        options += others
         return cls(tuple(options), MappingProxyType(environment), tuple(archives))
 
 
@@ -183,6 +183,7 @@ def _add_setting(setting: str, options: list[str], environment: dict[str, str]) 
     options.extend(["--conf", setting])
 
 
+@dataclass(kw_only=True, eq=False)
 class LocalSparkJobs:
     """Runs jobs, `concurrency` at once; the others are PENDING.
 
@@ -192,26 +193,17 @@ class LocalSparkJobs:
     archives finds besides those.
     """
 
-    def __init__(
-        self,
-        *,
-        log_folder: Path,
-        environment: Mapping[str, str],
-        download: Callable[[str, str, Path], None],
-        concurrency: int = 2,
-        master: str = "local[2]",
-        minute_seconds: float = 60.0,
-        python: str = sys.executable,
-        libraries: Sequence[str] = (),
-    ) -> None:
-        self._log_folder = log_folder
-        self._environment = environment
-        self._download = download
-        self._master = master
-        self._minute_seconds = minute_seconds
-        self._python = python
-        self._libraries = tuple(libraries)
-        self._slots = threading.Semaphore(concurrency)
+    log_folder: Path
+    environment: Mapping[str, str]
+    download: Callable[[str, str, Path], None]
+    concurrency: int = 2
+    master: str = "local[2]"
+    minute_seconds: float = 60.0
+    python: str = sys.executable
+    libraries: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self._slots = threading.Semaphore(self.concurrency)
         self._lock = threading.Lock()
         self._runs: dict[str, LocalJobRun] = {}
         self._by_token: dict[str, str] = {}
@@ -222,8 +214,6 @@ class LocalSparkJobs:
         Raises `JobConflictError` if the token belongs to another request, `JobRequestError` for invalid parameters.
         """
         command = SparkCommand.parse(request.spark_parameters)
-        if request.timeout_minutes < 1:
-            raise JobRequestError("executionTimeoutMinutes must be at least 1")
         with self._lock:
             if known := self._by_token.get(request.client_token):
                 run = self._runs[known]
@@ -296,7 +286,7 @@ class LocalSparkJobs:
 
     def _submit(self, run: LocalJobRun, command: SparkCommand) -> tuple[str, str]:
         self._advance(run, "SCHEDULED")
-        folder = self._log_folder / run.id
+        folder = self.log_folder / run.id
         folder.mkdir(parents=True)
         entry_point = self._entry_point(run.request.entry_point, folder)
         work = self._unpack(command.archives, folder)
@@ -304,7 +294,7 @@ class LocalSparkJobs:
             return "CANCELLED", "The job run was cancelled before it started"
         argv = [
             str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
-            *("--master", self._master, "--name", run.request.name or run.id),
+            *("--master", self.master, "--name", run.request.name or run.id),
             # For a quick start on a small machine; the job's settings follow and override these, or add to the first.
             *("--conf", "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=4"),
@@ -321,7 +311,7 @@ class LocalSparkJobs:
         return self._watch(run, process)
 
     def _watch(self, run: LocalJobRun, process: TetheredProcess) -> tuple[str, str]:
-        deadline = time.monotonic() + run.request.timeout_minutes * self._minute_seconds
+        deadline = time.monotonic() + run.request.timeout_minutes * self.minute_seconds
         while process.poll() is None:
             if run.cancel_requested.wait(0.1):
                 process.stop()
@@ -347,7 +337,7 @@ class LocalSparkJobs:
         if url.scheme not in _S3:
             return Path(url.path if url.scheme == "file" else uri)
         target = folder / Path(url.path).name
-        self._download(url.netloc, url.path.removeprefix("/"), target)
+        self.download(url.netloc, url.path.removeprefix("/"), target)
         return target
 
     def _unpack(self, archives: Sequence[tuple[str, str]], folder: Path) -> Path:
@@ -361,15 +351,15 @@ class LocalSparkJobs:
     def _image_python(self, folder: Path) -> str:
         """Return a command for this interpreter that finds no package installed for it, as with `-S`."""
         program = folder / "python"
-        program.write_text(f'#!/bin/sh\nexec {shlex.quote(self._python)} -S "$@"\n', encoding="utf-8")
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(self.python)} -S "$@"\n', encoding="utf-8")
         program.chmod(0o755)
         return str(program)
 
     def _job_environment(self, command: SparkCommand, folder: Path) -> dict[str, str]:
-        python, paths = self._python, import_path()
+        python, paths = self.python, import_path()
         if command.archives:
             python = self._image_python(folder)
-            paths = os.pathsep.join([*filter(None, [command.environment.get("PYTHONPATH")]), *self._libraries])
+            paths = os.pathsep.join([*filter(None, [command.environment.get("PYTHONPATH")]), *self.libraries])
         inherited = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME", "TMPDIR") if name in os.environ}
         return {
             **inherited,
@@ -380,7 +370,7 @@ class LocalSparkJobs:
             "PYSPARK_DRIVER_PYTHON": python,
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_LOCAL_IP": LOOPBACK,
-            **self._environment,
+            **self.environment,
             **command.environment,
             "PYTHONPATH": paths,
         }

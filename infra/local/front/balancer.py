@@ -17,25 +17,13 @@ from infra.local.front.apigateway import ApiRequest, LocalApiGateway, Response
 from infra.local.front.http11 import ConnectionServer, ServedFront
 from infra.local.front.https import INTEGRATION_TIMEOUT_SECONDS
 from infra.local.lambdas.functions import Invocation, PayloadTooLargeError, TooManyRequestsError
-from infra.local.processes.programs import LOOPBACK
+from infra.local.processes.programs import HOP_BY_HOP, connection_to
 from infra.rule.conditions import RoutedRequest, leads_to_gateway, listener_rules
 
 CATALOG_TIMEOUT_SECONDS: Final = 60.0
 VPC_ENDPOINT: Final = "vpce-local"
-# RFC 9110, Section 7.6.1; Content-Length is written anew.
-_OF_ONE_CONNECTION: Final = frozenset(
-    {
-        "connection",
-        "content-length",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
+# Content-Length is written anew.
+_OF_ONE_CONNECTION: Final = HOP_BY_HOP | {"content-length", "host", "transfer-encoding"}
 
 
 class Invoked(Protocol):
@@ -102,14 +90,7 @@ class CatalogBalancer(ServedFront):
         return catalog_answer("DEFAULT_5XX") if answer is apigateway.MALFORMED else answer
 
     def _by_catalog(self, request: ApiRequest) -> Response:
-        connection = http.client.HTTPConnection(
-            self._catalog.hostname or LOOPBACK, self._catalog.port or 80, timeout=CATALOG_TIMEOUT_SECONDS
-        )
-        if self._catalog.scheme == "https":
-            connection = http.client.HTTPSConnection(
-                self._catalog.hostname or LOOPBACK, self._catalog.port or 443, timeout=CATALOG_TIMEOUT_SECONDS
-            )
-        with contextlib.closing(connection):
+        with contextlib.closing(connection_to(self._catalog, timeout_seconds=CATALOG_TIMEOUT_SECONDS)) as connection:
             try:
                 connection.putrequest(request.method, self._at_catalog(request.target), skip_accept_encoding=True)
                 for name, value in _end_to_end(request.headers):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
+from urllib.parse import SplitResult
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 
 LOOPBACK = "127.0.0.1"
+HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"})
+"""Headers that a proxy does not pass on (RFC 9110, Section 7.6.1)."""
 
 
 def free_port() -> int:
@@ -46,6 +49,11 @@ def answers(port: int, method: str = "GET", path: str = "/", headers: Mapping[st
         except (OSError, http.client.HTTPException):
             return False
         return True
+
+
+def connection_to(server: SplitResult, *, timeout_seconds: float) -> http.client.HTTPConnection:
+    kind = http.client.HTTPSConnection if server.scheme == "https" else http.client.HTTPConnection
+    return kind(server.netloc, timeout=timeout_seconds)
 
 
 def import_path() -> str:
@@ -99,7 +107,8 @@ class TetheredProcess:
         """Wait for the program, then kill the rest of its group; raises `subprocess.TimeoutExpired`."""
         status = self._popen.wait(timeout_seconds)
         self._signal(signal.SIGKILL)
-        self._close()
+        if self._popen.stdin:
+            self._popen.stdin.close()
         return status
 
     def stop(self, grace_seconds: float = 5.0) -> int:
@@ -137,10 +146,6 @@ class TetheredProcess:
         # The error means that the group has ended already.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, number)
-
-    def _close(self) -> None:
-        if self._popen.stdin:
-            self._popen.stdin.close()
 
 
 class ServerProcess:

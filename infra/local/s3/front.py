@@ -16,23 +16,14 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from delegation.timestamps import utc_now
-from infra.local.processes.programs import ConnectionsServer, LoopbackServer
-from infra.local.s3.requests import (
-    ACCESS_DENIED,
-    MALFORMED,
-    MultiDelete,
-    Refusal,
-    S3Request,
-    VendedKey,
-    VendedKeys,
-    identify,
-)
+from infra.local.processes.programs import HOP_BY_HOP, ConnectionsServer, LoopbackServer, connection_to
+from infra.local.s3 import requests
 
 _BLOCK = 1 << 16
 _UPSTREAM_TIMEOUT_SECONDS = 300
 # A request whose body is larger is refused by closing the connection instead of reading it.
 _DRAIN_LIMIT = 64 << 20
-_HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect"})
+_NOT_PASSED_ON = HOP_BY_HOP | {"expect"}
 # Headers that describe the request's body; they are dropped when another body is sent.
 _BODY_HEADERS = ("content-length", "content-md5", "x-amz-checksum-", "x-amz-sdk-checksum-algorithm")
 
@@ -41,7 +32,7 @@ class S3Front(LoopbackServer):
     def __init__(
         self,
         upstream: str,
-        keys: VendedKeys,
+        keys: requests.VendedKeys,
         *,
         port: int = 0,
         clock: Callable[[], datetime] = utc_now,
@@ -55,16 +46,14 @@ class _StoreUnavailable(Exception):
 
 
 class _Server(ConnectionsServer):
-    def __init__(self, port: int, upstream: str, keys: VendedKeys, clock: Callable[[], datetime]) -> None:
+    def __init__(self, port: int, upstream: str, keys: requests.VendedKeys, clock: Callable[[], datetime]) -> None:
         super().__init__(port, _S3Handler)
         self.upstream = urlsplit(upstream)
         self.keys = keys
         self.clock = clock
 
     def connect(self) -> http.client.HTTPConnection:
-        secure = self.upstream.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        return kind(self.upstream.netloc, timeout=_UPSTREAM_TIMEOUT_SECONDS)
+        return connection_to(self.upstream, timeout_seconds=_UPSTREAM_TIMEOUT_SECONDS)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         with self.opened(request):
@@ -93,16 +82,18 @@ class _S3Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         target = self.requestline.split(" ")[1]
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = S3Request.parse(self.command, target, headers)
-        whose = identify(request, self.server.keys.find, self.server.clock())
+        request = requests.S3Request.parse(self.command, target, headers)
+        whose = requests.identify(request, self.server.keys, self.server.clock())
         try:
             self._serve_as(whose, request, target)
         except _StoreUnavailable as error:
             self.close_connection = True
-            self._answer(503, Refusal(503, "ServiceUnavailable", f"the store did not answer: {error}").xml())
+            self._answer(503, requests.Refusal(503, "ServiceUnavailable", f"the store did not answer: {error}").xml())
 
-    def _serve_as(self, whose: VendedKey | Refusal | None, request: S3Request, target: str) -> None:
-        if isinstance(whose, Refusal):
+    def _serve_as(
+        self, whose: requests.VendedKey | requests.Refusal | None, request: requests.S3Request, target: str
+    ) -> None:
+        if isinstance(whose, requests.Refusal):
             self._refuse(whose)
         elif whose is None:
             self._forward(target)
@@ -111,16 +102,16 @@ class _S3Handler(BaseHTTPRequestHandler):
         elif all(whose.allows(*needed) for needed in request.accesses()):
             self._forward(target)
         else:
-            self._refuse(ACCESS_DENIED)
+            self._refuse(requests.ACCESS_DENIED)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_OPTIONS = _serve  # noqa: N815 - http.server's names
 
-    def _multi_delete(self, target: str, request: S3Request, vended: VendedKey) -> None:
+    def _multi_delete(self, target: str, request: requests.S3Request, vended: requests.VendedKey) -> None:
         body = b"".join(self._body())
         try:
-            delete = MultiDelete(body, request.bucket, vended)
+            delete = requests.MultiDelete(body, request.bucket, vended)
         except ElementTree.ParseError:
-            self._answer(MALFORMED.status, MALFORMED.xml())
+            self._answer(requests.MALFORMED.status, requests.MALFORMED.xml())
             return
         if not delete.denied:
             self._forward(target, body)
@@ -151,7 +142,7 @@ class _S3Handler(BaseHTTPRequestHandler):
         upstream.putrequest(self.command, target, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             lower = name.lower()
-            if lower not in _HOP_BY_HOP and not (body is not None and lower.startswith(_BODY_HEADERS)):
+            if lower not in _NOT_PASSED_ON and not (body is not None and lower.startswith(_BODY_HEADERS)):
                 if body is not None and lower == "transfer-encoding":
                     continue
                 upstream.putheader(name, value)
@@ -166,7 +157,7 @@ class _S3Handler(BaseHTTPRequestHandler):
     def _relay(self, answer: http.client.HTTPResponse) -> None:
         self.send_response_only(answer.status, answer.reason)
         for name, value in answer.headers.items():
-            if name.lower() not in _HOP_BY_HOP and name.lower() != "transfer-encoding":
+            if name.lower() not in _NOT_PASSED_ON and name.lower() != "transfer-encoding":
                 self.send_header(name, value)
         bodiless = self.command == "HEAD" or answer.status in {204, 304} or answer.status < 200
         chunked = not bodiless and "content-length" not in answer.headers
@@ -180,7 +171,7 @@ class _S3Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: requests.Refusal) -> None:
         if self.headers.get("Expect", "").lower() == "100-continue":
             # The client has sent no body; whether it still sends one is uncertain, so the connection is closed.
             self.close_connection = True

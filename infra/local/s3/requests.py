@@ -5,8 +5,7 @@ The catalog fills the registry and the S3 front enforces it, because the emulate
 
 import hmac
 import re
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -51,20 +50,8 @@ class VendedKey:
         return any(bucket == own and key.startswith(prefix) for own, prefix in self.prefixes)
 
 
-class VendedKeys:
-    """The registry; thread-safe. A key that is not in it belongs to an administrator."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._keys: dict[str, VendedKey] = {}
-
-    def add(self, key: VendedKey) -> None:
-        with self._lock:
-            self._keys[key.access_key_id] = key
-
-    def find(self, access_key_id: str) -> VendedKey | None:
-        with self._lock:
-            return self._keys.get(access_key_id)
+class VendedKeys(dict[str, VendedKey]):
+    """The registry by access key id. A key that is not in it belongs to an administrator."""
 
 
 # The sub-resources whose PUT, POST and DELETE are part of writing an object; any other (acl, tagging, …) is not vended.
@@ -158,11 +145,11 @@ class S3Request:
         return Access.OTHER, self.bucket, ""
 
 
-def identify(request: S3Request, find: Callable[[str], VendedKey | None], now: datetime) -> VendedKey | Refusal | None:
+def identify(request: S3Request, keys: VendedKeys, now: datetime) -> VendedKey | Refusal | None:
     """Return the vended key that signed the request, None for an administrator's key, or a refusal."""
     if request.access_key_id is None:
         return ACCESS_DENIED
-    vended = find(request.access_key_id)
+    vended = keys.get(request.access_key_id)
     if vended is None:
         return None
     if request.session_token is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infra.local.aws.moto_app import MotoDynamoDb
+from infra.local.aws.moto_app import MotoProcess
 from polaris_persistence.backends.base import SYSTEM, Locator, key_text
 from polaris_persistence.catalogs.executors import DynamoDbStores
 from polaris_persistence.commits.committer import Committer
@@ -42,7 +42,7 @@ def spark() -> Iterator[Any]:
 
 
 @pytest.fixture
-def stores(moto_dynamodb: MotoDynamoDb, monkeypatch: pytest.MonkeyPatch) -> DynamoDbStores:
+def stores(moto_dynamodb: MotoProcess, monkeypatch: pytest.MonkeyPatch) -> DynamoDbStores:
     for name, value in AWS.items():
         monkeypatch.setenv(name, value)
     objects, references = create_tables(dynamodb_client(moto_dynamodb.url))

@@ -124,8 +124,8 @@ def test_a_request_is_identified_or_refused_by_key_token_and_expiry(
     headers: dict[str, str], before: timedelta, expected: VendedKey | Refusal | None
 ) -> None:
     keys = VendedKeys()
-    keys.add(WRITER)
-    assert identify(request("GET", KEY, **headers), keys.find, NOW - before) == expected
+    keys[WRITER.access_key_id] = WRITER
+    assert identify(request("GET", KEY, **headers), keys, NOW - before) == expected
 
 
 def test_a_refusal_is_an_s3_error_in_xml() -> None:

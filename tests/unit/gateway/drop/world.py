@@ -123,7 +123,7 @@ class DropWorld(Deployment):
 
     def files(self, table: LoadedTable) -> MemoryObjectStore:
         """A table's files with the credentials that it was loaded with, as the S3 front enforces them."""
-        key = self.keys.find(table.credentials[0].access_key_id)
+        key = self.keys.get(table.credentials[0].access_key_id)
         store = self.objects(denied=() if key is not None and key.writable else ("s3://",))
         store.faults = self.faults
         return store
