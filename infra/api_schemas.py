@@ -6,7 +6,7 @@ guess would list neither the statuses nor their reasons.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,18 +15,8 @@ import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
+from delegation.wire import responses
 from delegation.wire.operators import PauseList, PauseRequest, RestoreRequest, ResumeRequest, TombstoneList
-from delegation.wire.responses import (
-    COMPONENT,
-    ErrorResponse,
-    Estimate,
-    Health,
-    Receipt,
-    ServiceConfig,
-    TaskAccepted,
-    TaskPlace,
-    TaskSuccessResponse,
-)
 from delegation.wire.tables import PlanApproval
 from delegation.wire.tasks import REPORTED, TaskList, TaskVersions
 from delegation.wiring.types import TYPES
@@ -35,18 +25,18 @@ from infra.package.description import SOURCE
 Schema = dict[str, Any]
 REQUESTS: Final[tuple[type[BaseModel], ...]] = (PlanApproval, RestoreRequest, PauseRequest, ResumeRequest)
 ANSWERS: Final[tuple[type[BaseModel], ...]] = (
-    TaskAccepted,
-    TaskSuccessResponse,
+    responses.TaskAccepted,
+    responses.TaskSuccessResponse,
     TaskVersions,
     TaskList,
     TombstoneList,
-    Receipt,
-    Estimate,
-    TaskPlace,
+    responses.Receipt,
+    responses.Estimate,
+    responses.TaskPlace,
     PauseList,
-    Health,
-    ServiceConfig,
-    ErrorResponse,
+    responses.Health,
+    responses.ServiceConfig,
+    responses.ErrorResponse,
 )
 _WHOLE: Final[Mapping[str, frozenset[str]]] = {
     "TaskRecord": REPORTED,
@@ -88,7 +78,7 @@ def schemas() -> dict[str, Schema]:
     ]
     _split_parameters(schemas_by_name)
     _add_forms(schemas_by_name)
-    return {_RENAMED.get(name, name): _ordered(_wide(schema)) for name, schema in schemas_by_name.items()}
+    return {_RENAMED.get(name, name): _each(_each(schema, _wide), _ordered) for name, schema in schemas_by_name.items()}
 
 
 def files() -> dict[Path, str]:
@@ -111,32 +101,31 @@ class _Dumper(yaml.SafeDumper):  # type: ignore[misc]  # yaml has no types
         return True
 
 
-def _wide(schema: Any) -> Any:
-    """Return a schema that gives 64 bits to each integer without a small maximum.
+def _each(schema: Any, change: Callable[[Schema], Schema]) -> Any:
+    """Return a schema after a change of its parts at every depth."""
+    if isinstance(schema, list):
+        return [_each(part, change) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return change({name: _each(value, change) for name, value in schema.items()})
+
+
+def _wide(schema: Schema) -> Schema:
+    """Return a schema that gives 64 bits to an integer without a small maximum.
 
     Generators for Java and Go choose 32 bits where no format is stated, and fail on the bytes of a purge.
     """
-    if isinstance(schema, list):
-        return [_wide(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {name: _wide(value) for name, value in schema.items()}
     match schema.get("type"):
         case "integer" | ["integer", "null"] if schema.get("maximum", _BEYOND_32_BITS) >= _BEYOND_32_BITS:
-            return {"format": "int64", **made}
-    return made
+            return {"format": "int64", **schema}
+    return schema
 
 
-def _ordered(schema: Any) -> Any:
-    """Return a schema with its type and description first and its members last, at every depth."""
-    if isinstance(schema, list):
-        return [_ordered(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
+def _ordered(schema: Schema) -> Schema:
+    """Return a schema with its type and description first and its members last."""
     first = [name for name in _FIRST if isinstance(schema.get(name), str | list)]
-    last = [name for name in schema if name == "properties"]
-    names = [*first, *(name for name in schema if name not in first and name not in last), *last]
-    return {name: _ordered(schema[name]) for name in names}
+    names = [*first, *(name for name in schema if name not in first and name != "properties")]
+    return {name: schema[name] for name in [*names, *(["properties"] if "properties" in schema else [])]}
 
 
 def _of_model(model: type[BaseModel], mode: JsonSchemaMode) -> dict[str, Schema]:
@@ -167,7 +156,7 @@ class _Reader:
         if "const" in made:
             made["enum"] = [made.pop("const")]
         made = _one_type(made)
-        name = made.pop(COMPONENT, None)
+        name = made.pop(responses.COMPONENT, None)
         if name is None:
             return made
         self.components[name] = made

@@ -15,7 +15,6 @@ class NotReleasable(Exception):
 
 
 def git(root: Path, *words: str) -> str:
-    """Return what git prints."""
     return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 

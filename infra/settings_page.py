@@ -64,12 +64,10 @@ def page(document: dict[str, Any]) -> str:
         parts.append(f"\n## {title}\n\n| setting | default | meaning |\n|---|---|---|")
         for name, each in document[group].items():
             full = f"{service.PREFIX}{name}" if group == "deployment" else name
-            parts.append(f"| `{full}` | {_code(each['default'])} | {each['meaning']} |")
+            default = each["default"]
+            shown = "" if default is None else default if default == service.REQUIRED else f"`{default}`"
+            parts.append(f"| `{full}` | {shown} | {each['meaning']} |")
     return "\n".join([parts[0].rstrip("\n"), *parts[1:]]) + "\n" + _VARIABLES
-
-
-def _code(default: str | None) -> str:
-    return "" if default is None else default if default == service.REQUIRED else f"`{default}`"
 
 
 def files() -> dict[Path, str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from delegation.metrics import METRICS, Area, Metric
+from delegation.metrics import METRICS, Area
 from infra.environment.context import ROOT
 from infra.operations.alarms import ALARMS
 
@@ -25,13 +25,9 @@ def page() -> str:
         for metric in METRICS.values():
             if metric.area is area:
                 by = ", ".join(f"`{name}`" for name in metric.by)
-                parts.append(f"| `{metric.name}` | {by} | {metric.meaning} | {_alarms(metric)} |\n")
+                pages = [f"[{r.name}]({r.page.removeprefix('docs/')})" for r in ALARMS if r.source == metric]
+                parts.append(f"| `{metric.name}` | {by} | {metric.meaning} | {', '.join(pages)} |\n")
     return "".join(parts)
-
-
-def _alarms(metric: Metric) -> str:
-    pages = [f"[{rule.name}]({rule.page.removeprefix('docs/')})" for rule in ALARMS if rule.source == metric]
-    return ", ".join(pages)
 
 
 def files() -> dict[Path, str]:

@@ -53,7 +53,6 @@ h1 { font-size: 18px; } h2 { margin: 10px 4px 0; font-size: 15px; } h3 { margin:
 
 
 def sample_names(stage: str = "prod") -> BoardNames:
-    """Return names as a deployment has them."""
     service = service_name(stage)
     arn = "arn:aws:cloudwatch:eu-central-1:123456789012:alarm"
     return BoardNames(
@@ -112,7 +111,11 @@ def drawn(widget: Mapping[str, Any]) -> str:
     for _, color, values in lines:
         shown = [value + under for value, under in zip(values, below, strict=True)] if stacked else values
         points = frame.points(shown) + (frame.points(below)[::-1] if stacked else [])
-        parts.append(_shape(points, color, filled=stacked))
+        joined = " ".join(points)
+        if stacked:
+            parts.append(f'<polygon fill="{color}" fill-opacity="0.75" points="{joined}"/>')
+        else:
+            parts.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.6" points="{joined}"/>')
         below = shown if stacked else below
     parts += [_limit(limit, frame) for limit in limits]
     legend = " ".join(f'<b><i style="background:{color}"></i>{html.escape(label)}</b>' for label, color, _ in lines)
@@ -144,13 +147,6 @@ class Frame:
     def points(self, values: Sequence[float]) -> list[str]:
         step = (self.width - 50) / (_POINTS - 1)
         return [f"{50 + at * step:.1f},{self.y(value):.1f}" for at, value in enumerate(values)]
-
-
-def _shape(points: Sequence[str], color: str, *, filled: bool) -> str:
-    joined = " ".join(points)
-    if filled:
-        return f'<polygon fill="{color}" fill-opacity="0.75" points="{joined}"/>'
-    return f'<polyline fill="none" stroke="{color}" stroke-width="1.6" points="{joined}"/>'
 
 
 def _across(y: float, frame: Frame, style: str) -> str:
@@ -215,13 +211,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build" / "dashboards")
     folder: Path = parser.parse_args(arguments).folder
     folder.mkdir(parents=True, exist_ok=True)
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = chromium()
     for name, body in (("users", boards.users(sample_names())), ("resources", boards.resources(sample_names()))):
         file = folder / f"{name}.html"
         file.write_text(page(f"{service_name('prod')}-{name}", body), encoding="utf-8")
         sys.stdout.write(f"{file}\n")
-        if chromium is not None:
-            sys.stdout.write(f"{pictured(chromium, file, _bottom(body))}\n")
+        if program is not None:
+            picture = file.with_suffix(".png")
+            size = f"--window-size={boards.WIDTH * _COLUMN + 40},{_bottom(body) + 80}"
+            draw(program, file.as_uri(), picture, size)
+            sys.stdout.write(f"{picture}\n")
     return 0
 
 
@@ -230,13 +229,16 @@ def _bottom(body: Mapping[str, Any]) -> int:
     return int(max(widget["y"] + widget["height"] for widget in body["widgets"])) * _ROW
 
 
-def pictured(chromium: str, file: Path, height: int) -> Path:
-    """Return a picture of a page; raises subprocess.CalledProcessError if Chromium fails."""
-    picture = file.with_suffix(".png")
-    size = f"--window-size={boards.WIDTH * _COLUMN + 40},{height + 80}"
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", size, f"--screenshot={picture}"]
-    subprocess.run([chromium, *options, file.as_uri()], check=True, capture_output=True, timeout=120)
-    return picture
+def chromium() -> str | None:
+    """Return the path of Chromium, None where it is not installed."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def draw(program: str, address: str, picture: Path, *options: str) -> None:
+    """Draw a page with Chromium; raises subprocess.CalledProcessError if it fails."""
+    always = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--screenshot={picture}")
+    subprocess.run([program, *always, *options, address], check=True, capture_output=True, timeout=120)
 
 
 if __name__ == "__main__":

@@ -14,36 +14,13 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from delegation.upkeep.policy_file import LONGEST_FILE, PACKAGED, PolicyFile, PolicyFileInvalid
 from infra.environment.context import ROOT
-from infra.package import wheels
-from infra.package.parts import (
-    ARCHIVES,
-    DESCRIPTION,
-    GOAL_BYTES,
-    LAMBDA,
-    LIMIT_BYTES,
-    PYTHON_VERSION,
-    ROOTS,
-    SPARK,
-    Processor,
-)
-from infra.package.trees import (
-    AWS_SERVICES,
-    add_licences,
-    add_modules,
-    add_sources,
-    merge,
-    remove_notes,
-    remove_symbols,
-    remove_unused,
-    unusable,
-    write_tar,
-    write_zip,
-)
+from infra.package import parts, trees, wheels
 
 _READS_SOURCE: Final = re.compile(rb"\bgetsource(lines|file)?\(|\bfindsource\(")
 """The functions of `inspect` that need a module's source."""
@@ -97,9 +74,9 @@ def remove_sources(tree: Path, kept: Collection[str]) -> None:
 
 def _installed() -> Iterator[str]:
     yield sys.executable
-    if python := shutil.which(f"python{PYTHON_VERSION}"):
+    if python := shutil.which(f"python{parts.PYTHON_VERSION}"):
         yield python
-    for path in sorted(Path.home().glob(f".pyenv/versions/{PYTHON_VERSION}.*/bin/python{PYTHON_VERSION}")):
+    for path in sorted(Path.home().glob(f".pyenv/versions/{parts.PYTHON_VERSION}.*/bin/python{parts.PYTHON_VERSION}")):
         yield str(path)
 
 
@@ -109,13 +86,13 @@ def _is_of_the_cloud(python: str) -> bool:
         done = subprocess.run([python, "-c", _VERSION], capture_output=True, text=True, check=False)
     except OSError:
         return False
-    return done.returncode == 0 and done.stdout.split() == [PYTHON_VERSION, "final"]
+    return done.returncode == 0 and done.stdout.split() == [parts.PYTHON_VERSION, "final"]
 
 
-_WRITERS: Final = {LAMBDA: write_zip, SPARK: write_tar}
+_WRITERS: Final = {parts.LAMBDA: trees.write_zip, parts.SPARK: trees.write_tar}
 _SOURCES_ALONE: Final = (
-    f"No Python {PYTHON_VERSION} was found, so the packages have no bytecode. Every cold start compiles the sources "
-    f"and takes three times as long. Install Python {PYTHON_VERSION}, or name one with --python.\n"
+    f"No Python {parts.PYTHON_VERSION} was found, so the packages have no bytecode. Every cold start compiles the "
+    f"sources and takes three times as long. Install Python {parts.PYTHON_VERSION}, or name one with --python.\n"
 )
 
 
@@ -126,12 +103,12 @@ class PackageOrder:
     `policies` is the text of a policy file.
     """
 
-    processor: Processor
+    processor: parts.Processor
     wheels: Path
     python: str | None
     modules: tuple[Path, ...] = ()
     requirements: tuple[str, ...] = ()
-    services: frozenset[str] = AWS_SERVICES
+    services: frozenset[str] = trees.AWS_SERVICES
     policies: str | None = None
 
 
@@ -140,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     for module in given.module:
-        if (reason := unusable(module)) is not None:
+        if (reason := trees.unusable(module)) is not None:
             parser.error(f"--module {module}: {reason}")
     try:
         policies = None if given.policy_file is None else policies_in(given.policy_file)
@@ -148,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--policy-file {given.policy_file}: {error}")
     python = find_python(given.python)
     if given.python and python is None:
-        parser.error(f"--python {given.python}: is not a released Python {PYTHON_VERSION}")
+        parser.error(f"--python {given.python}: is not a released Python {parts.PYTHON_VERSION}")
     if python is None:
         sys.stderr.write(_SOURCES_ALONE)
     order = PackageOrder(
@@ -157,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
         python,
         tuple(given.module),
         tuple(given.requirement),
-        AWS_SERVICES | {*given.aws_service},
+        trees.AWS_SERVICES | {*given.aws_service},
         policies,
     )
     output: Path = given.output.absolute()
@@ -172,7 +149,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     too_large = publish(output, given.archives.absolute(), order.processor)
-    if too_large and not (order.modules or order.requirements or order.services > AWS_SERVICES):
+    if too_large and not (order.modules or order.requirements or order.services > trees.AWS_SERVICES):
         sys.stderr.write(f"{'; '.join(too_large)}. Leave out files that nothing imports (infra/package/trees.py)\n")
         return 1
     sys.stdout.write(f"Deploy with -c delegation:package={output} -c delegation:architecture={order.processor}\n")
@@ -193,26 +170,29 @@ def build(order: PackageOrder, output: Path) -> None:
         tree.mkdir(parents=True)
         wheels.download(part, order.processor, order.wheels)
         wheels.install(part, order.processor, order.wheels, tree)
-        remove_unused(tree, order.services)
+        trees.remove_unused(tree, order.services)
         with tempfile.TemporaryDirectory(dir=output) as added:
             wheels.install_added(part, order.processor, list(order.requirements), Path(added))
-            merge(Path(added), tree)
-        remove_notes(tree)
-        remove_symbols(tree)
-        add_sources(tree)
-        add_modules(tree, order.modules)
-        add_licences(tree)
+            trees.merge(Path(added), tree)
+        trees.remove_notes(tree)
+        trees.remove_symbols(tree)
+        trees.add_sources(tree)
+        trees.add_modules(tree, order.modules)
+        trees.add_licences(tree)
         if order.python is not None:
             compile_tree(tree, order.python)
         if order.policies is not None:
             (tree / PACKAGED).write_text(order.policies, encoding="utf-8")
-        if part == LAMBDA:
+        if part == parts.LAMBDA:
             if order.python is not None:
-                remove_sources(tree, {*ROOTS, *(module.resolve().stem for module in order.modules)})
-            _require_room(tree)
-        write(tree, output / ARCHIVES[part])
-    described = {"architecture": order.processor, "python": PYTHON_VERSION, "compiled": order.python is not None}
-    (output / DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+                remove_sources(tree, {*parts.ROOTS, *(module.resolve().stem for module in order.modules)})
+            size = sum(file.stat().st_size for _, file in trees.files_below(tree))
+            if size > parts.LIMIT_BYTES:
+                limit = f"Lambda accepts at most {parts.LIMIT_BYTES:,}"
+                raise PackageTooLarge(f"the Lambda package has {size:,} bytes; {limit}")
+        write(tree, output / parts.ARCHIVES[part])
+    described = {"architecture": order.processor, "python": parts.PYTHON_VERSION, "compiled": order.python is not None}
+    (output / parts.DESCRIPTION).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
 
 def policies_in(path: Path) -> str:
@@ -226,81 +206,54 @@ def policies_in(path: Path) -> str:
     return text
 
 
-def publish(output: Path, archives: Path, processor: Processor) -> list[str]:
+def publish(output: Path, archives: Path, processor: parts.Processor) -> list[str]:
     """Put the archives into a folder under names with the processor, and print their sizes and hashes.
 
     Returns a sentence for each that is larger than its goal; what an author adds may take more.
     """
     archives.mkdir(parents=True, exist_ok=True)
     too_large = []
-    for part, name in ARCHIVES.items():
+    for part, name in parts.ARCHIVES.items():
         target = archives / f"delegation-{name.replace('.', f'-{processor}.', 1)}"
         target.unlink(missing_ok=True)
         os.link(output / name, target)
         size = target.stat().st_size
-        goal = f"{size / 1e6:.1f} MB (goal: at most {GOAL_BYTES[part] / 1e6:.0f})"
+        goal = f"{size / 1e6:.1f} MB (goal: at most {parts.GOAL_BYTES[part] / 1e6:.0f})"
         sys.stdout.write(f"{target}: {goal}, SHA-256 {wheels.digest(target)}\n")
-        if size > GOAL_BYTES[part]:
+        if size > parts.GOAL_BYTES[part]:
             too_large.append(f"{name} has {goal}")
     return too_large
 
 
-def _require_room(tree: Path) -> None:
-    size = sum(file.stat().st_size for file in tree.rglob("*") if file.is_file())
-    if size > LIMIT_BYTES:
-        raise PackageTooLarge(f"the Lambda package has {size:,} bytes; Lambda accepts at most {LIMIT_BYTES:,}")
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m infra.package", description=__doc__)
-    parser.add_argument(
-        "--output", default=ROOT / "build" / "package", help="(default: %(default)s)", type=Path, metavar="FOLDER"
-    )
-    parser.add_argument(
-        "--archives", default=ROOT / "dist", help="for the archives (default: %(default)s)", type=Path, metavar="FOLDER"
-    )
-    parser.add_argument(
-        "--wheels",
-        default=ROOT / "build" / "wheels",
-        help="keeps downloads (default: %(default)s)",
-        type=Path,
-        metavar="FOLDER",
-    )
+    for option, folder, text in (
+        ("--output", "build/package", ""),
+        ("--archives", "dist", "for the archives "),
+        ("--wheels", "build/wheels", "keeps downloads "),
+    ):
+        described = f"{text}(default: %(default)s)"
+        parser.add_argument(option, default=ROOT / folder, help=described, type=Path, metavar="FOLDER")
     parser.add_argument(
         "--architecture",
-        type=Processor,
-        choices=list(Processor),
-        default=Processor.ARM64,
+        type=parts.Processor,
+        choices=list(parts.Processor),
+        default=parts.Processor.ARM64,
         help="the processor, as in delegation:architecture (default: %(default)s)",
     )
-    parser.add_argument("--python", metavar="PATH", help=f"a Python {PYTHON_VERSION} that compiles the modules")
-    parser.add_argument(
+    parser.add_argument("--python", metavar="PATH", help=f"a Python {parts.PYTHON_VERSION} that compiles the modules")
+    repeated = partial(parser.add_argument, action="append", default=[])
+    repeated(
         "--module",
         type=Path,
-        action="append",
-        default=[],
         metavar="PATH",
         help="a Python package's directory or a module's file to add to both packages, for the behaviors that "
         "delegation:behaviors names; may be repeated",
     )
-    parser.add_argument(
-        "--requirement",
-        action="append",
-        default=[],
-        metavar="REQUIREMENT",
-        help="a pip requirement of an added module, such as acme-client==2.1; may be repeated",
-    )
-    parser.add_argument(
-        "--aws-service",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="an AWS service that an added module calls, by boto3's name, such as glue; may be repeated",
-    )
-    parser.add_argument(
-        "--policy-file",
-        type=Path,
-        metavar="FILE",
-        help="the policy file, for catalogs without an API for policies (docs/upkeep.md)",
-    )
+    needed = "a pip requirement of an added module, such as acme-client==2.1; may be repeated"
+    repeated("--requirement", metavar="REQUIREMENT", help=needed)
+    called = "an AWS service that an added module calls, by boto3's name, such as glue; may be repeated"
+    repeated("--aws-service", metavar="NAME", help=called)
+    policies = "the policy file, for catalogs without an API for policies (docs/upkeep.md)"
+    parser.add_argument("--policy-file", type=Path, metavar="FILE", help=policies)
     return parser

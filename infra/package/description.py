@@ -124,14 +124,12 @@ def _operations(spec: Mapping[str, Any]) -> Iterator[str]:
         )
         if "requestBody" in operation:
             yield f"<p>Body: {_type(_schema_of(operation['requestBody']))}</p>"
-        yield _table(("status", "answer", "meaning"), _answers(spec, operation))
+        answers = ((status, _resolved(spec, each)) for status, each in operation["responses"].items())
+        yield _table(
+            ("status", "answer", "meaning"),
+            ((status, _type(_schema_of(each)), _text(each["description"])) for status, each in answers),
+        )
         yield "</section>"
-
-
-def _answers(spec: Mapping[str, Any], operation: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for status, described in operation["responses"].items():
-        answer = _resolved(spec, described)
-        yield status, _type(_schema_of(answer)), _text(answer["description"])
 
 
 def _schemas(spec: Mapping[str, Any]) -> Iterator[str]:

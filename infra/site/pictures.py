@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from rich.text import Text
 
 from infra.environment.context import ROOT
 from infra.operations import boards
-from infra.operations.render import page, sample_names
+from infra.operations.render import chromium, draw, page, sample_names
 
 IMAGES: Final = ROOT / "docs" / "images"
 SESSION: Final = ("submit lake.shop.orders --wait", "tasks list", "tasks history {task}")
@@ -77,20 +76,12 @@ def _run(words: list[str]) -> str:
 
 
 def drawn(address: str, name: str, width: int, height: int, scale: float = 1) -> None:
-    """Draw a page with Chromium; raises subprocess.CalledProcessError if it fails."""
-    size = (f"--window-size={width},{height}", f"--force-device-scale-factor={scale}")
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000", *size)
-    command = [_chromium(), *options, f"--screenshot={IMAGES / name}", address]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-
-
-def _chromium() -> str:
-    program = next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
+    """Draw a page into docs/images; raises subprocess.CalledProcessError if Chromium fails."""
+    program = chromium()
     if program is None:
         raise SystemExit("Chromium draws the pictures, and none is installed")
-    return program
+    size = (f"--window-size={width},{height}", f"--force-device-scale-factor={scale}")
+    draw(program, address, IMAGES / name, *size, "--virtual-time-budget=4000")
 
 
 def status_page(stack: Path, task: str) -> None:
