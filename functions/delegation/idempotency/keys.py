@@ -182,7 +182,8 @@ class RequestInProgress(IdempotencyError):
 
     def __init__(self, task_id: str) -> None:
         super().__init__(
-            f"the request is still running as task {task_id}. Repeat the request unchanged after Retry-After"
+            f"the request is still running as task {task_id}. Repeat the request unchanged after the time in "
+            "Retry-After"
         )
         self.task_id = task_id
 
@@ -203,7 +204,9 @@ class ResubmittedTooSoon(IdempotencyError):
     retryable = True
 
     def __init__(self, task_id: str, retry_after: float) -> None:
-        super().__init__(f"task {task_id} failed a moment ago. Repeat the request unchanged after Retry-After")
+        super().__init__(
+            f"task {task_id} failed a moment ago. Repeat the request unchanged after the time in Retry-After"
+        )
         self.task_id = task_id
         self.retry_after = retry_after
 

@@ -30,7 +30,8 @@ class MutationInProgress(IdempotencyError):
 
     def __init__(self) -> None:
         super().__init__(
-            "a request with this Idempotency-Key is still running. Repeat the request unchanged after Retry-After"
+            "a request with this Idempotency-Key is still running. Repeat the request unchanged after the time in "
+            "Retry-After"
         )
 
 

@@ -54,7 +54,7 @@ def test_concurrency_is_a_cap_of_the_task_type_below_that_of_the_properties():
         (f"{EXAMPLES}:", "is neither a module nor module:function"),
         ("tests.kit.tasks.builders", "declares no behavior"),
         (f"{EXAMPLES}:missing", "has no missing"),
-        (f"{EXAMPLES}:NOT_A_FUNCTION", "is not a function"),
+        (f"{EXAMPLES}:NOT_A_FUNCTION", "is neither a behavior nor a function"),
         (f"{EXAMPLES}:purges", "the task type TABLE_PURGE already has a behavior"),
     ],
 )

@@ -271,7 +271,9 @@ def after_loss(task: Task, now: datetime, policies: Policies) -> Task:
     """Return a held task after the loss of its attempt; unchanged before `lost_not_before`."""
     if not is_lost(task, now):
         return task
-    since = f"the lease of {task.lease.owner} ended at {task.lease.lost_not_before:%Y-%m-%dT%H:%M:%SZ}"
+    since = (
+        f"the lease of {task.lease.owner} ended at {task.lease.lost_not_before:%Y-%m-%dT%H:%M:%SZ} without an outcome"
+    )
     error = AttemptError(t.LOST, since, ErrorClass.LOST, killed=_counts_as_killed(task))
     return after_error(task, error, now, policies)
 
