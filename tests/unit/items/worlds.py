@@ -214,14 +214,14 @@ def step(name: str, done: set[str], failing: Failing | None) -> Callable[[Any], 
 
 @world("worker.lease")
 def due_tasks_that_a_worker_cannot_lease(failing: Failing) -> Served:
-    due, leased, lookout = DueTasks(), set[str](), DueHints()
+    due, leased, due_hints = DueTasks(), set[str](), DueHints()
 
     def lease(now: datetime) -> Lease:
         return Lease.lasting(timedelta(days=1), now)
 
     with planted(due.world.store, "apply", due.changes_bad, failing):
         for _ in range(2 * len(ORDER)):
-            task = lease_next_available_task(due.world.tasks, "worker", {"TABLE_PURGE"}, lease, lookout=lookout)
+            task = lease_next_available_task(due.world.tasks, "worker", {"TABLE_PURGE"}, lease, due_hints=due_hints)
             if task is not None:
                 leased.add(task.task_id)
     return due.good, leased
