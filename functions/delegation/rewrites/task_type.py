@@ -110,13 +110,14 @@ MANIFESTS: Final = replace(
 WORKER_TASK_TYPE: Final = "REWRITE_WORKER"
 """The stored `task_type` of the shared worker, which rewrites many tables in one Spark job."""
 WORKER_ID: Final = str(uuid.uuid5(uuid.NAMESPACE_URL, f"polaris-task:{WORKER_TASK_TYPE}"))
+ANY_TASK: Final = "????????-????-????-????-????????????"
+"""The ids of tasks as a pattern of IAM: the worker writes the receipts and results of all rewrites."""
 WORKER: Final = TaskType(
     name=WORKER_TASK_TYPE,
     retry={"max-attempts": "10", "initial-backoff-duration": "1m"},
     is_housekeeping=True,
     is_own=True,
     properties=WORKER_PREFIX,
-    # It writes the receipts of all rewrites.
-    folders=("*",),
+    folders=(ANY_TASK, f"results/{ANY_TASK}"),
     needs_jars=True,
 )

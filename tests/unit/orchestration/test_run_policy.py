@@ -1,5 +1,6 @@
 """Each job run may write to its own folders of the record bucket alone."""
 
+import fnmatch
 import json
 import uuid
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from delegation.orchestration.job_runs import EmrServerless, JobConfiguration, folders_of, run_policy
+from delegation.rewrites.task_type import WORKER, WORKER_ID
 
 ROLE = "arn:aws-eu:iam::123456789012:role/job"
 LONGEST_BUCKET = "b" * 63
@@ -76,3 +78,12 @@ def test_a_run_is_started_with_its_policy_where_the_bucket_is_known() -> None:
         "arn:aws-eu:s3:::records/task/*"
     ]
     assert "executionIamPolicy" not in second
+
+
+def test_the_shared_worker_writes_to_the_folders_of_tasks_alone() -> None:
+    """`?` is one character in a policy of IAM, as in a pattern of `fnmatch`."""
+    for task_id in (WORKER_ID, str(uuid.uuid4())):
+        assert any(fnmatch.fnmatchcase(task_id, folder) for folder in WORKER.folders)
+        assert any(fnmatch.fnmatchcase(f"results/{task_id}", folder) for folder in WORKER.folders)
+    for folder in ("kept", "lost-refs", "orphans", "results"):
+        assert not any(fnmatch.fnmatchcase(folder, pattern) for pattern in WORKER.folders)

@@ -14,7 +14,7 @@ from delegation.rewrites.behavior import SHARED, SHARED_WAIT, SharedWorkerTask, 
 from delegation.rewrites.context import Performed, Rewrite, RewriteAttempt
 from delegation.rewrites.fence import Gate
 from delegation.rewrites.shared_job import LeftRewrites, RewriteWorkerBehavior, WorkerJob, release_former
-from delegation.rewrites.task_type import COMPACTION_TASK_TYPE, LOSSES, WORKER_ID
+from delegation.rewrites.task_type import ANY_TASK, COMPACTION_TASK_TYPE, LOSSES, WORKER_ID
 from delegation.rewrites.terms import tasks_at_once
 from delegation.rewrites.worker import Places, SessionWorker, SharedSession, SharedWorker, WorkerLimits
 from delegation.tasks.errors import RunPostponed
@@ -154,7 +154,7 @@ def test_one_job_rewrites_many_tables_and_their_attempts_that_waited_for_it_do_n
     assert [(head.status, head.engine, head.unexcused_attempts) for head in heads] == [(Status.SUCCESS, "spark", 1)] * 3
     assert {code for task in tasks for code in codes(world, task)} == {"POSTPONED"}
     assert [name for name, _ in world.jobs.started] == [f"{WORKER_ID}-1"]
-    assert world.jobs.folders == [(WORKER_ID, f"results/{WORKER_ID}", "*")]
+    assert world.jobs.folders == [(WORKER_ID, f"results/{WORKER_ID}", ANY_TASK, f"results/{ANY_TASK}")]
     assert world.head(WORKER_ID).status is Status.SUCCESS
     assert sorted(world.engine.began) == ["a", "b", "c"]
 

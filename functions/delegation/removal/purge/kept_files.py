@@ -41,11 +41,11 @@ from delegation.removal.purge.errors import (
     PathsOutsideTable,
     PlanNotAllowed,
 )
+from delegation.removal.purge.task_type import KEPT_FOLDER
 from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.base import PlanStore
 from delegation.storage.locations import Roots
 
-_FOLDER: Final = "kept"
 _SHARED: Final = "shared"
 
 
@@ -62,7 +62,7 @@ def record_kept(plans: PlanStore, indexes: Sequence[PlanIndex], segments: Sequen
             if neighbour.overlaps and neighbour.table_uuid
         }
         for uuid in sorted(uuids):
-            key = f"{_FOLDER}/{uuid}/{segment.id.replace('/', '.')}.json"
+            key = f"{KEPT_FOLDER}/{uuid}/{segment.id.replace('/', '.')}.json"
             plans.put(key, (json.dumps({**body, "identifier": index.identifier}, indent=1) + "\n").encode())
 
 
@@ -70,7 +70,7 @@ def taken_over(plans: PlanStore, table_uuid: str, earlier: Sequence[PlanIndex]) 
     """Return the plans that kept files for a table, without expired ones. Raises PlanTampered for an altered one."""
     own = {index.plan_id for index in earlier}
     indexes = []
-    for key in plans.keys(f"{_FOLDER}/{table_uuid.lower()}/"):
+    for key in plans.keys(f"{KEPT_FOLDER}/{table_uuid.lower()}/"):
         segment = _segment_of(key, stored_part(plans, key))
         if segment.id in own:
             continue

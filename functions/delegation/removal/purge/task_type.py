@@ -24,6 +24,9 @@ PREFIX: Final = "delegation.purge."
 
 TASK_TYPES: Final = frozenset({TASK_TYPE, PLAN_TASK_TYPE})
 
+KEPT_FOLDER: Final = "kept"
+"""The folder of the plan bucket that states which plans kept files for a table."""
+
 DROP_TASK_TYPE: Final = "TABLE_DROP_WITH_PURGE"
 """The purge of a tombstone, and then the drop of its entry (`gateway.drop`)."""
 
@@ -71,7 +74,7 @@ _work, _plan = task_types_of(
     requests="delegation.removal.purge.requests:PURGE_FORM",
     counted={"files_deleted": FILES_DELETED, "bytes_deleted": BYTES_DELETED, "files_kept": None},
 )
-PURGE: Final = replace(_work, execution_result=_execution_result)
+PURGE: Final = replace(_work, execution_result=_execution_result, folders=(KEPT_FOLDER,))
 PURGE_PLAN: Final = replace(_plan, details=KeptDetails())
-DROP: Final = replace(_plan, name=DROP_TASK_TYPE)
+DROP: Final = replace(_plan, name=DROP_TASK_TYPE, folders=(KEPT_FOLDER,))
 TOMBSTONE_UPKEEP: Final = TaskType(name=UPKEEP_TASK_TYPE, is_own=True)

@@ -13,8 +13,10 @@ from delegation.removal.errors import PlanTampered
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
+from delegation.removal.purge.task_type import DROP, PURGE
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore
+from delegation.tasks.life.declared import TaskType
 from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, rows
 from tests.unit.removal.purge.planning.executors_here import ENGINES
 
@@ -94,6 +96,17 @@ def test_nothing_stays_of_two_tables_that_borrow_from_each_other(world: Lake, en
     second = purges.purge(engine, "b", covered=ALL)
     assert codes(second) == {}
     assert purges.left() == set()
+
+
+@engines
+@pytest.mark.parametrize("kind", [PURGE, DROP], ids=lambda kind: kind.name)
+def test_a_job_run_may_write_all_that_its_purge_records(world: Lake, engine: str, kind: TaskType) -> None:
+    """The policy of a job run allows the folders of its task and of its task type alone."""
+    purges = Purges(world)
+    purges.purge(engine, "a")
+    written = {key.partition("/")[0] for key in purges.plans.objects}
+    assert "kept" in written
+    assert written <= {"task-a", *kind.folders}
 
 
 @engines
