@@ -32,7 +32,7 @@ _SILENT = frozenset({"description", "example", "examples", "properties", "requir
 _INTRODUCTION = """# What the API adds to the proposal
 
 [openapi.yaml](openapi.yaml) has everything in the appendix of the Delegation Service proposal, under the same names.
-This page lists the rest. `make regenerate` writes the page. `make schemathesis` tests both.
+This page, written by `make regenerate`, lists the rest. `make schemathesis` tests the API against both documents.
 """
 
 
@@ -47,7 +47,7 @@ _KEYS = """
 | key | 1 to 255 letters, digits, `_`, `.`, `-` | a UUID, else 400 `InvalidIdempotencyKey` \
 | as the proposal; an empty key is refused |
 | operations | every mutation | `createTable`, `updateTable` \
-| every mutation of the Iceberg REST API, and task submission; other operations with a key are refused |
+| API: every change. Gateway: every mutation of the Iceberg REST API; other mutations with a key are refused |
 | scope of a key | method, path, tenant | the table | method, path, realm, principal |
 | same key, another payload | 422 | the first answer | 422 |
 | same key, first call still running | 409 | the current table, or a second execution \
@@ -167,7 +167,7 @@ class Differences:
         words = [word.replace(" 1 characters", " 1 character").replace(" 1 items", " 1 item") for word in words]
         words += [f"not `{one}`" for one in ours.get("not", {}).get("enum", ())]
         words += ["a `pattern`"] if "pattern" in ours else []
-        words += ["no other members"] if ours.get("additionalProperties") is False else []
+        words += ["no unknown members"] if ours.get("additionalProperties") is False else []
         words += ["only names of its `propertyNames`"] if "propertyNames" in ours else []
         if words:
             self.limits.append(f"{shown}: {'; '.join(words)}")
