@@ -87,7 +87,7 @@ def test_a_pass_over_tables_that_need_nothing_costs_what_the_page_states(world: 
 def test_a_pass_after_a_change_of_the_rule_costs_what_the_page_states(world: Archive) -> None:
     changed = {"enable": True, "config": {"max_snapshot_age_days": 8}}
     world.policies.attach(changed, "ns")
-    assert row("the namespace's policy has changed", counted(world, all_written=True)) in page()
+    assert row("the namespace's policy changed", counted(world, all_written=True)) in page()
     world.policies.attach(WEEK, "ns")
     world.run()
 

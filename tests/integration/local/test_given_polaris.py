@@ -67,7 +67,7 @@ def test_the_owner_may_be_the_services_principal_too(stack: Stack) -> None:
         ({"owner": principal("owner", "owner", scope="everything")}, "the scope everything is refused"),
         (
             {"service": principal("service", "service", scope="PRINCIPAL_ROLE:auditor")},
-            "the principal probably does not hold auditor of the scope",
+            "the principal probably lacks auditor",
         ),
         ({"owner": principal("owner", "reader")}, "the owner needs NAMESPACE_CREATE"),
         (

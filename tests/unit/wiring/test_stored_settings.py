@@ -63,7 +63,7 @@ def test_an_object_that_cannot_be_read_is_named_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("{", "is not JSON"), ("[]", "must be an object"), ('{"A": 1}', "must be an object")]
+    ("text", "reason"), [("{", "is not JSON"), ("[]", "must be a JSON object"), ('{"A": 1}', "must be a JSON object")]
 )
 def test_an_object_that_is_something_else_is_refused(text: str, reason: str) -> None:
     fetch_with("s3", lambda _url: text)

@@ -125,7 +125,7 @@ def test_each_wrong_field_of_a_file_has_a_line_with_its_name(run, config):
         "profiles.prod.client_secret",
         "profiles.prod.realm",
     ]
-    assert "edge_url is one" in result.stderr
+    assert "did you mean edge_url?" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("config", "check"), ("tasks", "show", TASK_ID), ("tasks", "list")])
