@@ -28,18 +28,18 @@ def section(prices: costs.MonthlyPrices) -> str:
         for work in WORKLOADS
     ]
     return f"""{BEGIN}
-Costs are in {prices.currency}, at the {prices.region} prices of {prices.as_of}, without free tiers, storage and data
-transfer:
+Costs per month are in {prices.currency}, at the {prices.region} prices of {prices.as_of}, without free tiers, storage
+and data transfer:
 
-| tables purged | files per table | engine | private profile | regional profile |
+| tables purged per month | files per table | engine | private profile | regional profile |
 |---|---|---|---|---|
 {chr(10).join(rows)}
 
-- The first row is the fixed cost: interface endpoints, the load balancer, metrics and alarms. A purge adds at most
-  {costs.INVOCATIONS} Lambda invocations.
+- The first row is the fixed cost: interface endpoints, the load balancer, metrics and alarms.
 - Each NAT gateway (`--nat-gateways`) adds {prices.nat_gateway_hour * costs.HOURS:.2f} USD, and 0.045 USD per GB.
 - CloudWatch bills {costs.METRICS} metrics if every purge succeeds. Each error code adds six metrics.
-- Not included are load balancer capacity units (0.008 USD an hour each) and storage. A GB costs 0.25 USD a month in
+- Not included are the gateway, [upkeep](#a-pass-of-upkeep), expiries, compactions (their [dry run](compaction.md)
+  states the cost), load balancer capacity units (0.008 USD an hour each) and storage. A GB costs 0.25 USD a month in
   DynamoDB, 0.023 USD in S3 and 0.03 USD in logs.
 
 ### Your region's prices
