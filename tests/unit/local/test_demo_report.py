@@ -77,6 +77,11 @@ def test_a_purge_that_waited_for_anothers_pass_over_the_catalog_is_no_problem():
     assert report(purged(history=[*versions[:2], waited, *versions[3:]])).problems() == []
 
 
+@pytest.mark.parametrize("handed_over", [LIFE[1:2], LIFE[1:3]])
+def test_an_attempt_that_was_handed_over_is_no_problem(handed_over):
+    assert report(purged(history=history(LIFE[0], *handed_over, *LIFE[1:]))).problems() == []
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
