@@ -11,13 +11,14 @@ class IcebergError(DelegationError):
 
 
 class CorruptManifestError(IcebergError):
-    """A manifest or manifest list cannot be decoded. `offset` is in bytes from the start of the file. In a compressed
-    block it is that of the block's data, and `reason` has the position in the decompressed block."""
+    """A manifest or manifest list cannot be decoded. `offset` is in bytes from the start of the file, None if unknown.
+    In a compressed block it is that of the block's data, and `reason` has the position in the decompressed block."""
 
     code = "CORRUPT_MANIFEST"
 
-    def __init__(self, path: str, offset: int, reason: str) -> None:
-        super().__init__(f"{printable(path)} is corrupt at byte {offset}: {reason}")
+    def __init__(self, path: str, offset: int | None, reason: str) -> None:
+        where = "" if offset is None else f" at byte {offset}"
+        super().__init__(f"{printable(path)} is corrupt{where}: {reason}")
         self.path = path
         self.offset = offset
         self.reason = reason

@@ -153,3 +153,15 @@ def test_a_bound_that_is_no_text_is_a_corrupt_manifest() -> None:
     data = manifest([], {"lower_bounds": broken, "upper_bounds": broken})
     with pytest.raises(CorruptManifestError, match="cannot be decoded"):
         list(read_entries(data, "m.avro", deletes=True))
+
+
+def test_a_partition_of_an_unknown_type_is_named_with_its_place_in_the_value() -> None:
+    kind = {"type": "enum", "name": "e", "symbols": ["A"]}
+    data = manifest([{"name": "x", "type": ["null", kind], "field-id": 1000}], {"partition": {"x": "A"}})
+    with pytest.raises(CorruptManifestError, match="cannot be decoded") as refused:
+        list(read_entries(data, "m.avro", deletes=True))
+    text = str(refused.value)
+    assert "enum" in text
+    assert "byte 2 of the value" in text
+    assert "byte 0" not in text
+    assert "(" not in text  # no Python tuple

@@ -47,6 +47,7 @@ _OF_DELETES: Final = (
 )
 _STATS: Final = (_VALUES, _NULLS, _LOWER, _UPPER)
 _EQUALITY: Final = 2
+_UNDECODED: Final = "a partition or bounds cannot be decoded"
 
 
 class ColumnStats(NamedTuple):
@@ -100,8 +101,11 @@ def read_entries(
                 FileEntry._make((*row[:8], partitions[row[8]], *_more(schema, row, columns, deletes=deletes)))
                 for row in rows
             ]
-        except (MalformedError, IndexError, struct.error, UnicodeDecodeError) as error:
-            raise CorruptManifestError(path, 0, f"a partition or bounds cannot be decoded: {error}") from error
+        except MalformedError as error:
+            why = f"{error.reason}, at byte {error.position} of the value"
+            raise CorruptManifestError(path, None, f"{_UNDECODED}: {why}") from error
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise CorruptManifestError(path, None, f"{_UNDECODED}: {error}") from error
 
 
 def _more(schema: bytes, row: DecodedRow, columns: Set[int], *, deletes: bool) -> Sequence[Any]:
@@ -180,7 +184,7 @@ def _value(nodes: Sequence[Node], index: int, raw: bytes, pos: int) -> tuple[Any
     if node.kind in (AvroType.STRING, AvroType.BYTES):
         value = raw[pos : pos + number]
         return (value.decode() if node.kind is AvroType.STRING else value), pos + number
-    raise MalformedError(pos, f"a {node.kind} in a partition or in bounds")
+    raise MalformedError(pos, f"the Avro type {node.kind} is not supported here")
 
 
 def _fixed(node: Node, raw: bytes, pos: int) -> Any:
@@ -191,7 +195,7 @@ def _fixed(node: Node, raw: bytes, pos: int) -> Any:
     if node.kind is AvroType.FIXED:
         return raw[pos : pos + node.size]
     if node.kind not in (AvroType.FLOAT, AvroType.DOUBLE):
-        raise MalformedError(pos, f"a {node.kind} in a partition or in bounds")
+        raise MalformedError(pos, f"the Avro type {node.kind} is not supported here")
     number = struct.unpack_from("<f" if node.kind is AvroType.FLOAT else "<d", raw, pos)[0]
     # One object for all NaNs makes equal partitions compare as equal.
     return math.nan if math.isnan(number) else number
