@@ -3,15 +3,17 @@
 import ipaddress
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from delegation.edge.trust.authorizer import parse_name, parse_serials
 from delegation.edge.trust.settings import AuthorizerSettings, readable_by, separated_by
 from delegation.edge.trust.tokens import public_key
+from delegation.misspellings import misspelled
 from delegation.notifications.https import tls
 from delegation.polaris.settings import PolarisSettings
 from delegation.removal.choice import INLINE_MAX_FILES
@@ -29,6 +31,8 @@ from infra.network_settings import (
 from infra.package.parts import PYTHON_VERSION, Processor
 
 PREFIX = "delegation:"
+_PROPERTIES: Final = ("delegation.", "polaris.")
+"""What the names of properties begin with."""
 _ADDRESSES: Final = (
     "domain_name",
     "token_issuer",
@@ -60,6 +64,26 @@ _EVENT_BUS: Final = r"^(?:arn:[^:]+:events:[^:]+:\d{12}:event-bus/)?[/.\-_A-Za-z
 def _setting(variable: re.Match[str]) -> str:
     """Return the context key of one of the authorizer's variables, `delegation:client-ca` of DELEGATION_CLIENT_CA."""
     return PREFIX + variable[1].lower().replace("_", "-")
+
+
+def _field(key: str) -> str:
+    """Return the field of a context key, `domain_name` of delegation:domain-name."""
+    return key.removeprefix(PREFIX).replace("-", "_")
+
+
+def _refused(key: str, fields: Iterable[str]) -> InitErrorDetails:
+    """Return the error for a context key that is no setting, with the place where it belongs."""
+    name = key.removeprefix(PREFIX)
+    near = misspelled(_field(key), fields)
+    if name.startswith(_PROPERTIES):
+        text = f"{name} is a property. Put it inside {PREFIX}properties"
+    elif "." in name:
+        text = f"{key} is not a setting. The property delegation.{name} belongs inside {PREFIX}properties"
+    elif near is not None:
+        text = f"{key} is not a setting. Did you mean {PREFIX}{near.replace('_', '-')}?"
+    else:
+        text = f"{key} is not a setting. docs/settings.md lists the settings"
+    return InitErrorDetails(type=PydanticCustomError("unknown_setting", "{text}", {"text": text}), input=None)
 
 
 def _host(address: str) -> str:
@@ -339,7 +363,10 @@ class Settings(NetworkSettings, GatewayDeploymentSettings):
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
-        """Return the settings in a context; raise ValidationError that names what is missing, wrong or unknown."""
-        values = {key.removeprefix(PREFIX): value for key, value in context.items() if key.startswith(PREFIX)}
-        given = {name.replace("-", "_"): value for name, value in values.items() if value not in (None, "")}
-        return cls.model_validate(given)
+        """Return the settings in a context; raise ValidationError that names what is missing, wrong or unknown. Keys of
+        the CDK and of other apps are ignored."""
+        own = {key: value for key, value in context.items() if key.startswith((PREFIX, *_PROPERTIES))}
+        fields = cls.model_fields
+        if unknown := [key for key in own if not key.startswith(PREFIX) or _field(key) not in fields]:
+            raise ValidationError.from_exception_data(cls.__name__, [_refused(key, fields) for key in unknown])
+        return cls.model_validate({_field(key): value for key, value in own.items() if value not in (None, "")})

@@ -119,7 +119,12 @@ def test_the_command_writes_the_same_templates_without_account_or_network(
     ("context", "line"),
     [
         ({"delegation:client-subject": "x"}, "delegation:client-subject: must be a distinguished name"),
-        ({"delegation:relam": "x"}, "delegation:relam: Extra inputs are not permitted"),
+        ({"delegation:relam": "x"}, "delegation:relam is not a setting. Did you mean delegation:realm?"),
+        ({"delegation:relam": ""}, "delegation:relam is not a setting"),
+        ({"delegation:colour": "x"}, "delegation:colour is not a setting. docs/settings.md"),
+        ({"delegation.purge.shared": "refuse"}, "delegation.purge.shared is a property. Put it inside delegation:prop"),
+        ({"polaris.idempotency.enabled": "false"}, "polaris.idempotency.enabled is a property. Put it inside"),
+        ({"delegation:purge.shared": "refuse"}, "delegation:purge.shared is not a setting. The property delegation.pu"),
         (
             {"delegation:log-retention-days": "100"},
             "delegation:log-retention-days: is 100, but CloudWatch Logs offers only 1",

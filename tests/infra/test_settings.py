@@ -104,7 +104,7 @@ def test_a_key_of_a_revocation_list_is_in_the_trust_store_bucket() -> None:
 
 def test_where_certificates_come_from_is_no_setting_of_this_deployment() -> None:
     """Behind API Gateway's own domain a caller could send the headers of a load balancer itself."""
-    with pytest.raises(ValidationError, match="client_certificate_source"):
+    with pytest.raises(ValidationError, match="delegation:client-certificate-source is not a setting"):
         Settings.from_context({**ALONE, "delegation:client-certificate-source": "alb"})
 
 
@@ -115,7 +115,13 @@ def test_settings_from_the_command_line_are_text() -> None:
 
 
 def test_context_keys_without_the_prefix_are_ignored() -> None:
-    assert Settings.from_context({**ALONE, "aws:cdk:bundling-stacks": ["**"]})
+    own = {
+        "aws:cdk:bundling-stacks": ["**"],
+        "@aws-cdk/core:checkSecretUsage": True,
+        "hosted-zone:account=123456789012:domainName=delegation.example.com:region=eu-central-1": {"Id": "Z1"},
+        "acme.delegation:owner": "x",
+    }
+    assert Settings.from_context({**ALONE, **own}) == Settings.from_context(ALONE)
 
 
 def test_the_limit_of_the_inline_engine_is_set_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
