@@ -105,7 +105,8 @@ function showTables(found) {
   $("healths").hidden = found.tables.length === 0;
   $("upkeep-more").hidden = !found.more;
   $("upkeep-more").replaceChildren(sentence(counted(found.more, "more table") + "; `delegation health CATALOG --json` has all."));
-  const lost = found.lost_refs.length ? "; expiries lost refs of " + counted(found.lost_refs.length, "table") + ": `delegation references lost CATALOG` lists them" : "";
+  const losers = new Set(found.lost_refs.map((one) => one.table_uuid || one.id)).size; // a damaged entry has no uuid
+  const lost = losers ? "; expiries lost refs of " + counted(losers, "table") + ": `delegation references lost CATALOG` lists them" : "";
   return (found.tables.length ? costs : NOTHING_KNOWN) + lost + ".";
 }
 async function upkeep(turn, name) {

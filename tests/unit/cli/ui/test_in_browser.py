@@ -342,7 +342,12 @@ LAKE = {
     **{name: HEALTH_OF_TABLE[name] for name in ("prices_region", "prices_as_of", "currency")},
     "catalog": "lake",
     "tables": [HEALTH_OF_TABLE, {**HEALTH_OF_TABLE, **NO_RULE, "namespace": ["sa.les"]}],
-    "lost_refs": [{}],
+    "lost_refs": [
+        {"id": "1-a", "table_uuid": "1"},
+        {"id": "1-b", "table_uuid": "1"},
+        {"id": "2-a", "table_uuid": "2"},
+        {"id": "3-a", "table_uuid": ""},
+    ],
     "more": 7,
 }
 
@@ -365,6 +370,7 @@ def test_the_upkeep_of_a_catalog_shows_its_tables_with_a_link_to_each(tmp_path):
     assert page.text("upkeep-notes").startswith(
         "9 tables; the files of the current snapshots of those shown cost 7.00 USD"
     )
+    assert "expiries lost refs of 3 tables: " in page.text("upkeep-notes")
     assert "<code>delegation references lost CATALOG</code>" in page.document
     assert page.text("upkeep-more").startswith("7 more tables")
 
