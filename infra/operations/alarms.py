@@ -259,7 +259,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "SweepErrors",
         m.SWEEP_ERRORS,
-        "The sweeper has failed to handle at least five tasks in every five minutes, for 15 minutes.",
+        "The sweeper failed to handle at least five tasks in each of three five-minute periods.",
         threshold=5,
         periods=3,
     ),
@@ -267,7 +267,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "ItemsSetAside",
         m.ITEMS_SET_ASIDE,
-        "Every attempt to handle a table, task, policy or record has failed for a day. The log line names the item.",
+        "Every try to handle a table, task, policy, record or notification has failed for a day. The log names it.",
         statistic="Maximum",
         period=timedelta(hours=1),
     ),

@@ -129,7 +129,7 @@ def nothing() -> None:
 class Mutation:
     """A request that changes something, to be performed at most once.
 
-    - `payload_hash` returns the payload's hash under an identity rule (`canonical.payload_hashes`).
+    - `payload_hash` returns the payload's hash under an identity rule (`keys.payload_hashes`).
     - `run` performs it, has no effect after the attempt's deadline, and returns the answer or raises. After an answer
       that is not final, or an exception, the outcome is unknown, unless the answer (`did_nothing`) or the exception
       (NothingDone) states that there was no effect.

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError, ClientError
 
 from delegation.wire.signatures import MOST_KEYS, SHORTEST_KEY
-from polaris_common.errors import DelegationError
+from polaris_common.errors import DelegationError, printable
 
 
 class NotificationError(DelegationError):
@@ -125,7 +125,10 @@ def require_callable(text: str, *, private: bool, loopback: bool = False) -> Non
     try:
         address = _mapped(ip_address(text))
     except ValueError:
-        raise address_refused("its receiver's host has an invalid address") from None
+        raise address_refused(
+            f"its receiver's host resolves to {printable(text)}, which is no valid IP address. Correct the host's DNS "
+            "records or the callback's URL"
+        ) from None
     if address.is_loopback and loopback:
         return
     inner = _inside(address)

@@ -108,9 +108,14 @@ def parse(body: str) -> Message:
             str(fields["task_id"]), str(UUID(fields["notification_id"])), fields["n"], fields.get("apart") is True
         )
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise malformed_message("the message does not have `task_id`, `notification_id` and `n`") from None
+        raise malformed_message(
+            "the message is no JSON object with `task_id`, `notification_id` (a UUID) and `n`. SQS moves it to the "
+            "dead-letter queue"
+        ) from None
     if not isinstance(message.n, int) or isinstance(message.n, bool) or message.n < 1:
-        raise malformed_message("n: must be a whole number, 1 or greater")
+        raise malformed_message(
+            "`n` must be a whole number, 1 or greater. SQS moves the message to the dead-letter queue"
+        )
     return message
 
 

@@ -288,7 +288,11 @@ class Steps:
                 return step.to("due")
             without_job = failure.is_refused_job and has_no_job(task)
             if not self._tasks.dispatching.end_external_jobs(task) and not without_job:
-                raise JobServiceUnavailable(f"a job run of task {step.task_id} could not be ended")
+                run = f"job run {task.job_run_id}" if task.job_run_id else "a job run"
+                raise JobServiceUnavailable(
+                    f"{run} of task {step.task_id} could not be ended. The step is retried. When the lease has ended, "
+                    "the sweeper ends the job run"
+                )
             task = self._tasks.reads.get(step.task_id)  # the job may have started its work before it ended
             task = self.end_attempt(replace(step, attempt=task.attempt_count), failure.attempt_error(task))
         elif failure.is_refused_start and not failure.may_have_started_a_job and step.attempt:
@@ -367,7 +371,11 @@ class Steps:
     def _reason(self, task: Task) -> AttemptError:
         run = self._ended_run(task.job_run_id) if task.job_run_id and self._jobs is not None else None
         if run is None:
-            return AttemptError("ATTEMPT_ENDED", "the attempt ended without an outcome", ErrorClass.INTERRUPTED)
+            text = (
+                "the attempt's process ended without an outcome. The task is retried if it has attempts left. The log "
+                "of the function or job run has the reason"
+            )
+            return AttemptError("ATTEMPT_ENDED", text, ErrorClass.INTERRUPTED)
         text = f"job run {run.id} ended as {run.state} without an outcome. {run.details}".strip()
         return AttemptError("JOB_FAILED", text, ErrorClass.INTERRUPTED)
 

@@ -30,7 +30,7 @@ from delegation.tasks.work.attempt_context import AttemptEnding, AttemptRunner, 
 from delegation.tasks.work.hooks import INLINE, SPARK
 from delegation.tasks.work.reads import TaskReads
 from delegation.tasks.work.service import TaskService
-from polaris_common.errors import DelegationError
+from polaris_common.errors import DelegationError, counted
 
 if TYPE_CHECKING:
     from delegation.removal.requests import TableWork
@@ -154,8 +154,8 @@ def too_large(task: Task, action: str) -> GuardRefused:
     listed = task.details.get("files_listed")
     sizes = [
         str(task.details[MEASURED]) if MEASURED in task.details else "",
-        f"{listed} files listed" if listed else "",
-        f"{details.files_planned} files planned" if details.files_planned else "",
+        f"{counted(listed, 'file')} listed" if listed else "",
+        f"{counted(details.files_planned, 'file')} planned" if details.files_planned else "",
     ]
     measured = ", ".join(filter(None, sizes)) or "no attempt read the table's metadata"
     return GuardRefused(

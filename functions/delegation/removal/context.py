@@ -132,7 +132,7 @@ class RemovalResult:
 
     def deleted_text(self, files: str, of: str = "") -> str:
         """Return a summary's text about the deletes of `files`; `of` is what they belong to or come with."""
-        absent = f" ({self.files_absent} of them were absent already)" if self.files_absent else ""
+        absent = f" ({self.files_absent:,} of them absent already)" if self.files_absent else ""
         return f"deleted {files}{absent}, {self.bytes_deleted} bytes{of} in {self.seconds:.1f} s"
 
     def freed_text(self) -> str:

@@ -183,8 +183,8 @@ def delete_or_raise(
         raise temporary(run.failed, run.sample)
     if rest := left():
         raise EngineFailed(
-            f"all deletes succeeded, but {counted(len(rest), 'chunk')} of the plan lack a mark. "
-            "The next attempt repeats them"
+            f"all deletes succeeded, but the plan has no mark for {counted(len(rest), 'chunk')}. "
+            "The next attempt repeats these deletes"
         )
 
 

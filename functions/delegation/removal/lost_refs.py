@@ -184,9 +184,9 @@ class LostRefsKeeper:
         if own >= MOST_OF_TABLE or all_of_them >= MOST_OF_CATALOG:
             table = self.identifier
             raise GuardRefused(
-                f"too many metadata files with lost refs are kept: {own} of {table}, {all_of_them} of the catalog's "
-                "tables. Restore or dismiss some before the table's snapshots expire again: "
-                f"`delegation references lost {table.catalog}` lists them with the commands",
+                f"no snapshot of {table} was expired: former metadata files are kept for lost refs, {own:,} for the "
+                f"table (limit {MOST_OF_TABLE}) and {all_of_them:,} for the catalog (limit {MOST_OF_CATALOG:,}). "
+                f"Restore or dismiss some; `delegation references lost {table.catalog}` lists them with the commands",
                 code="TOO_MANY_LOST_REFS",
             )
 

@@ -11,7 +11,7 @@ from delegation.identifiers import TableIdentifier, is_stand_in
 from delegation.references.model import restore_statement
 from delegation.removal.errors import changed_at_each_look, gc_disabled, table_protected, table_uuid_mismatch
 from delegation.removal.path_guard import protection_of
-from polaris_common.errors import DelegationError, printable, shown
+from polaris_common.errors import DelegationError, counted, printable, shown
 
 PLAN_LOST: Final = "EARLIER_PLAN_LOST"
 """A plan was lost, so files of the snapshots that it removed may stay until orphan files are removed."""
@@ -54,7 +54,7 @@ class RefLost(ExpiryError):
                 "release the files with `delegation references dismiss`"
             )
         super().__init__(
-            f"the commit also removed {len(refs)} refs of {table} that were created just before it: "
+            f"the commit also removed {counted(len(refs), 'ref')} of {table}, created just before it: "
             f"{shown_refs}. No file was deleted, and the metadata file {printable(metadata_file, 1000)} still "
             f"has them. Register this file under another name in Spark: {restore_statement(table, metadata_file)}. "
             f"{kept}"

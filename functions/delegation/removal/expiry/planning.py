@@ -31,7 +31,7 @@ from delegation.removal.neighbourhood import LENIENT_PATHS
 from delegation.removal.path_guard import PathGuard, covered_roots, own_root, reads, table_roots, unknown_findings
 from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.locations import Roots
-from polaris_common.errors import DelegationError
+from polaris_common.errors import DelegationError, counted
 
 ANY_SPELLING: Final = Spelling(ALL_KINDS)
 _DELETE_AFTER_COMMIT: Final = "write.metadata.delete-after-commit.enabled"
@@ -235,7 +235,7 @@ def survey(ctx: ExpiryContext, table: LoadedTable, gone: Expired) -> ExpirySurve
     """Read metadata and manifest lists. Raises the errors of damaged, encrypted or unreadable ones. A missing manifest
     list is no error if only expiring snapshots have it."""
     metadata, unread = metadata_of(table), UnreadNeighbours(ctx)
-    ctx.note_size(f"{len(metadata.snapshots)} snapshots")
+    ctx.note_size(counted(len(metadata.snapshots), "snapshot"))
     covered = covered_of(ctx, table)
     history = history_of(ctx, metadata, covered)
     roots = table_roots(metadata, history.locations, ctx.options.paths)
@@ -309,6 +309,6 @@ def _check_size(ctx: ExpiryContext, manifests: Collection[ManifestFile]) -> None
     """Raise HandedToSpark if a function lacks the time or memory to read these entries and Spark is available."""
     size = Size.of(manifests, 0, threads=ctx.settings.read_threads)
     fits = size.is_planned_in_a_function(ctx.settings)
-    ctx.note_size(f"{size.files} files or more, {len(manifests)} manifests", fits)
+    ctx.note_size(f"{counted(size.files, 'file')} or more, {counted(len(manifests), 'manifest')}", fits)
     if ctx.spark_above is not None and not fits:
         raise HandedToSpark(ctx.attempt.task_id, size.files, does="finds the files that snapshots need")

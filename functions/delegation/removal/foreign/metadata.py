@@ -97,6 +97,7 @@ class MetadataReads:
         self._lock = Lock()
         self._known = known
         self.heads, self.files, self.size = bounds.heads, bounds.files, bounds.size
+        self._most_bytes = bounds.size
 
     def heads_of(self, some: Sequence[SeenFile]) -> list[MetadataHead]:
         self.checkpoint()
@@ -114,8 +115,10 @@ class MetadataReads:
         """See ObjectStore.read. Raises FileTooLarge beyond the bounds too."""
         with self._lock:
             if self.size <= 0:
-                raise FileTooLarge(f"{location.uri} is not read: the metadata files of unlisted tables are "
-                                   "larger than the limit")  # fmt: skip
+                raise FileTooLarge(
+                    f"{location.uri} is not read: the metadata files of the tables there that no catalog lists have "
+                    f"more than {self._most_bytes:,} bytes together. Register these tables, or move them elsewhere"
+                )
         data = self._store.read(location, limit=min(limit, LARGEST))
         with self._lock:
             self.size -= len(data)

@@ -132,8 +132,8 @@ class PrefixMismatch(GuardRefused):
         super().__init__(
             f"{counted(count, 'file')} at the location {'has the path' if count == 1 else 'have the paths'} of needed "
             f"files, under another scheme or bucket: {shown(sample)}. If these name the same store, set "
-            "equal_schemes or equal_authorities. Otherwise, set prefix_mismatch_mode to IGNORE to keep such files, "
-            "or to DELETE to remove them"
+            "equal-schemes or equal-authorities. Otherwise, set prefix-mismatch-mode=ignore to keep such files, or "
+            "prefix-mismatch-mode=delete to remove them if the operator allows it"
         )
         self.count = count
         self.sample = tuple(sample)

@@ -47,7 +47,7 @@ from delegation.storage.locations import canonical
 from delegation.tasks.life.model import Task
 from delegation.tasks.life.transitions import HANDED_OVER
 from delegation.tasks.work.hooks import INLINE, SPARK
-from polaris_common.errors import DelegationError
+from polaris_common.errors import DelegationError, counted
 
 if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore
@@ -89,16 +89,18 @@ def estimate(ctx: PurgeContext, *, within: float | None = None) -> EngineEstimat
         small = left <= ctx.settings.inline_max_files
         return EngineEstimate(left, manifests, _engine(ctx, left, small=small), planned=True, seconds=deleting)
     table = ctx.tables.load()
-    snapshots = f"{len(table.metadata.get('snapshots') or ())} snapshots"
+    snapshots = counted(len(table.metadata.get("snapshots") or ()), "snapshot")
     ctx.note_size(snapshots)
     count = _Count(ctx, within)
-    counted = _manifests(ctx, table, count)
-    size = count.size(counted)
+    found = _manifests(ctx, table, count)
+    size = count.size(found)
     fits = size.fits_a_function(ctx.settings)
-    ctx.note_size(f"{size.files} files or more, {len(counted.manifests)} manifests, {snapshots}", fits)
+    ctx.note_size(
+        f"{counted(size.files, 'file')} or more, {counted(len(found.manifests), 'manifest')}, {snapshots}", fits
+    )
     engine = _engine(ctx, size.files, small=fits and not count.ran_out)
     return EngineEstimate(
-        size.files, len(counted.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
+        size.files, len(found.manifests), engine, planned=False, table=table, seconds=size.seconds(ctx.settings)
     )
 
 
@@ -165,7 +167,7 @@ def _metadata_of(ctx: PurgeContext, table: LoadedTable) -> ParsedMetadata:
 def _engine(ctx: PurgeContext, files: int, *, small: bool) -> EngineChoice:
     if ctx.options.engine == "inline" and files > ctx.settings.inline_max_files:
         raise GuardRefused(
-            f"the table has {files} files or more, but the inline engine purges at most "
+            f"the table has {counted(files, 'file')} or more, but the inline engine purges at most "
             f"{ctx.settings.inline_max_files}. Leave out `engine`, so that Spark purges the table",
             code="TOO_LARGE_FOR_INLINE",
         )
@@ -246,8 +248,8 @@ def chosen(ctx: PurgeContext, task: Task, hand_over_at: datetime | None) -> Engi
     if estimated.engine == "inline" and estimated.seconds > within:
         raise RunHandedOver(
             task.task_id,
-            f"purging {estimated.files} files or more takes {estimated.seconds:.0f} s or more, but the request has "
-            f"only {within:.0f} s left. The purge continues in the background",
+            f"purging {counted(estimated.files, 'file')} or more takes {estimated.seconds:.0f} s or more, but the "
+            f"request has only {within:.0f} s left. The purge continues in the background",
         )
     return estimated
 
@@ -281,7 +283,7 @@ class LastOpened:
 def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the summary, the details and the other fields of a successful task."""
     if result.status == "PLANNED":
-        summary = f"planned {result.files_planned} files, {result.bytes_planned} bytes; nothing was deleted"
+        summary = f"planned {counted(result.files_planned, 'file')}, {result.bytes_planned} bytes; nothing was deleted"
         fields: dict[str, Any] = {"engine": result.engine}
         if result.forecast is not None:
             summary += f"; executing the plan takes {result.forecast.text()}"
@@ -289,7 +291,7 @@ def success(result: PurgeResult) -> tuple[str, dict[str, Any], dict[str, Any]]:
         return summary, changed(PurgeDetails, files_planned=result.files_planned, **_kept(result)), fields
     kept = f", kept {result.files_kept}" if result.files_kept else ""
     left = f"; files that the credentials do not cover stay: {result.left_over}" if result.left_over else ""
-    summary = f"{result.deleted_text(f'{result.files_deleted} files', kept)}{result.freed_text()}{left}"
+    summary = f"{result.deleted_text(counted(result.files_deleted, 'file'), kept)}{result.freed_text()}{left}"
     details = changed(
         PurgeDetails,
         **result.deleted_details(),

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from delegation.storage.listing.model import ListableStore
 
 
-_ANOTHER = "Make a new dry run with the request's options"
 # Errors of a manifest list or manifest that an operator's setting keeps: the setting, and the verdict.
 _KEPT_FOR: Final[Mapping[type[DelegationError], tuple[str, GuardVerdict]]] = {
     ManifestMissing: ("damaged", "missing"),
@@ -115,19 +114,23 @@ def check_plan(index: PlanIndex, options: PurgeOptions) -> None:
 
 def check_same_options(index: PlanIndex, options: PurgeOptions) -> None:
     """Raise PlanNotAllowed for a plan that other options would have made. `check_plan` decides the rest."""
+    if difference := difference_of(index, options):
+        raise errors.PlanNotAllowed(f"{difference}. Make a new dry run with the request's options")
+
+
+def difference_of(index: PlanIndex, options: PurgeOptions) -> str | None:
+    """Return how these options differ from those that the plan was made with, None if they would make the same."""
     deletes = "delete" if options.outside == "delete" else "keep or refuse"
     made = "delete" if index.outside == "delete" else "keep or refuse"
     if made != deletes:
-        raise errors.PlanNotAllowed(
-            f"plan {index.plan_id} was made with outside={index.outside}, but the request has {options.outside}. "
-            f"{_ANOTHER}"
-        )
+        return f"plan {index.plan_id} was made with outside={index.outside}, but the request has {options.outside}"
     markers = index.directory_markers
     if markers is not None and markers != options.remove_directory_markers:
-        raise errors.PlanNotAllowed(
+        return (
             f"plan {index.plan_id} was made with deleteMarkerFiles={str(markers).lower()}, but the request has "
-            f"{str(options.remove_directory_markers).lower()}. {_ANOTHER}"
+            f"{str(options.remove_directory_markers).lower()}"
         )
+    return None
 
 
 def refuse_findings(findings: Iterable[Finding], options: PurgeOptions) -> None:

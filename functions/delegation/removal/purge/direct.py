@@ -27,7 +27,7 @@ from delegation.removal.index import PlanIndex, load_index
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.path_guard import NOBODYS
-from delegation.removal.purge.context import PurgeContext, PurgeResult, check_same_options
+from delegation.removal.purge.context import PurgeContext, PurgeResult, difference_of
 from delegation.removal.purge.errors import PlanNotAllowed
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
@@ -320,19 +320,21 @@ class DirectRun:
         its execution has started."""
         indexes = _readable(plans, head.read())
         try:
-            for index in indexes:
-                check_same_options(index, self.purge.options)
-                self._check_protected(head)
+            self._check_same(head, indexes)
         except PlanNotAllowed as error:
             if any(Marks(plans, index.plan_id).begun() for index in indexes):
                 raise PlanNotAllowed(
-                    f"{error}. But the plan's execution has begun, so repeat the command with its options instead"
+                    f"{error}. The plan's deletes have begun. Repeat the command with the plan's options"
                 ) from None
             if not self.purge.options.dry_run:
-                raise PlanNotAllowed(
-                    f"{error}. Run the command with --dry-run first, which replaces the plan"
-                ) from None
+                raise PlanNotAllowed(f"{error}. To replace the plan, run the command with --dry-run first") from None
             head.discard()
+
+    def _check_same(self, head: DirectHead, indexes: Sequence[PlanIndex]) -> None:
+        for index in indexes:
+            if difference := difference_of(index, self.purge.options):
+                raise PlanNotAllowed(difference)
+            self._check_protected(head)
 
     def _check_protected(self, head: DirectHead) -> None:
         removed = head.protected - {canonical(path) for path in self.purge.protect}

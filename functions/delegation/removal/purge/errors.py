@@ -12,7 +12,7 @@ from delegation.iceberg.errors import (
 )
 from delegation.references.errors import ReferencesNotKnown
 from delegation.storage.base import FileTooLarge
-from polaris_common.errors import DelegationError, printable, shown
+from polaris_common.errors import DelegationError, counted, printable, shown
 
 _DAMAGED: Final = "have the operator set delegation.purge.damaged=keep to purge the rest"
 ADVICE: Final[Mapping[type[DelegationError], str]] = {
@@ -52,7 +52,8 @@ class _FilesRefused(GuardRefused):
     problem: ClassVar[str]
 
     def __init__(self, count: int, sample: Sequence[str], *, note: str = "") -> None:
-        super().__init__(f"{self.problem.format(count)}, such as {shown(sample)}{note}")
+        problem = self.problem.format(files=counted(count, "file"), are="is" if count == 1 else "are")
+        super().__init__(f"{problem}, such as {shown(sample)}{note}")
         self.count = count
         self.sample = tuple(sample)
 
@@ -61,33 +62,37 @@ class PathsOutsideTable(_FilesRefused):
     """The table reaches files outside its locations and `outside=refuse` is set, or its metadata file is outside."""
 
     code = "PATHS_OUTSIDE_TABLE"
-    problem = "{} files of the table are outside its locations"
+    problem = "{files} of the table {are} outside its locations"
 
 
 class FilesShared(_FilesRefused):
     """Another live table references files of this one, and `shared=refuse` is set or the plan has these files."""
 
     code = "FILES_SHARED"
-    problem = "another live table references {} files"
+    problem = "another live table references {files}"
 
 
 class FilesAtAnotherTable(_FilesRefused):
     """Files are at another live table's location and not at this table's own, and `shared=refuse` is set."""
 
     code = "FILES_AT_ANOTHER_TABLE"
-    problem = "{} files are at the location of another live table, not at this table's"
+    problem = "{files} {are} at the location of another live table, not at this table's"
 
 
 class CredentialsDoNotCover(_FilesRefused):
     """No vended credential covers some files, often at former locations, or the metadata file itself."""
 
     code = "CREDENTIALS_DO_NOT_COVER"
-    problem = "the vended credentials do not cover {} files"
+    problem = "the vended credentials do not cover {files}"
 
 
 def spark_not_available(files: int, *, requested: bool) -> GuardRefused:
     """Return the error for a purge that needs or requests Spark in a deployment whose jobs cannot reach Polaris."""
-    why = "the request asks for Spark" if requested else f"the table has {files} files or more, or large manifests"
+    why = (
+        "the request asks for Spark"
+        if requested
+        else f"the table has {counted(files, 'file')} or more, or large manifests"
+    )
     return GuardRefused(
         f"{why}, but Spark jobs of this deployment could not reach Polaris. Set "
         "delegation:emr-subnet-ids to subnets with a route to Polaris, deploy, and retry",

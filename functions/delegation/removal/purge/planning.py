@@ -44,7 +44,7 @@ from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.unread_neighbours import UnreadNeighbours
 from delegation.storage.base import BucketNotFound
 from delegation.storage.locations import Roots, canonical, parse, uri_of
-from polaris_common.errors import DelegationError
+from polaris_common.errors import DelegationError, counted
 
 if TYPE_CHECKING:
     from delegation.removal.foreign.neighbours import ForeignNeighbours
@@ -142,7 +142,7 @@ def survey(ctx: PurgeContext, table: LoadedTable, earlier: Sequence[PlanIndex] =
     )
     size = Size.of(reached.manifests.values(), len(reached.lists), threads=ctx.settings.read_threads)
     fits = size.fits_a_function(ctx.settings)
-    ctx.note_size(f"{size.files} files or more, {size.objects} manifests and lists", fits)
+    ctx.note_size(f"{counted(size.files, 'file')} or more, {size.objects} manifests and lists", fits)
     maps = [*(record.path for record in reached.lists), *reached.manifests]
     _refuse_unread(guard, ctx.options, [path for path in maps if path not in known])
     return Survey(

@@ -25,4 +25,4 @@ def test_absent_files_are_counted_apart_in_record_receipt_and_answer() -> None:
     assert (receipt["files_absent"], details.files_absent) == (1, 1)
     result = json.loads(answer.body)["execution_result"]
     assert [receipt["bytes_freed"], details.bytes_deleted, result["bytes_deleted"]] == [total - size] * 3
-    assert "1 of them were absent already" in json.loads(answer.body)["message"]
+    assert "1 of them absent already" in json.loads(answer.body)["message"]
