@@ -267,7 +267,7 @@ SWEEPER_ALARMS: Final = (
     AlarmRule(
         "ItemsSetAside",
         m.ITEMS_SET_ASIDE,
-        "Every try to handle a table, task, policy, record or notification has failed for a day. The log names it.",
+        "Every try to handle a table, task, policy or other record has failed for a day. The log names it.",
         statistic="Maximum",
         period=timedelta(hours=1),
     ),
