@@ -138,8 +138,7 @@ class NetworkSettings(BaseModel):
         if self.nat_gateways and self.vpc_layout is VpcLayout.PRIVATE_ONLY:
             raise ValueError(
                 "delegation:nat-gateways needs public subnets, but delegation:vpc-layout = private-only leaves no "
-                "range "
-                "for them. Use an existing VPC (delegation:vpc-id)"
+                "range for them. Use an existing VPC (delegation:vpc-id)"
             )
         if self.vpc_id is None and self.route_table_ids:
             raise ValueError("delegation:route-table-ids needs delegation:vpc-id")

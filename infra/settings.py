@@ -46,7 +46,7 @@ _ADDRESSES: Final = (
     "gateway_token_jwks_url",
 )
 LOG_RETENTION_DAYS: Final = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
-"""The retention times that CloudWatch Logs offers and the CDK has names for."""
+"""Retention times that CloudWatch Logs offers: those up to two years, five years and ten."""
 NO_PACKAGE: Final = "none"
 """The value of `delegation:package` for templates without code that runs."""
 _RESERVED: Final = re.compile(r"(?:^|\.)(?:example|test|invalid|localhost|example\.(?:com|org|net))\.?$")

@@ -39,8 +39,7 @@ _INTERFACES: Final = (
 
 _WITHOUT_DEAD_LETTERS: Final = (
     "API Gateway, Step Functions and the queues' mappings wait for the answer and act on a failure. Only the sweeper "
-    "is "
-    "invoked asynchronously, and it runs again a minute later."
+    "is invoked asynchronously, and it runs again a minute later."
 )
 
 

@@ -47,6 +47,19 @@ def endpoint_id(network: Any) -> str:
     return str(found)
 
 
+def test_the_endpoint_lets_through_calls_of_this_account_s_apis_alone(network: Any) -> None:
+    endpoint = network.resources("AWS::EC2::VPCEndpoint")[endpoint_id(network)]
+    (allowed,) = endpoint["Properties"]["PolicyDocument"]["Statement"]
+    assert allowed["Action"] == "execute-api:Invoke"
+    parts = allowed["Resource"]["Fn::Join"][1]
+    assert [part["Ref"] for part in parts if isinstance(part, dict)] == [
+        "AWS::Partition",
+        "AWS::Region",
+        "AWS::AccountId",
+    ]
+    assert parts[-1] == ":*"
+
+
 def test_only_the_ranges_of_the_settings_reach_the_load_balancer(network: Any) -> None:
     (rule,) = rules_into(network, "reach the load balancer")
     assert (rule["CidrIp"], rule["FromPort"], rule["ToPort"]) == ("192.0.2.0/24", 443, 443)

@@ -161,7 +161,7 @@ def test_a_partition_of_an_unknown_type_is_named_with_its_place_in_the_value() -
     with pytest.raises(CorruptManifestError, match="cannot be decoded") as refused:
         list(read_entries(data, "m.avro", deletes=True))
     text = str(refused.value)
+    assert text.startswith("m.avro is corrupt: ")
     assert "enum" in text
     assert "byte 2 of the value" in text
-    assert "byte 0" not in text
     assert "(" not in text  # no Python tuple
