@@ -133,7 +133,7 @@ def test_a_service_that_does_not_answer_shows_no_empty_table(tmp_path):
 
 def test_a_list_without_tasks_says_how_one_is_submitted(tmp_path):
     page = shown(tmp_path, {"api/health": (200, HEALTH), "api/tasks": (200, {"tasks": [], "unreadable": []})})
-    assert page.text("empty").startswith("There is no task yet; delegation submit")
+    assert page.text("empty").startswith("There are no tasks yet. delegation submit ")
     assert page.hidden("tasks")
     assert page.text("read").startswith("· read at ")
 
