@@ -1,8 +1,8 @@
 """The two dashboards as data: what users feel, and what resources do; and saved queries of CloudWatch Logs Insights.
 
-The names of resources are passed in, so that CDK gives tokens and the renderer (`infra/operations/render.py`) plain
-text. Source of the format: Amazon CloudWatch API Reference, "Dashboard body structure and syntax". Queries follow a
-request, a task, or a kind of trouble through all logs, in which every line of the service is a JSON object.
+The names of resources are passed in: CDK's tokens, or a test's plain text. Source of the format: Amazon CloudWatch
+API Reference, "Dashboard body structure and syntax". Queries follow a request, a task, or a kind of trouble through all
+logs, in which every line of the service is a JSON object.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One graph; `says` is the sentence that an operator reads above it, `limit` a horizontal line with its text."""
+    """One graph; `limit` is a horizontal line with its text."""
 
     title: str
     lines: tuple[Line, ...]

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/images: a terminal session, the status page and a dashboard.
+"""Draw the pictures of docs/images: a terminal session and the status page.
 
 `delegation local up`, `delegation local tables`, then `python -m infra.site.pictures .local/stack.json`; Chromium draws
 the pages. `make regenerate` does not: ids and times always differ, so the pictures are made when a screen changes.
@@ -8,9 +8,9 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +18,6 @@ from rich.console import Console
 from rich.text import Text
 
 from infra.environment.context import ROOT
-from infra.operations import boards
-from infra.operations.render import chromium, draw, page, sample_names
 
 IMAGES: Final = ROOT / "docs" / "images"
 SESSION: Final = ("submit lake.shop.orders --wait", "tasks list", "tasks history {task}")
@@ -75,13 +73,15 @@ def _run(words: list[str]) -> str:
     return done.stdout.decode()
 
 
-def drawn(address: str, name: str, width: int, height: int, scale: float = 1) -> None:
+def drawn(address: str, name: str, height: int) -> None:
     """Draw a page into docs/images; raises subprocess.CalledProcessError if Chromium fails."""
-    program = chromium()
+    programs = ("chromium", "chromium-browser", "google-chrome")
+    program = next((path for each in programs if (path := shutil.which(each))), None)
     if program is None:
-        raise SystemExit("Chromium draws the pictures, and none is installed")
-    size = (f"--window-size={width},{height}", f"--force-device-scale-factor={scale}")
-    draw(program, address, IMAGES / name, *size, "--virtual-time-budget=4000")
+        raise SystemExit("Chromium draws the pictures. Install Chromium")
+    always = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=4000")
+    options = (f"--screenshot={IMAGES / name}", f"--window-size=1100,{height}")
+    subprocess.run([program, *always, *options, address], check=True, capture_output=True, timeout=120)
 
 
 def status_page(stack: Path, task: str) -> None:
@@ -89,24 +89,15 @@ def status_page(stack: Path, task: str) -> None:
     command = [program, "ui", "--stack", str(stack), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
         address = json.loads(served.stdout.readline() if served.stdout else "")["url"]
-        drawn(address, "tasks.png", 1100, 570)
-        drawn(f"{address}#{task}", "task.png", 1100, 900)
+        drawn(address, "tasks.png", 570)
+        drawn(f"{address}#{task}", "task.png", 900)
         served.terminate()
-
-
-def dashboard() -> None:
-    """Draw the upper part of the dashboard for users, with sample data."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "users.html")
-        file.write_text(page("polaris-delegation-prod-users", boards.users(sample_names())), encoding="utf-8")
-        drawn(file.as_uri(), "dashboard.png", 1400, 1000, 0.75)
 
 
 def main(stack: Path) -> None:
     IMAGES.mkdir(exist_ok=True)
     (IMAGES / "terminal.svg").write_text(session(stack), encoding="utf-8")
     status_page(stack, _TASK.findall((IMAGES / "terminal.svg").read_text(encoding="utf-8"))[0])
-    dashboard()
 
 
 if __name__ == "__main__":

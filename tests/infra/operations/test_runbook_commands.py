@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from delegation.metrics import METRICS, NAMESPACE
-from infra.operations import boards, render
+from infra.operations import boards
 from infra.operations.boards import QUERIES
 from tests.deployment.options import WrongCommand, require_aws, require_delegation, require_options
+from tests.infra.operations.board_names import NAMES
 from tests.infra.operations.runbook import FOLDER, PAGES, WATCHED, blocks, outside_blocks, pasted, quoted, text_of
 from tests.paths import ROOT
 
@@ -81,9 +82,8 @@ def test_kubectl_selects_the_pods_of_the_manifest() -> None:
 
 def shown() -> set[tuple[str, str, frozenset[str]]]:
     """Return namespace, name and dimensions of every metric that a dashboard shows, and of the service's own."""
-    names = render.sample_names()
     found = {(NAMESPACE, name, frozenset({"service"})) for name in METRICS}
-    for board in (boards.users(names), boards.resources(names)):
+    for board in (boards.users(NAMES), boards.resources(NAMES)):
         lines = [line for one in board["widgets"] for line in one["properties"].get("metrics", [])]
         for space, name, *dimensions, _ in (line for line in lines if len(line) > 1):
             found.add((space, name, frozenset(dimensions[::2])))

@@ -85,7 +85,7 @@ def test_lines_that_a_terminal_drew_again_are_there_once() -> None:
 
 def test_the_pictures_are_small_and_load_nothing() -> None:
     found = sorted(IMAGES.iterdir())
-    assert {path.name for path in found} == {"dashboard.png", "task.png", "tasks.png", "terminal.svg"}
+    assert {path.name for path in found} == {"task.png", "tasks.png", "terminal.svg"}
     assert sum(path.stat().st_size for path in found) < 400_000
     assert not re.search(r"url\(.?http|@import|<script|href=", (IMAGES / "terminal.svg").read_text(encoding="utf-8"))
 
