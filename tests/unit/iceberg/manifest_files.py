@@ -57,9 +57,10 @@ def optional(name: str, kind: Any, number: int) -> dict[str, Any]:
     return field(name, ["null", kind], number) | {"default": None}
 
 
-def entry_schema(version: int) -> dict[str, Any]:
+def entry_schema(version: int, partitions: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return Iceberg's schema of manifest entries, by default with a partition by day."""
     day = optional("day", {"type": "int", "logicalType": "date"}, 1000)
-    partition = {"type": "record", "name": "r102", "fields": [day]}
+    partition = {"type": "record", "name": "r102", "fields": [day] if partitions is None else partitions}
     data_file = [
         field("file_path", "string", 100),
         field("file_format", "string", 101),
@@ -141,42 +142,30 @@ def list_schema(version: int) -> dict[str, Any]:
         ],
     }
     partitions = optional("partitions", {"type": "array", "items": summary, "element-id": 508}, 507)
-    head = [
+    fields = [
         field("manifest_path", "string", 500),
         field("manifest_length", "long", 501),
         field("partition_spec_id", "int", 502),
     ]
+    whats = ("added", "existing", "deleted")
     if version == 1:
-        counts = [
-            field("added_snapshot_id", "long", 503),
-            optional("added_data_files_count", "int", 504),
-            optional("existing_data_files_count", "int", 505),
-            optional("deleted_data_files_count", "int", 506),
-            partitions,
-            optional("added_rows_count", "long", 512),
-            optional("existing_rows_count", "long", 513),
-            optional("deleted_rows_count", "long", 514),
-        ]
+        fields.append(field("added_snapshot_id", "long", 503))
+        fields += [optional(f"{what}_data_files_count", "int", 504 + at) for at, what in enumerate(whats)]
+        fields.append(partitions)
+        fields += [optional(f"{what}_rows_count", "long", 512 + at) for at, what in enumerate(whats)]
     else:
-        head += [
+        fields += [
             field("content", "int", 517),
             field("sequence_number", "long", 515),
             field("min_sequence_number", "long", 516),
-        ]
-        counts = [
             field("added_snapshot_id", "long", 503),
-            field("added_files_count", "int", 504),
-            field("existing_files_count", "int", 505),
-            field("deleted_files_count", "int", 506),
-            field("added_rows_count", "long", 512),
-            field("existing_rows_count", "long", 513),
-            field("deleted_rows_count", "long", 514),
+            *(field(f"{what}_files_count", "int", 504 + at) for at, what in enumerate(whats)),
+            *(field(f"{what}_rows_count", "long", 512 + at) for at, what in enumerate(whats)),
             partitions,
             optional("key_metadata", "bytes", 519),
+            *([optional("first_row_id", "long", 520)] if version == 3 else []),
         ]
-        if version == 3:
-            counts.append(optional("first_row_id", "long", 520))
-    return {"type": "record", "name": "manifest_file", "fields": head + counts}
+    return {"type": "record", "name": "manifest_file", "fields": fields}
 
 
 LISTED: dict[str, Any] = {

@@ -68,21 +68,24 @@ def test_a_decompression_bomb_uses_no_more_memory_than_the_limit(codec: str) -> 
     assert peak < len(bomb) * 3 + 4 * LIMIT
 
 
-def test_a_zstandard_frame_with_an_absurd_size() -> None:
-    frame = b"\x28\xb5\x2f\xfd" + b"\xe0" + struct.pack("<Q", 1 << 60) + b"\x01\x00\x00"
-
-    corrupt(container(entry_schema(2), (1, frame), codec="zstandard"), "more than 1048576 bytes when decompressed")
+SNAPPY = PACKED["snappy"](BLOCKS[2])
 
 
-def test_a_snappy_block_with_an_absurd_size() -> None:
-    corrupt(container(entry_schema(2), (1, b"\xff\xff\xff\xff\x0f\x00" * 3), codec="snappy"), "more than 1048576 bytes")
-
-
-def test_a_wrong_snappy_checksum() -> None:
-    block = PACKED["snappy"](BLOCKS[2])
-    wrong = block[:-1] + bytes([block[-1] ^ 1])
-
-    corrupt(container(entry_schema(2), (12, wrong), codec="snappy"), "snappy: the checksum differs")
+@pytest.mark.parametrize(
+    ("codec", "block", "reason"),
+    [
+        (
+            "zstandard",
+            b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 60) + b"\x01\x00\x00",
+            "more than 1048576 bytes",
+        ),
+        ("snappy", b"\xff\xff\xff\xff\x0f\x00" * 3, "more than 1048576 bytes"),
+        ("snappy", SNAPPY[:-1] + bytes([SNAPPY[-1] ^ 1]), "snappy: the checksum differs"),
+    ],
+    ids=["zstandard's size", "snappy's size", "snappy's checksum"],
+)
+def test_a_block_that_states_an_absurd_size_or_a_wrong_checksum(codec: str, block: bytes, reason: str) -> None:
+    corrupt(container(entry_schema(2), (12, block), codec=codec), reason)
 
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
@@ -105,7 +108,14 @@ def test_an_unknown_codec() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "what"), [(b"AGS1", "encrypted"), (b"ORC\x01", "ORC"), (b"", "unknown format"), (b"Obj\x02", "unknown")]
+    ("start", "what"),
+    [
+        (b"PAR1", "a Parquet file"),
+        (b"AGS1", "encrypted"),
+        (b"ORC\x01", "ORC"),
+        (b"", "unknown format"),
+        (b"Obj\x02", "unknown"),
+    ],
 )
 def test_other_formats(start: bytes, what: str) -> None:
     assert corrupt(start + b"....", what).offset == 0
@@ -154,16 +164,12 @@ def record(**data_file: Any) -> bytes:
         ({"content": 3}, "content is 3"),
         ({"content": -1}, "content is -1"),
         ({"file_path": ""}, "file_path is empty"),
+        ({"file_path": "s3://bucket/XX"}, "text that is not UTF-8"),
     ],
 )
 def test_values_that_no_manifest_may_have(fields: dict[str, Any], reason: str) -> None:
-    corrupt(container(entry_schema(2), (1, record(**fields))), reason)
-
-
-def test_a_path_that_is_not_utf_8() -> None:
-    block = record(file_path="s3://bucket/XX").replace(b"XX", b"\xff\xfe")
-
-    corrupt(container(entry_schema(2), (1, block)), "text that is not UTF-8")
+    block = record(**fields).replace(b"XX", b"\xff\xfe")
+    corrupt(container(entry_schema(2), (1, block)), reason)
 
 
 def test_a_negative_count_and_length_of_a_list_agree_with_nothing() -> None:

@@ -13,7 +13,6 @@ from delegation.iceberg.avro import manifests as avro
 from delegation.iceberg.avro import shapes as avro_shapes
 from delegation.iceberg.errors import CorruptManifestError, ManifestMismatchError
 from tests.unit.iceberg.manifest_files import (
-    ManifestEntry,
     container,
     encoded,
     entry,
@@ -183,16 +182,6 @@ def test_a_negative_size_after_many_records_of_a_learned_shape_counts_nothing(si
 
     assert [one.file_size_in_bytes for one in entries[199:]] == [9, 0, 9]
     assert len(missed) == avro_shapes.FIRST_PATIENCE + 1
-
-
-@pytest.mark.parametrize("size", [0, 63, 64, 8191, 8192, 1 << 20, 1 << 27, 1 << 31, (1 << 63) - 1])
-def test_sizes_of_every_width(size: int, missed: list[int]) -> None:
-    block = (zigzag(1) + text("s3://b/k") + zigzag(size)) * 100
-
-    entries = list(read_manifest(container(stranger(), (100, block)), PATH))
-
-    assert entries == [ManifestEntry(1, 0, "s3://b/k", size)] * 100
-    assert len(missed) == avro_shapes.FIRST_PATIENCE
 
 
 def test_threads_share_learned_shapes() -> None:

@@ -53,7 +53,10 @@ def stored(request: pytest.FixtureRequest) -> Iterator[StoredIndex]:
         yield StoredIndex(memory, ReferenceStore(ReferenceTable(memory), "references"))
 
 
-ATTRIBUTES = ["namespace", "name", "table_uuid", "areas", "seen", "revision", "problem", "absent"]
+ATTRIBUTES = [
+    "namespace", "name", "table_uuid", "areas", "seen", "revision", "problem", "absent", "problem_since", "unanswered",
+    "displaced",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -67,8 +70,7 @@ ATTRIBUTES = ["namespace", "name", "table_uuid", "areas", "seen", "revision", "p
 )
 def test_a_damaged_entry_stops_no_pass_and_is_found_and_replaced(stored: StoredIndex, name: str, value: Any) -> None:
     scene = Scene(store=stored.store)  # type: ignore[arg-type]
-    for table in ("a", "b", "gone"):
-        scene.one.create(table)
+    scene.create(("a", "b", "gone"))
     scene.refresher().ensure("cat", PassNeeded(0))
     stored.damage("catalog:cat", name, value, sk="table:")
     moved = scene.one.create("d")

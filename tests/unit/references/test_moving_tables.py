@@ -59,14 +59,12 @@ def stopped(scene: Scene, **before: int) -> Callable[[], None]:
 
 def known(scene: Scene, *names: str) -> None:
     """Create tables and make a pass, so that the index knows them."""
-    for name in names:
-        scene.one.create(name)
+    scene.create(names)
     scene.refresher().ensure("cat", PassNeeded(0))
 
 
 def test_a_table_whose_name_another_took_while_a_first_pass_ran_is_found(scene):
-    for name in "amz":
-        scene.one.create(name)
+    scene.create("amz")
 
     def staging_becomes_prod() -> None:
         rename(scene, "z", "a")
@@ -81,8 +79,7 @@ def test_a_table_whose_name_another_took_while_a_first_pass_ran_is_found(scene):
 
 def test_a_new_table_whose_name_another_took_is_found_among_many_known_ones(scene):
     known(scene, *(f"k{number:02}" for number in range(30)))
-    for name in ("a", "z"):
-        scene.one.create(name)
+    scene.create(("a", "z"))
 
     def staging_becomes_prod() -> None:
         rename(scene, "z", "a")
@@ -104,8 +101,7 @@ def test_a_known_table_renamed_to_a_new_name_and_from_there_to_a_loaded_one_is_f
 
 def test_a_new_table_renamed_twice_each_time_to_a_loaded_name_is_found_before_a_purge_runs(scene):
     """Seed 6219 of `make histories`: f replaces e, which was loaded; in the second visits e replaces a, which was."""
-    for name in "aefx":
-        scene.one.create(name)
+    scene.create("aefx")
     Events(scene, {("f", 1): lambda: rename(scene, "f", "e"), ("e", 2): lambda: rename(scene, "e", "a")})
     state = scene.refresher().ensure("cat", PassNeeded(0))
     assert "ns.a" in scene.concerned("s3://lake/wh/f/")
@@ -137,8 +133,7 @@ def test_a_pass_counts_at_last_although_new_tables_disappear_and_names_change_in
 def test_a_new_table_whose_name_another_took_is_found_by_the_process_that_continues_the_pass(scene):
     """The names that are loaded before all others are loaded once more, in whatever process the pass ends."""
     known(scene, *(f"k{number:02}" for number in range(30)))
-    for name in ("a", "b"):
-        scene.one.create(name)
+    scene.create(("a", "b"))
 
     def staging_becomes_prod() -> None:
         rename(scene, "b", "a")
@@ -153,8 +148,7 @@ def test_a_new_table_whose_name_another_took_is_found_by_the_process_that_contin
 
 def test_a_table_renamed_twice_is_found_although_nobody_had_the_pass_at_the_second_rename(scene):
     """f replaces e, which was loaded; e replaces a, loaded twice by the process that ended after that."""
-    for name in "aefx":
-        scene.one.create(name)
+    scene.create("aefx")
     Events(scene, {("f", 1): lambda: rename(scene, "f", "e")})
     with pytest.raises(Killed):
         scene.refresher(checkpoint=stopped(scene, a=2)).ensure("cat", PassNeeded(0))
@@ -165,8 +159,7 @@ def test_a_table_renamed_twice_is_found_although_nobody_had_the_pass_at_the_seco
 
 def test_a_table_that_a_first_pass_has_not_met_and_that_takes_a_visited_name_meanwhile_is_found(scene):
     """Nobody had the pass at the rename: its former name is in no listing of the process that continues."""
-    for name in "amz":
-        scene.one.create(name)
+    scene.create("amz")
     with pytest.raises(Killed):
         scene.refresher(checkpoint=stopped(scene, m=1)).ensure("cat", PassNeeded(0))
     rename(scene, "z", "m")

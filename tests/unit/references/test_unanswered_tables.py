@@ -95,8 +95,7 @@ def test_an_outage_is_no_tables_own_trouble_however_many_passes_it_lasts(scene, 
 
 
 def test_an_outage_that_begins_in_a_pass_counts_for_no_table_behind_the_last_answer(scene) -> None:
-    for number in range(30):
-        scene.one.create(f"t{number:02d}")
+    scene.create(f"t{number:02d}" for number in range(30))
     answers = iter(range(1_000))
 
     def fails_after_ten() -> None:

@@ -10,8 +10,7 @@ from delegation.rewrites.files import TableFiles, read_files
 from delegation.rewrites.pruning import FileFilter
 from delegation.rewrites.terms import CompactionTerms
 from delegation.storage.memory import MemoryObjectStore
-from tests.unit.iceberg.manifest_files import list_schema, written
-from tests.unit.iceberg.test_avro_entries import entry_schema
+from tests.unit.iceberg.manifest_files import entry_schema, list_schema, written
 
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
 PLACE = "s3://lake/t"
@@ -109,7 +108,7 @@ class SyntheticTable:
             values = {key: value for key, value in one["partition"].items() if key in names}
             records.append({"status": 1, **entry, "data_file": {"file_format": "PARQUET", **one, "partition": values}})
         path = f"{PLACE}/metadata/{number}-{content}.avro"
-        raw = written(entry_schema(partition), records)
+        raw = written(entry_schema(3, partition), records)
         self._put(path, raw)
         names_of = ("data_files" if self.version == 1 else "files",)
         counts = {f"{kind}_{name}_count": 0 for kind in ("added", "existing", "deleted") for name in names_of}

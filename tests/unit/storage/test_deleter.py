@@ -1,14 +1,17 @@
-"""The deleter: an outcome for every key, retries by error code, and a rate that finds the store's limit."""
+"""The deleter: an outcome for every key and lot, retries by error code, and a rate that finds the store's limit."""
 
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from delegation.errors import RunHandedOver
 from delegation.iceberg.paths import TableFile
 from delegation.storage.base import BatchResult, KeyFailure
-from delegation.storage.deleter import DeletePolicy, Deleter, RatePolicy
+from delegation.storage.deleter import DeletePolicy, Deleter, Failure, RatePolicy
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.errors import LeaseLost
@@ -126,38 +129,6 @@ def test_delete_markers_are_reported() -> None:
         assert run.delete(records(2), never_stop).delete_markers
 
 
-class Limited:
-    """A store that deletes `limit` keys per second of a virtual clock, and answers SlowDown beyond."""
-
-    def __init__(self, limit: float, clock: SleptSeconds) -> None:
-        self.limit, self.clock = limit, clock
-        self.tokens = limit
-        self.at = 0.0
-        self.done = 0
-        self.refused = 0
-
-    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        del bucket
-        self.tokens = min(self.limit, self.tokens + (self.clock.now - self.at) * self.limit)
-        self.at = self.clock.now
-        if self.tokens < len(keys):
-            self.refused += 1
-            return BatchResult((), tuple(KeyFailure(key, "SlowDown") for key in keys))
-        self.tokens -= len(keys)
-        self.done += len(keys)
-        return BatchResult(tuple(keys))
-
-
-def test_the_rate_settles_close_to_the_limit_and_every_key_is_deleted() -> None:
-    clock = SleptSeconds()
-    store = Limited(3500, clock)
-    policy = DeletePolicy(batch=250, threads=1, pause=0.0, longest_pause=0.0)
-    with Deleter(store, policy, now=clock.read, sleep=clock.sleep) as run:  # type: ignore[arg-type]
-        outcome = run.delete(records(200_000), never_stop)
-    assert (outcome.files, outcome.failures) == (200_000, [])
-    assert store.done / clock.now > 0.97 * 3500
-
-
 def test_a_stop_while_the_store_throttles_takes_effect_within_one_checkpoint() -> None:
     clock = SleptSeconds()
     store = store_with(records(20_000), refuse=lambda _bucket, _key, _nth: "SlowDown")
@@ -188,34 +159,6 @@ def test_a_store_that_only_refuses_is_left_to_a_later_attempt(code: str) -> None
     assert {failure.code for failure in outcome.failures} == {code}
     assert all(failure.transient for failure in outcome.failures)
     assert policy.patience < clock.now < policy.patience + 10
-
-
-class Failing(MemoryObjectStore):
-    """Fails every delete with `code` from key number `since` on, and counts the keys it received."""
-
-    def __init__(self, objects: dict[tuple[str, str], bytes], code: str, since: int) -> None:
-        super().__init__(objects)
-        self._code, self._since = code, since
-        self.sent = 0
-
-    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        self.sent += len(keys)
-        if self.sent > self._since:
-            return BatchResult((), tuple(KeyFailure(key, self._code) for key in keys))
-        return super().delete(bucket, keys)
-
-
-@pytest.mark.parametrize("code", ["SlowDown", "InternalError", "ConnectionFailed", "NoAnswer"])
-def test_a_failing_store_is_not_overloaded(code: str) -> None:
-    """A store that accepts nothing receives fewer and fewer keys, whatever its error code."""
-    clock = SleptSeconds()
-    files = records(100_000)
-    store = Failing({("b", f"k{number:05d}"): b"" for number in range(100_000)}, code, since=20_000)
-    with Deleter(store, DeletePolicy(), now=clock.read, sleep=clock.sleep) as run:
-        lots = ((number, files[number : number + 10_000]) for number in range(0, 100_000, 10_000))
-        ended = [outcome for _, outcome in run.delete_each(lots, never_stop)]
-    assert sum(outcome.files + len(outcome.failures) for outcome in ended) == 100_000
-    assert store.sent < 100_000
 
 
 class Forgetful(MemoryObjectStore):
@@ -255,33 +198,17 @@ def test_few_checks_are_made_for_keys_that_are_present_and_cannot_be_deleted() -
     assert store.looks <= 5 * 20
 
 
-def test_one_refused_batch_lowers_the_rate_once() -> None:
+@pytest.mark.parametrize(
+    ("code", "keys", "share"),
+    [("InternalError", "", 1 - RatePolicy().decrease), ("InternalError", "7", 1), ("ExpiredToken", "", 1)],
+    ids=["a whole batch", "one key of a batch", "an expired token"],
+)
+def test_only_a_batch_that_is_refused_as_a_whole_lowers_the_rate_once(code: str, keys: str, share: float) -> None:
     policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
-    store = store_with(records(60), refuse=lambda _bucket, _key, nth: "InternalError" if nth == 1 else None)
-    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
-    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
+    store = store_with(records(60), refuse=lambda _bucket, key, nth: code if nth == 1 and key.endswith(keys) else None)
+    with deleter(store, DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)) as run:
         assert run.delete(records(60), never_stop).failures == []
-        assert run.keys_per_second == pytest.approx(2_000 * (1 - policy.decrease))
-
-
-def test_one_failed_key_of_a_batch_does_not_lower_the_rate() -> None:
-    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
-    store = store_with(
-        records(60), refuse=lambda _bucket, key, nth: "InternalError" if nth == 1 and key.endswith("7") else None
-    )
-    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
-    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
-        assert run.delete(records(60), never_stop).failures == []
-        assert run.keys_per_second == 2_000
-
-
-def test_an_expired_token_does_not_lower_the_rate() -> None:
-    policy = RatePolicy(start=2_000.0, search=0.0, grow=0.0, add_per_second=0.0)
-    store = store_with(records(60), refuse=lambda _bucket, _key, nth: "ExpiredToken" if nth == 1 else None)
-    one = DeletePolicy(batch=60, threads=1, pause=0.0, rate=policy)
-    with Deleter(store, one, now=lambda: 0.0, sleep=lambda _seconds: None) as run:
-        assert run.delete(records(60), never_stop).failures == []
-        assert run.keys_per_second == 2_000
+        assert run.keys_per_second == pytest.approx(2_000 * share)
 
 
 def test_nothing_is_sent_after_a_stop() -> None:
@@ -323,3 +250,105 @@ def test_a_refused_batch_is_split() -> None:
         outcome = run.delete(records(3_000), never_stop)
     assert (outcome.files, outcome.failures, store.objects) == (3_000, [], {})
     assert most[0] == 1_000
+
+
+POLICY = DeletePolicy(batch=4, threads=3, tries=2, throttled_tries=3, pause=0.0, longest_pause=0.0)
+CODES = st.sampled_from([None, None, None, "SlowDown", "InternalError", "AccessDenied"])
+
+
+def lot(name: str, count: int) -> list[TableFile]:
+    return [TableFile(f"s3://b/{name}/{number:03d}", 8, 10) for number in range(count)]
+
+
+def store_of(lots: dict[str, list[TableFile]], **options: object) -> MemoryObjectStore:
+    objects = {("b", record.path[7:]): b"x" for records in lots.values() for record in records}
+    return MemoryObjectStore(objects, **options)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.integers(0, 11), max_size=5), st.dictionaries(st.integers(0, 54), CODES))
+def test_each_lot_is_yielded_once_with_its_outcome(counts: list[int], refusals: dict[int, str | None]) -> None:
+    lots = {f"lot{number}": lot(f"lot{number}", count) for number, count in enumerate(counts)}
+    refused = {
+        key: refusals.get(int(key[3]) * 11 + int(key[5:])) for key in (r.path[7:] for rs in lots.values() for r in rs)
+    }
+    store = store_of(lots, refuse=lambda _bucket, key, _nth: refused[key])
+    with deleter(store, POLICY) as run:
+        ended = list(run.delete_each(lots.items(), never_stop))
+    assert Counter(name for name, _ in ended) == Counter(lots.keys())
+    for name, outcome in ended:
+        kept = {record.path for record in lots[name] if refused[record.path[7:]]}
+        assert {failure.path for failure in outcome.failures} == kept
+        assert len(outcome.failures) == len(kept)
+        assert (outcome.files, outcome.bytes) == (len(lots[name]) - len(kept), 10 * (len(lots[name]) - len(kept)))
+    assert {f"s3://b/{key}" for _, key in store.objects} == {f"s3://b/{key}" for key, code in refused.items() if code}
+
+
+class Held(MemoryObjectStore):
+    """Answers about the last key of lot a only after the first key of lot b was sent."""
+
+    def __init__(self, objects: dict[tuple[str, str], bytes]) -> None:
+        super().__init__(objects)
+        self._released = threading.Event()
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+        if "b/000" in keys:
+            self._released.set()
+        if "a/007" in keys:
+            assert self._released.wait(30)
+        return super().delete(bucket, keys)
+
+
+def test_a_lot_begins_before_the_last_answer_about_the_one_before_which_is_yielded_after_it() -> None:
+    lots = {"a": lot("a", 8), "b": lot("b", 8)}
+    store = Held({("b", record.path[7:]): b"" for records in lots.values() for record in records})
+    seen: list[tuple[str, int, bool]] = []
+    with Deleter(store, POLICY) as run:
+        for name, outcome in run.delete_each(lots.items(), never_stop):
+            seen.append((name, outcome.files, name == "a" and ("b", "a/007") in store.objects))
+    assert sorted(seen) == [("a", 8, False), ("b", 8, False)]
+
+
+def test_closing_waits_for_batches_in_flight_and_sends_no_more() -> None:
+    lots = {"a": lot("a", 4), "b": lot("b", 400)}
+    store = store_of(lots)
+    with deleter(store, DeletePolicy(batch=4, threads=3)) as run:
+        ending = run.delete_each(lots.items(), never_stop)
+        assert next(ending)[0] == "a"
+        ending.close()
+        left = len(store.objects)
+        assert left > 0
+    assert len(store.objects) == left
+
+
+def test_a_lot_that_cannot_be_read_raises_after_the_batches_in_flight() -> None:
+    store = store_of({"a": lot("a", 8)})
+
+    def lots() -> Iterator[tuple[str, list[TableFile]]]:
+        yield "a", lot("a", 8)
+        raise LookupError("b")
+
+    with deleter(store, POLICY) as run, pytest.raises(LookupError):
+        list(run.delete_each(lots(), never_stop))
+    assert store.objects == {}
+
+
+def test_after_the_patience_a_throttling_store_gets_one_batch_per_lot() -> None:
+    seconds = [0.0]
+    asked: list[str] = []
+
+    class Full(MemoryObjectStore):
+        def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
+            asked.extend(keys)
+            return BatchResult((), tuple(KeyFailure(key, "SlowDown") for key in keys))
+
+    def sleep(duration: float) -> None:
+        seconds[0] += duration
+
+    policy = DeletePolicy(threads=1, patience=60.0, rate=RatePolicy(start=10.0))
+    lots = {name: lot(name, 900) for name in "abcd"}
+    with Deleter(Full({}), policy, now=lambda: seconds[0], sleep=sleep) as run:
+        ended = dict(run.delete_each(lots.items(), never_stop))
+    for name, outcome in ended.items():
+        assert set(outcome.failures) == {Failure(record.path, "SlowDown") for record in lots[name]}
+    assert seconds[0] < 2 * policy.patience
+    assert {key[0] for key in asked} == set("abcd")

@@ -28,16 +28,13 @@ BUCKETS = st.from_regex(r"[a-z0-9][a-z0-9.\-]{1,20}[a-z0-9]", fullmatch=True).fi
 
 
 @given(BUCKETS, KEYS, st.sampled_from(["s3", "s3a", "s3n", "S3"]))
+@example("bucket", "a%2F b/./x//=&+..\x01", "s3a")
+@example("bucket", "x--table-s3/y/", "s3n")
 def test_every_s3_scheme_names_the_same_object_and_the_key_is_unchanged(bucket: str, key: str, scheme: str) -> None:
     path = f"{scheme}://{bucket}/{key}"
     assert parse(path) == ObjectLocation(bucket, key)
     assert canonical(path) == f"s3://{bucket}/{key}"
     assert split(canonical(path)) == (bucket, key)
-
-
-@given(BUCKETS, KEYS, BUCKETS, KEYS)
-def test_canonical_paths_are_equal_exactly_when_the_objects_are(b1: str, k1: str, b2: str, k2: str) -> None:
-    assert (canonical(f"s3a://{b1}/{k1}") == canonical(f"s3n://{b2}/{k2}")) == ((b1, k1) == (b2, k2))
 
 
 @given(BUCKETS, st.text())
@@ -84,20 +81,9 @@ def test_roots_contain_what_one_of_them_contains(bucket: str, roots: list[list[s
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "s3://bucket/a#b",
-        "s3://bucket/a?b",
-        "s3://bucket/a/../b",
-        "s3://bucket/..",
-        "s3:///key",
-        "s3://bucket/",
-        "s3://bucket",
-        "s3://bu cket/key",
-        "s3://user@bucket/key",
-        "s3://bucket:80/key",
-        "s3://bucket/\ud800",
-    ],
-)
+    ["s3://bucket/a#b", "s3://bucket/a?b", "s3://bucket/a/../b", "s3://bucket/..", "s3:///key", "s3://bucket/",
+     "s3://bucket", "s3://bu cket/key", "s3://user@bucket/key", "s3://bucket:80/key", "s3://bucket/\ud800"],
+)  # fmt: skip
 def test_ambiguous_paths_are_refused(path: str) -> None:
     with pytest.raises(AmbiguousPath) as refused:
         canonical(path)
@@ -106,42 +92,13 @@ def test_ambiguous_paths_are_refused(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "gs://bucket/key",
-        "hdfs://host/key",
-        "file://host/tmp/x",
-        "//tmp/x",
-        "relative/x",
-        "",
-        "s3://63a8e430-6e0b-46f5--table-s3/data/x",
-        "s3a://x--table-s3/data/x",
-    ],
-)
+    ["gs://bucket/key", "hdfs://host/key", "file://host/tmp/x", "//tmp/x", "relative/x", "",
+     "s3://63a8e430-6e0b-46f5--table-s3/data/x", "s3a://x--table-s3/data/x"],
+)  # fmt: skip
 def test_unsupported_storage_is_refused(path: str) -> None:
     with pytest.raises(UnsupportedLocation) as refused:
         canonical(path)
     assert refused.value.code == "UNSUPPORTED_LOCATION"
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "a%2Fb",
-        "a b",
-        "a+b",
-        "a=b&c",
-        "ünï/ço dé",
-        "trail/",
-        "a//b",
-        "./a",
-        "a/.../b",
-        "a..b",
-        "\x01\n",
-        "x--table-s3/y",
-    ],
-)
-def test_unusual_keys_are_not_changed(key: str) -> None:
-    assert parse(f"s3n://bucket/{key}").key == key
 
 
 @pytest.mark.parametrize("path", ["file:///wh/t/a b", "file:/wh/t/a b", "FILE:///wh/t/a b", "/wh/t/a b"])

@@ -255,6 +255,8 @@ def test_keys_are_deleted_with_the_credential_of_their_prefix() -> None:
         ([refusal("SignatureDoesNotMatch", 403)], "SignatureDoesNotMatch"),
         ([refusal("NotImplemented", 501), {}, {}], None),
         ([refusal("NotImplemented", 501), {}, refusal("AccessDenied", 403)], "AccessDenied"),
+        ([refusal("InvalidArgument", 400), {}, refusal("AccessDenied", 403)], "AccessDenied"),
+        ([refusal("InvalidArgument", 405), {}, refusal("AccessDenied", 403)], "AccessDenied"),
     ],
 )
 def test_a_probe_returns_the_error_code(answers: list[Any], code: str | None) -> None:
@@ -264,6 +266,8 @@ def test_a_probe_returns_the_error_code(answers: list[Any], code: str | None) ->
     assert name == "delete_object"
     assert arguments["Key"].startswith("t/.delegation-probe-")
     assert arguments["IfMatch"]
+    assert len(client.calls) == len(answers)
+    assert len(answers) == 1 or "IfMatch" not in client.calls[-1][1]
 
 
 def test_a_throttled_probe_raises() -> None:

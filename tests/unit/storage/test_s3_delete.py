@@ -11,30 +11,13 @@ import botocore
 import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from delegation.storage.base import KeyFailure
 from delegation.storage.s3_delete import DeleteAnswer, delete_keys, prepare_for_deletes, read_answer
 
 SPACE = "{http://s3.amazonaws.com/doc/2006-03-01/}"
-ODD = [
-    "a b",
-    "a+b",
-    "a%20b",
-    "a&b",
-    "<a>",
-    "]]>",
-    "&amp;",
-    "é",
-    "e\u0301",
-    "日本",
-    "\U0001f600",
-    "trail/",
-    "//",
-    "'\"",
-    " ",
-]
 KEYS = st.text(
     st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), min_size=1, max_size=40
 )
@@ -89,18 +72,12 @@ MADE = {way: client(way=way) for way in VERSIONS}
 
 
 @given(keys=st.lists(KEYS, min_size=1, max_size=20, unique=True))
+@example(keys=["a%20b+", "<a>&amp;]]>", "e\u0301\U0001f600", "//", " "])
 @BOTH
 def test_a_request_names_the_keys(keys: list[str], way: str) -> None:
     made, sent = MADE[way]
     delete_keys(made, "bucket", keys)
     assert [key.text for key in ElementTree.fromstring(sent[-1].body).iter(f"{SPACE}Key")] == keys
-
-
-@BOTH
-def test_odd_keys_are_sent_unchanged(way: str) -> None:
-    made, sent = MADE[way]
-    delete_keys(made, "bucket", ODD)
-    assert [key.text for key in ElementTree.fromstring(sent[-1].body).iter(f"{SPACE}Key")] == ODD
 
 
 @given(st.lists(KEYS, min_size=1, max_size=5, unique=True))
@@ -178,39 +155,14 @@ def test_any_other_answer_confirms_nothing(name: str, way: str) -> None:
 
 
 PIECES = [
-    "<Deleted>",
-    "</Deleted>",
-    "<Deleted><Key>a</Key></Deleted>",
-    "<Deleted><Key>b</Key></Deleted>",
-    "<Deleted><Key></Key></Deleted>",
-    "<Key>",
-    "</Key>",
-    "<Key>a</Key>",
-    "<Key>b</Key>",
-    "<Error>",
-    "</Error>",
-    "<Error><Key>a</Key><Code>AccessDenied</Code></Error>",
-    "<Error><Key>b</Key><Code>NoSuchKey</Code></Error>",
-    "<Error><Code>InternalError</Code></Error>",
-    "<Code>NoSuchKey</Code>",
-    "<DeleteMarker>true</DeleteMarker>",
-    "<VersionId>1</VersionId>",
-    "<Deleted x='1' xml:space='preserve'>",
-    "<Key x:y='1'>",
-    "<Deleted xmlns='other'>",
-    "<x:Key xmlns:x='y'>c</x:Key>",
-    "<ETag/>",
-    "<!-- <Key>a</Key> -->",
-    "<![CDATA[a</Key>]]>",
-    "<?pi a?>",
-    "&#x61;",
-    "&lt;",
-    "a",
-    "b",
-    ">",
-    "]]>",
-    "\n",
-]
+    "<Deleted>", "</Deleted>", "<Deleted><Key>a</Key></Deleted>", "<Deleted><Key>b</Key></Deleted>",
+    "<Deleted><Key></Key></Deleted>", "<Key>", "</Key>", "<Key>a</Key>", "<Key>b</Key>", "<Error>", "</Error>",
+    "<Error><Key>a</Key><Code>AccessDenied</Code></Error>", "<Error><Key>b</Key><Code>NoSuchKey</Code></Error>",
+    "<Error><Code>InternalError</Code></Error>", "<Code>NoSuchKey</Code>", "<DeleteMarker>true</DeleteMarker>",
+    "<VersionId>1</VersionId>", "<Deleted x='1' xml:space='preserve'>", "<Key x:y='1'>", "<Deleted xmlns='other'>",
+    "<x:Key xmlns:x='y'>c</x:Key>", "<ETag/>", "<!-- <Key>a</Key> -->", "<![CDATA[a</Key>]]>", "<?pi a?>", "&#x61;",
+    "&lt;", "a", "b", ">", "]]>", "\n",
+]  # fmt: skip
 ENTRIES = st.builds(
     "<{0}>{1}</{0}>".format,
     st.sampled_from(["Deleted", "Error"]),
@@ -278,9 +230,8 @@ def test_a_crafted_answer_means_what_botocore_reads(inside: str) -> None:
 
 @pytest.mark.parametrize("root", ["ListBucketResult", "Error", "x:DeleteResult", "x:DeleteResult xmlns:x='y'"])
 def test_another_root_means_what_botocore_reads(root: str) -> None:
-    document = (
-        f"<{root}><Deleted><Key>a</Key></Deleted><Deleted><Key>b</Key></Deleted></{root.split(maxsplit=1)[0]}>".encode()
-    )
+    inside = "<Deleted><Key>a</Key></Deleted><Deleted><Key>b</Key></Deleted>"
+    document = f"<{root}>{inside}</{root.split(maxsplit=1)[0]}>".encode()
     ours, theirs = (delete_keys(client_that_answers(document, way), "bucket", ["a", "b"]) for way in VERSIONS)
     assert ours == theirs
 
