@@ -37,18 +37,18 @@ def compared(question: SweepQuestion, answer: Json, totals: Totals) -> Iterator[
     others = sum(question.table not in _who_needs(question, uri) for uri in theirs if where(uri) in before.objects)
     totals["Iceberg deletes what another table needs: files"] += others
     try:
-        deleted = sweep(lake, question).deleted
+        deleted = sweep(lake, question)
     except (LocationShared, PrefixMismatch) as refused:
         yield from _refused(question, answer, refused, totals)
-        deleted = frozenset()
+        deleted = set()
     except DelegationError as refused:
         yield f"we refuse it: {refused.code} {refused}; Iceberg: {answer['error']}"
         return
     else:
         totals["tables swept by both" if answer["error"] is None else "Iceberg fails"] += 1
         if answer["error"] is None:
-            yield from _files(question, needed, set(deleted), found, totals)
-        yield from _planted(question, set(deleted), found, totals)
+            yield from _files(question, needed, deleted, found, totals)
+        yield from _planted(question, deleted, found, totals)
     for uri in sorted(deleted & needed):
         yield f"we delete {uri}, which a table needs"
     yield from _read_the_same(before, lake, totals)

@@ -1,11 +1,10 @@
 """Removals by this service of orphan files of tables that Spark wrote (tests/fixtures), in memory."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from delegation.removal.attempt import MemoryAttempt
-from delegation.removal.orphans.context import OrphanContext, OrphanOptions, OrphanResult
+from delegation.removal.orphans.context import OrphanContext, OrphanOptions
 from delegation.removal.orphans.place import MismatchMode
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
@@ -26,14 +25,6 @@ class LiveReferences:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """What a removal of this service did, and the objects deleted."""
-
-    result: OrphanResult
-    deleted: frozenset[str]
-
-
 def planted_lake(question: SweepQuestion, now_ms: int) -> SparkLake:
     """Return the lake that a question begins with."""
     lake = SparkLake(question.scenario, now_ms)
@@ -43,8 +34,8 @@ def planted_lake(question: SweepQuestion, now_ms: int) -> SparkLake:
     return lake
 
 
-def sweep(lake: SparkLake, question: SweepQuestion) -> Swept:
-    """Remove the orphan files of a table, beside the other tables of the lake; raise the errors of a removal."""
+def sweep(lake: SparkLake, question: SweepQuestion) -> set[str]:
+    """Remove the orphan files of a table beside the lake's other tables, or raise; return the objects deleted."""
     before = set(lake.uris())
     name, mismatch = question.table, question.options.mismatch or MismatchMode.ERROR
     store = MemoryObjectStore(clock=lambda: lake.now_ms / 1000)
@@ -70,5 +61,5 @@ def sweep(lake: SparkLake, question: SweepQuestion) -> Swept:
         now=lambda: 0.0,
         sleep=lambda _seconds: None,
     )
-    result = remove_orphan_files(ctx)
-    return Swept(result, frozenset(before - set(lake.uris())))
+    remove_orphan_files(ctx)
+    return before - set(lake.uris())

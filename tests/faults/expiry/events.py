@@ -11,7 +11,7 @@ from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
-from tests.faults.expiry.tale import ASKED, FOREVER, Tale
+from tests.faults.expiry.tale import ASKED, FOREVER, Look, Tale
 from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
 from tests.kit.stories.tables import MINUTE, StoryTable
 
@@ -91,9 +91,7 @@ def roll_back_and_forth(tale: Tale) -> None:
 
 def move_pointer_back(tale: Tale) -> None:
     """Give the table the metadata file from before everything, as an operator may who restores a catalog."""
-    document = tale.lake.document(tale.old_pointer) if tale.old_pointer in tale.lake.uris() else {}
-    files = {tale.old_pointer, *(one["metadata-file"] for one in document.get("metadata-log") or ())}
-    if document and tale.is_there() and (files := files | tale.lake.read_by(document)) <= tale.lake.uris():
+    if tale.is_there() and tale.files_of_old():
         _point_back(tale)
 
 
@@ -108,11 +106,7 @@ def _point_back(tale: Tale) -> None:
 
 def clone(tale: Tale) -> None:
     """Register an older metadata file under another name."""
-    if tale.old_pointer not in tale.lake.uris() or "clone" in tale.lake.pointers:
-        return
-    document = tale.lake.document(tale.old_pointer)
-    files = {tale.old_pointer, *(one["metadata-file"] for one in document.get("metadata-log") or ())}
-    if (files := files | tale.lake.read_by(document)) <= tale.lake.uris():
+    if "clone" not in tale.lake.pointers and (files := tale.files_of_old()):
         tale.lake.pointers["clone"] = tale.old_pointer
         tale.promise("neighbours", files, "clone")
 
@@ -163,11 +157,8 @@ def rename_and_clone(tale: Tale) -> None:
     if tale.is_there():
         tale.promise("neighbours", set(), "renamed")
         rename(tale)
-        if tale.old_pointer in tale.lake.uris():
-            document = tale.lake.document(tale.old_pointer)
-            files = {tale.old_pointer, *(one["metadata-file"] for one in document.get("metadata-log") or ())}
-            if (files := files | tale.lake.read_by(document)) <= tale.lake.uris():
-                _point_back(tale)
+        if tale.files_of_old():
+            _point_back(tale)
 
 
 def replace(tale: Tale) -> None:
@@ -177,14 +168,14 @@ def replace(tale: Tale) -> None:
         StoryTable.create(tale.lake).append()
 
 
-def replace_and_take_files(tale: Tale) -> None:
+def replace_and_take_files(tale: Tale, seen_by: Look = "load") -> None:
     """Drop the table, and have another one under its name take a file that only the old snapshot has."""
     if tale.is_there():
         drop(tale)
         table = StoryTable.create(tale.lake)
         if tale.of_old[0] in tale.lake.uris():
             table.append(paths=[tale.of_old[0]])
-            tale.promise("load", {tale.of_old[0]}, "t")
+            tale.promise(seen_by, {tale.of_old[0]}, "t")
 
 
 def credentials_expire(tale: Tale) -> None:
@@ -199,12 +190,7 @@ def credentials_expire_and_are_not_renewed(tale: Tale) -> None:
 
 def replace_and_credentials_expire(tale: Tale) -> None:
     """Drop the table, have another one under its name take an old file, and let the credentials end."""
-    if tale.is_there():
-        drop(tale)
-        table = StoryTable.create(tale.lake)
-        if tale.of_old[0] in tale.lake.uris():
-            table.append(paths=[tale.of_old[0]])
-            tale.promise("renewal", {tale.of_old[0]}, "t")
+    replace_and_take_files(tale, "renewal")
     tale.lake.now_ms += _HOURS
 
 

@@ -188,6 +188,15 @@ class Tale:
         """Whether the table has a snapshot."""
         return self.is_there() and snapshot_id in self.table.ids
 
+    def files_of_old(self) -> set[str]:
+        """Return what the old metadata file needs, its log included; nothing if some of it is gone."""
+        if self.old_pointer not in self.lake.uris():
+            return set()
+        document = self.lake.document(self.old_pointer)
+        files = {self.old_pointer, *(one["metadata-file"] for one in document.get("metadata-log") or ())}
+        files |= self.lake.read_by(document)
+        return files if files <= self.lake.uris() else set()
+
     def promise(self, look: Look, files: set[str], *tables: str) -> None:
         """Expect files to stay, if they are there and the look is taken before deletes."""
         calls = len(self.attempts[-1].done) if self.attempts else 0

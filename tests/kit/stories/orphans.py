@@ -130,6 +130,12 @@ class SweptTables:
     def orphan(self, uri: str, data: bytes = b"orphan") -> str:
         return self.lake.put(uri, data)
 
+    def littered(self, *names: str) -> set[str]:
+        """Put orphan files below the table's `data` that are four days old."""
+        found = {self.orphan(f"s3://lake/wh/t/data/{name}") for name in names}
+        self.lake.pass_days(4)
+        return found
+
     def context(
         self,
         table: StoryTable,

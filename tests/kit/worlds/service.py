@@ -278,11 +278,12 @@ class World:
         for swept in sweep(self.tasks, self.kinds, deadline=self.deadline(), clock=self.clock):
             assert swept.error is None, swept.error
 
-    def later(self, hours: float) -> None:
-        """Let time pass, and run what is due then."""
-        self.clock.advance(timedelta(hours=hours))
-        self.sweep()
-        self.drive()
+    def later(self, hours: float, times: int = 1) -> None:
+        """Let time pass, and run what is due then; so many times."""
+        for _ in range(times):
+            self.clock.advance(timedelta(hours=hours))
+            self.sweep()
+            self.drive()
 
     def history(self, task_id: str) -> list[Task]:
         return list(self.store.history(task_id))

@@ -33,7 +33,7 @@ from tests.unit.items.worlds import ORDER, Failing, Served, planted, world
 from tests.unit.polaris.scripted import Server, raw_json
 from tests.unit.polaris.test_client import client_of
 from tests.unit.removal.orphans.quarantine.test_released import tagged
-from tests.unit.removal.orphans.test_restoring import Shoal
+from tests.unit.removal.orphans.test_restoring import swept
 from tests.unit.upkeep.execution.catalogs import ALLOWED, WEEK, UpkeepWorld
 from tests.unit.upkeep.execution.catalogs import NOW as UPKEEP_NOW
 
@@ -162,8 +162,7 @@ def empty_namespaces_that_cannot_be_dropped(failing: Failing) -> Served:
 
 @world("orphans.restored")
 def deleted_files_whose_versions_cannot_be_read(failing: Failing) -> Served:
-    here = Shoal()
-    _, files, result = here.swept()
+    here, _, files, result = swept()
     bad = set(sorted(files)[:2])
     with planted(here.store, "versions", lambda bucket, key: f"s3://{bucket}/{key}" in bad, failing):
         found = here.restore(result)

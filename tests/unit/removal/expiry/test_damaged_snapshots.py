@@ -13,7 +13,7 @@ from delegation.removal.expiry.context import ExpiryContext, ExpiryResult
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.storage.locations import parse
-from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
+from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import ADDED, DATA, Entry, StoryTable
 from tests.unit.removal.expiry.spark.executors_here import expire_with_executors_here
 
@@ -95,57 +95,54 @@ def test_all_lists_of_expiring_snapshots_may_be_gone(old: Damaged, expire: Expir
     assert (finding.count, set(finding.sample)) == (2, lists)
 
 
-@ENGINES
-@pytest.mark.parametrize("what", ["list", "manifest"])
-def test_a_snapshot_that_stays_stops_all_with_a_list_or_manifest_that_is_gone(
-    old: Damaged, expire: Expire, what: str
-) -> None:
+def lose_kept_list(old: Damaged) -> None:
     old.lose("list", old.first)
-    old.lose(what, old.table.refs["main"])
-    before = old.world.lake.uris()
-
-    with pytest.raises(ManifestMissing):
-        expire(old.world.context(old.table))
-
-    assert (old.world.lake.uris(), old.world.commits(), len(old.table.ids)) == (before, 0, 3)
+    old.lose("list", old.table.refs["main"])
 
 
-@ENGINES
-def test_what_a_tag_keeps_is_strict_although_the_snapshot_would_expire_without_it(old: Damaged, expire: Expire) -> None:
+def lose_kept_manifest(old: Damaged) -> None:
+    old.lose("list", old.first)
+    old.lose("manifest", old.table.refs["main"])
+
+
+def lose_tagged_manifest(old: Damaged) -> None:
+    """Without the tag the snapshot would expire."""
     old.table.tag("kept", old.first)
     old.lose("manifest", old.first)
-    before = old.world.lake.uris()
-
-    with pytest.raises(ManifestMissing):
-        expire(old.world.context(old.table))
-
-    assert (old.world.lake.uris(), old.world.commits()) == (before, 0)
 
 
-@ENGINES
-def test_a_manifest_that_the_kept_snapshot_has_too_stops_all(old: Damaged, expire: Expire) -> None:
+def lose_shared_manifest(old: Damaged) -> None:
+    """Lose a manifest that the kept snapshot has too."""
     shared = old.table.manifests_of(old.first)[0]
     old.table.snapshot([shared])
     where = parse(shared)
     del old.world.lake.objects[where.bucket, where.key]
-    before = old.world.lake.uris()
 
-    with pytest.raises(ManifestMissing):
-        expire(old.world.context(old.table))
 
-    assert (old.world.lake.uris(), old.world.commits()) == (before, 0)
+def damage_list(old: Damaged) -> None:
+    """It may be restored from a version or a copy, and is what names the files."""
+    old.world.lake.put(old.list_of(old.first), b"x")
 
 
 @ENGINES
-def test_a_damaged_list_of_an_expiring_snapshot_is_no_missing_one(old: Damaged, expire: Expire) -> None:
-    """It may be restored from a version or a copy, and is what names the files."""
-    old.world.lake.put(old.list_of(old.first), b"x")
-    before = old.world.lake.uris()
-
-    with pytest.raises(CorruptManifestError):
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (lose_kept_list, ManifestMissing),
+        (lose_kept_manifest, ManifestMissing),
+        (lose_tagged_manifest, ManifestMissing),
+        (lose_shared_manifest, ManifestMissing),
+        (damage_list, CorruptManifestError),
+    ],
+)
+def test_what_a_kept_snapshot_needs_and_what_may_be_restored_stops_all(
+    old: Damaged, expire: Expire, damage: Callable[[Damaged], None], error: type[Exception]
+) -> None:
+    damage(old)
+    before, ids = old.world.lake.uris(), old.table.ids
+    with pytest.raises(error):
         expire(old.world.context(old.table))
-
-    assert (old.world.lake.uris(), old.world.commits()) == (before, 0)
+    assert (old.world.lake.uris(), old.world.commits(), old.table.ids) == (before, 0, ids)
 
 
 @ENGINES
@@ -197,16 +194,6 @@ def test_a_snapshot_that_a_writer_takes_back_before_the_commit_stops_all(old: Da
 
 
 @ENGINES
-def test_unused_partition_specs_do_not_stop_the_expiry_of_a_damaged_snapshot(old: Damaged, expire: Expire) -> None:
-    old.table.apply({"action": "add-spec", "spec": {"spec-id": 1, "fields": []}})
-    old.lose("list", old.first)
-
-    result = expire(old.world.context(old.table, replace(EVERYTHING, clean_expired_metadata=True)))
-
-    assert (result.status, len(old.table.ids)) == ("EXPIRED", 1)
-
-
-@ENGINES
 def test_a_damaged_snapshot_that_the_request_names_expires_and_no_partition_spec_goes(
     old: Damaged, expire: Expire
 ) -> None:
@@ -215,17 +202,8 @@ def test_a_damaged_snapshot_that_the_request_names_expires_and_no_partition_spec
     old.lose("list", old.first)
     retention = Retention(older_than_ms=0, snapshot_ids=(old.first,), clean_expired_metadata=True)
 
+    dry = expire(old.world.context(old.table, retention, dry_run=True))
     result = expire(old.world.context(old.table, retention))
 
+    assert [one.code for one in dry.findings] == [one.code for one in result.findings] == ["MANIFEST_MISSING"]
     assert (result.status, result.snapshot_ids, result.spec_ids) == ("EXPIRED", (old.first,), ())
-
-
-@ENGINES
-def test_a_dry_run_has_the_finding_and_the_run_has_the_same(old: Damaged, expire: Expire) -> None:
-    gone = old.lose("list", old.first)
-    dry = expire(old.world.context(old.table, dry_run=True))
-    assert [one.code for one in dry.findings] == ["MANIFEST_MISSING"]
-
-    result = expire(old.world.context(old.table))
-
-    assert (result.status, [one.sample for one in result.findings]) == ("EXPIRED", [(gone,)])

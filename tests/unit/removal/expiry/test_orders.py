@@ -1,9 +1,11 @@
 """What others do between any two calls of an expiry: nothing that anyone can read is deleted, and a rerun completes."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -52,6 +54,12 @@ class Story:
 
     def is_there(self) -> bool:
         return self.table.name in self.lake.pointers and self.old in self.table.ids
+
+    def expire(self, before: "Mapping[int, Callable[[Story], object]]" = {}, **more: Any) -> ExpiryResult:  # noqa: B006
+        """Run an attempt; each event comes just before the call of the catalog with its number."""
+        ctx = self.world.context(self.table, **more)
+        self.world.catalogs[-1].before |= {at: partial(event, self) for at, event in before.items()}
+        return expire_snapshots(ctx)
 
     def promise(self, snapshot_id: int) -> None:
         """Expect what a snapshot reads to stay."""
@@ -183,12 +191,9 @@ def check(story: Story, ended: ExpiryResult | DelegationError) -> None:
 @pytest.mark.parametrize(("event", "at"), CASES, ids=[f"{event.__name__}-{at}" for event, at in CASES])
 def test_nothing_that_anyone_can_read_is_deleted(event: Event, at: int) -> None:
     story = Story()
-    ctx = story.world.context(story.table)
-    catalog = story.world.catalogs[-1]
-    catalog.before[at] = lambda: event(story)
 
     try:
-        ended: ExpiryResult | DelegationError = expire_snapshots(ctx)
+        ended: ExpiryResult | DelegationError = story.expire({at: event})
     except DelegationError as error:
         ended = until_it_ends(story) if error.retryable else error
     check(story, ended)
@@ -203,12 +208,9 @@ def test_a_run_without_events_makes_the_calls_that_these_tests_assume() -> None:
 
 def test_a_tag_that_the_commit_removed_is_named_with_the_metadata_file_that_has_it() -> None:
     story = Story()
-    ctx = story.world.context(story.table)
-    story.world.catalogs[-1].before[COMMIT] = lambda: tag_old(story)
     before = story.lake.uris()
-
     with pytest.raises(RefLost, match="new at snapshot") as raised:
-        expire_snapshots(ctx)
+        story.expire({COMMIT: tag_old})
 
     assert before - story.lake.uris() == set()
     assert story.lake.document(raised.value.metadata_file)["refs"]["new"]["snapshot-id"] == story.old
@@ -222,10 +224,8 @@ def test_a_tag_that_the_commit_removed_is_named_with_the_metadata_file_that_has_
 
 def test_a_writer_that_is_first_is_followed_by_a_new_decision_and_one_commit() -> None:
     story = Story()
-    ctx = story.world.context(story.table)
-    story.world.catalogs[-1].before[COMMIT] = lambda: append(story)
 
-    result = expire_snapshots(ctx)
+    result = story.expire({COMMIT: append})
 
     assert (result.status, story.world.commits()) == ("EXPIRED", 1)
     assert story.world.catalogs[-1].commits == 2
@@ -359,9 +359,7 @@ def test_the_receipt_of_a_reduced_plan_is_beside_the_dry_runs_as_well() -> None:
     story = Story()
     dry = story.world.expire(story.table, dry_run=True, task_id="dry")
     story.world.head = PlanHead()
-    ctx = story.world.context(story.table, execute_plan=dry.plan_ids[0])
-    story.world.catalogs[-1].before[COMMIT] = lambda: bring_file_back(story)
-    result = expire_snapshots(ctx)
+    result = story.expire({COMMIT: bring_file_back}, execute_plan=dry.plan_ids[0])
     assert len(result.plan_ids) == 2, "the plan was reduced"
     first, last = (story.world.plans.get(receipt_key(one)) for one in result.plan_ids)
     assert (result.status, result.plan_ids[0], first) == ("EXPIRED", dry.plan_ids[0], last)

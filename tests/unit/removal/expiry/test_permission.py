@@ -105,14 +105,6 @@ def test_a_stricter_policy_after_the_commit_deletes_nothing() -> None:
     assert before <= set(story.lake.uris())
 
 
-def test_a_looser_policy_removes_no_more_than_was_asked() -> None:
-    story = Story()
-    asked = replace(EVERYTHING, retain_last=2)
-    policy = Policy({PLAN: stricter(asked, EVERYTHING)})
-    found = expire_snapshots(replace(story.world.context(story.table, asked), permitted=policy))
-    assert (found.status, len(set(story.table.ids))) == ("EXPIRED", 2)
-
-
 def test_a_policy_that_cannot_be_read_changes_nothing_and_a_later_attempt_completes() -> None:
     story = Story()
     # The third attempt has the second one's plan, so that its first delete is its second question.

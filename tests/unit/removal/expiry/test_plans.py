@@ -2,14 +2,11 @@
 
 import pytest
 
-from delegation.iceberg.errors import ManifestMissing
-from delegation.removal.attempt import PlanHead
 from delegation.removal.chunks import Phase
 from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import planned_paths
-from delegation.storage.locations import parse
-from tests.kit.stories.expiries import EVERYTHING, ExpiringTables
+from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import DELETES, StoryTable
 
 
@@ -43,18 +40,6 @@ def test_what_only_expired_snapshots_reach_is_deleted_and_the_rest_reads_as_befo
     )
 
 
-def test_an_entry_marked_deleted_of_a_retained_snapshot_protects_nothing(world: ExpiringTables) -> None:
-    table = StoryTable.create(world.lake)
-    table.append(2)
-    gone = table.live()[0]
-    table.delete(gone)
-
-    world.expire(table)
-
-    assert gone not in world.lake.uris()
-    assert world.lake.readable() == {"t": set()}
-
-
 def test_a_file_that_only_an_entry_marked_deleted_names_goes_after_an_expiry_that_kept_files(
     world: ExpiringTables,
 ) -> None:
@@ -68,30 +53,6 @@ def test_a_file_that_only_an_entry_marked_deleted_names_goes_after_an_expiry_tha
     world.expire(table)
 
     assert gone not in world.lake.uris()
-
-
-def test_a_file_that_is_deleted_on_main_and_live_on_a_branch_or_tag_stays(world: ExpiringTables) -> None:
-    table = StoryTable.create(world.lake)
-    first = table.append(2)
-    table.tag("kept", first)
-    table.delete(*table.live())
-    table.append()
-
-    world.expire(table)
-
-    assert world.lake.readable() == {"t": set()}
-    assert table.refs["kept"] == first
-
-
-def test_statistics_of_expired_snapshots_go_and_those_of_others_stay(world: ExpiringTables) -> None:
-    table = StoryTable.create(world.lake)
-    old = table.statistics(table.append())
-    new = table.statistics(table.append())
-
-    world.expire(table)
-
-    assert old not in world.lake.uris()
-    assert new in world.lake.uris()
 
 
 def test_delete_files_are_planned_before_manifests_and_manifests_before_lists(world: ExpiringTables) -> None:
@@ -116,20 +77,6 @@ def test_nothing_is_planned_and_no_commit_is_made_without_expired_snapshots(worl
 
     assert world.expire(table, Retention()).status == "NOTHING"
     assert (world.commits(), world.plans.objects) == (0, {})
-
-
-def test_a_table_with_a_missing_manifest_is_left_whole(world: ExpiringTables) -> None:
-    table = StoryTable.create(world.lake)
-    table.append()
-    table.append()
-    where = parse(table.manifests_of(table.refs["main"])[-1])
-    del world.lake.objects[where.bucket, where.key]
-    before = world.lake.uris()
-
-    with pytest.raises(ManifestMissing):
-        world.expire(table)
-
-    assert (world.lake.uris(), world.commits()) == (before, 0)
 
 
 def test_files_outside_the_table_and_the_credentials_are_kept_and_listed(world: ExpiringTables) -> None:
@@ -161,20 +108,6 @@ def test_files_that_no_credential_covers_are_kept_and_listed(world: ExpiringTabl
     assert before - world.lake.uris() == set()
     assert [finding.code for finding in result.findings] == ["CREDENTIALS_DO_NOT_COVER"]
     assert len(moved.ids) == 1
-
-
-def test_a_dry_run_writes_the_plan_and_changes_nothing_and_its_plan_can_be_executed(world: ExpiringTables) -> None:
-    table = StoryTable.create(world.lake)
-    table.append()
-    table.rewrite_manifests()
-    before = world.lake.uris()
-
-    dry = world.expire(table, dry_run=True, task_id="dry")
-    assert (dry.status, world.lake.uris(), world.commits()) == ("PLANNED", before, 0)
-
-    world.head = PlanHead()
-    result = expire_snapshots(world.context(table, EVERYTHING, execute_plan=dry.plan_ids[0]))
-    assert result.files_deleted == dry.files_planned > 0
 
 
 def test_old_metadata_files_go_where_the_table_says_so(world: ExpiringTables) -> None:

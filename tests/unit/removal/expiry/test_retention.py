@@ -65,21 +65,6 @@ def test_the_request_overrides_the_properties_and_the_branch_overrides_both() ->
     assert removed(document, older_than_ms=NOW) == {1}
 
 
-def test_a_branch_ends_at_its_first_old_snapshot() -> None:
-    # A clock that ran behind: snapshot 2 looks older than its parent, which is then not kept for its age.
-    assert removed(metadata(1, 9, 1)) == {1, 2}
-
-
-def test_many_branches_keep_their_own_part_of_a_shared_history() -> None:
-    refs = {
-        "count": branch(4, **{"min-snapshots-to-keep": 3}),
-        "age": branch(3, **{"max-snapshot-age-ms": 19 * DAY}),
-    }
-    assert removed(metadata(20, 19, 18, 17, 1, refs=refs)) == {1}
-    assert removed(metadata(20, 19, 18, 17, 1, refs={"count": refs["count"]})) == {1}
-    assert removed(metadata(20, 19, 18, 17, 1, refs={"age": refs["age"]})) == {1, 4}
-
-
 @pytest.mark.parametrize("heads", [(8, 9), (9, 8)])
 def test_branches_that_part_keep_what_either_of_them_keeps(heads: tuple[int, int]) -> None:
     """Whichever is read first: their common past is that of the one which keeps more."""
@@ -100,36 +85,12 @@ def test_branches_that_part_keep_what_either_of_them_keeps(heads: tuple[int, int
     assert removed(document) == {1, 2}
 
 
-def test_an_expired_ref_no_longer_keeps_its_snapshots_and_main_never_expires() -> None:
-    refs = {"old": tag(1, **{"max-ref-age-ms": 8 * DAY}), "new": tag(2, **{"max-ref-age-ms": 8 * DAY})}
-    gone = expired(metadata(9, 8, 7, refs=refs), Retention(), now_ms=NOW)
-    assert gone == Expired(frozenset({1}), frozenset({"old"}))
-    gone = expired(metadata(9, 8, 7, refs=refs), Retention(max_ref_age_ms=1), now_ms=NOW)
-    assert gone.refs == {"old"}
-    plain = metadata(9, 8, 7, refs={"x": tag(1), "y": branch(2)})
-    assert expired(plain, Retention(max_ref_age_ms=DAY), now_ms=NOW).refs == {"x", "y"}
-    assert expired(plain, Retention(), now_ms=NOW).refs == set()
-
-
 def test_a_negative_age_of_refs_removes_refs_to_snapshots_of_the_future_unless_the_operator_bounds_it() -> None:
     """Iceberg compares ages as they are; found by `make expiry-fuzz`, seed 406."""
     document = metadata(9, -1, refs={"t": tag(2), "u": tag(1)})
     document["properties"] = {"history.expire.max-ref-age-ms": str(-(2**63))}
     assert expired(document, Retention(), now_ms=NOW).refs == {"t", "u"}
     assert expired(document, Retention(least_ref_age_ms=1), now_ms=NOW).refs == {"u"}
-
-
-def test_staged_snapshots_and_those_of_a_rollback_go_by_age_alone() -> None:
-    document = metadata(9, 8, 1)
-    document["snapshots"] += [
-        {"snapshot-id": 10, "parent-snapshot-id": 2, "timestamp-ms": NOW - 6 * DAY},
-        {"snapshot-id": 11, "parent-snapshot-id": 2, "timestamp-ms": NOW - 4 * DAY},
-    ]
-    assert removed(document) == {1, 2, 10}
-    # The limit of a branch does not count for them, that of the request does.
-    document["refs"]["main"]["max-snapshot-age-ms"] = 100 * DAY
-    assert removed(document) == {10}
-    assert removed(document, older_than_ms=NOW) == {10, 11}
 
 
 def test_a_named_snapshot_goes_unless_a_ref_is_at_it() -> None:
@@ -147,12 +108,6 @@ def test_an_id_that_is_gone_is_ignored_and_is_reported() -> None:
     document = metadata(3, 2, 1)
     assert removed(document, snapshot_ids=(7, 8, 9, 10)) == set()
     assert unknown_ids(document, Retention(snapshot_ids=(7, 2))) == {7}
-
-
-def test_metadata_without_refs_has_its_current_snapshot_as_main() -> None:
-    document = metadata(9, 8, 7)
-    del document["refs"]
-    assert removed(document) == {1, 2}
 
 
 def test_every_kept_snapshot_has_a_reason() -> None:
@@ -189,10 +144,6 @@ def test_a_snapshot_that_only_its_naming_removes_still_counts_for_specs_and_sche
     decision = decide(document, Retention(snapshot_ids=(2,), clean_expired_metadata=True), now_ms=NOW)
     assert decision.expired == Expired(frozenset({2}))
     assert decision.counted == {1, 2, 3}
-
-
-def test_a_table_without_snapshots_has_nothing_to_expire() -> None:
-    assert not expired(metadata(), Retention(), now_ms=NOW)
 
 
 @pytest.mark.parametrize("value", ["", "x", "1.5", "9" * 5_000, " 1", "1_000"])

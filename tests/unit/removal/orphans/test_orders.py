@@ -24,7 +24,7 @@ from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.index import store_index
 from delegation.removal.marks import Marks
 from delegation.removal.orphans.details import ApprovalLimits
-from delegation.removal.orphans.errors import AgeTooShort, AreaLeftAlone, LocationShared, PrefixMismatch
+from delegation.removal.orphans.errors import AreaLeftAlone, LocationShared, PrefixMismatch
 from delegation.removal.orphans.index import CandidateWriter, read_candidates
 from delegation.removal.orphans.place import Equal, MismatchMode, Place
 from delegation.removal.orphans.run import remove_orphan_files
@@ -35,7 +35,7 @@ from polaris_common.errors import DelegationError
 from tests.effort import apart
 from tests.kit.errors import coded
 from tests.kit.stories.expiries import ExpiringTables
-from tests.kit.stories.orphans import AT_ONCE, SweptTables, hours
+from tests.kit.stories.orphans import AT_ONCE, SweptTables
 from tests.kit.stories.tables import StoryTable
 
 OLD = "s3://lake/wh/t/data/old.parquet"
@@ -95,18 +95,11 @@ def test_orphans_of_every_kind_are_removed_and_nothing_else() -> None:
     assert result.files_listed == len([uri for uri in before if uri.startswith("s3://lake/wh/t/")])
     assert {young, *hidden, *beside} <= world.lake.uris()
     assert kept_all(world)
-    assert world.sweep(table).status == "NOTHING"
-
-
-def test_the_receipt_says_what_was_done() -> None:
-    world, table = beach()
-    result = world.sweep(table)
-    assert result.receipt is not None
-    receipt = json.loads(world.plans.get(result.receipt))
-    assert (receipt["status"], receipt["files_deleted"], receipt["bytes_deleted"]) == ("SWEPT", 1, 6)
-    assert receipt["location"] == "s3://lake/wh/t/"
-    assert receipt["older_than_seconds"] == 3 * 86_400
+    receipt = json.loads(world.plans.get(str(result.receipt)))
+    assert (receipt["status"], receipt["files_deleted"], receipt["bytes_deleted"]) == ("SWEPT", 7, 42)
+    assert (receipt["location"], receipt["older_than_seconds"]) == ("s3://lake/wh/t/", 3 * 86_400)
     assert receipt["references"] == [{"catalog": "cat", "tables": 1}]
+    assert world.sweep(table).status == "NOTHING"
 
 
 @pytest.mark.parametrize("minutes", [-59, 59])
@@ -174,52 +167,51 @@ def test_a_store_that_lists_an_object_of_its_future_stops_it() -> None:
     assert {OLD, late} <= world.lake.uris()
 
 
-def during_listing(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
-    """Return a function that makes a context's store call `act` once, after the last page of the listing."""
+def at_look(world: SweptTables, number: int, act: Callable[[], object]) -> Callable[[Any], None]:
+    """Return a function that makes `act` run once, before the pass with this number is asked for."""
 
     def prepare(ctx: Any) -> None:
         at_renew = ctx.references.renew
 
         def renew() -> None:
-            if not world.passes.renewed:
+            if world.passes.renewed == number:
                 act()
             at_renew()
 
         world.passes.renew = renew  # type: ignore[method-assign]
 
     return prepare
+
+
+def during_listing(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
+    """Let `act` run after the last page of the listing."""
+    return at_look(world, 0, act)
 
 
 def before_deleting(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
-    """Return a function that makes `act` run once, after the plan was made and before the second look."""
-
-    def prepare(ctx: Any) -> None:
-        at_renew = ctx.references.renew
-
-        def renew() -> None:
-            if world.passes.renewed == 1:
-                act()
-            at_renew()
-
-        world.passes.renew = renew  # type: ignore[method-assign]
-
-    return prepare
+    """Let `act` run after the plan was made and before the second look."""
+    return at_look(world, 1, act)
 
 
-def at_first_delete(world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
-    """Return a function that makes `act` run after the last look, when the first delete is sent."""
+def at_delete(ctx: Any, number: int, act: Callable[[], object]) -> None:
+    """Let `act` run once, when the delete with this number is sent."""
+    usual, sent = ctx.store.delete_unchanged, itertools.count(1)
 
-    def prepare(ctx: Any) -> None:
-        usual = ctx.store.delete_unchanged
-
-        def delete(bucket: str, listed: Any) -> Any:
-            ctx.store.delete_unchanged = usual
+    def delete(bucket: str, listed: Any) -> Any:
+        if next(sent) == number:
             act()
-            return usual(bucket, listed)
+        return usual(bucket, listed)
 
-        ctx.store.delete_unchanged = delete
+    ctx.store.delete_unchanged = delete
 
-    return prepare
+
+def at_first_delete(_world: SweptTables, act: Callable[[], object]) -> Callable[[Any], None]:
+    """Let `act` run after the last look."""
+    return lambda ctx: at_delete(ctx, 1, act)
+
+
+def die() -> None:
+    raise Killed
 
 
 WHENS = [during_listing, before_deleting]
@@ -268,17 +260,12 @@ def test_a_table_that_is_created_inside_meanwhile_refuses(inside: str, when: Any
     def create() -> None:
         other = StoryTable.create(world.lake, "inside")
         document = {**other.document, "location": inside}
-        world.lake.pointers["inside"] = world.lake.put(
-            "s3://lake/wh/inside/metadata/9-z.metadata.json", _json(document)
-        )
+        metadata_file = "s3://lake/wh/inside/metadata/9-z.metadata.json"
+        world.lake.pointers["inside"] = world.lake.put(metadata_file, json.dumps(document).encode())
 
     with pytest.raises(LocationShared):
         run(world, table, when(world, create))
     assert OLD in world.lake.uris()
-
-
-def _json(document: Any) -> bytes:
-    return json.dumps(document).encode()
 
 
 @pytest.mark.parametrize("when", WHENS)
@@ -371,7 +358,7 @@ def test_other_schemes_and_authorities_are_an_error_kept_or_deleted_as_said() ->
 def test_a_location_that_another_table_has_or_that_is_a_bucket_is_refused_before_anything_is_listed() -> None:
     world, table = beach()
     document = {**table.document, "location": "s3://lake"}
-    world.lake.pointers["t"] = world.lake.put("s3://lake/m/1-z.metadata.json", _json(document))
+    world.lake.pointers["t"] = world.lake.put("s3://lake/m/1-z.metadata.json", json.dumps(document).encode())
     with pytest.raises(GuardRefused, check=coded("LOCATION_TOO_WIDE")):
         world.sweep(table)
     assert "list" not in world.store.faults.names
@@ -458,16 +445,6 @@ def test_it_waits_for_the_references_and_lists_only_once() -> None:
     assert world.passes.renewed == 2
     assert remove_orphan_files(world.context(table)).files_deleted == 1
     assert world.passes.renewed == 2
-
-
-def test_the_first_run_of_a_table_only_reports() -> None:
-    world, table = beach()
-    limits = ApprovalLimits(max_share=1.0)
-    first = world.sweep(table, limits=limits)
-    assert (first.status, first.waits, first.files_planned) == ("WAITING", "first-run", 1)
-    assert OLD in world.lake.uris()
-    world.approve(first.plan_ids[-1])
-    assert world.sweep(table, limits=limits, execute_plan=first.plan_ids[-1]).status == "SWEPT"
 
 
 def test_a_run_that_finds_nothing_is_not_the_first_report() -> None:
@@ -565,21 +542,6 @@ def test_a_table_that_moved_while_the_removal_waited_is_listed_again() -> None:
     assert kept_all(world)
 
 
-def test_less_than_a_day_is_refused_and_a_table_may_ask_for_more() -> None:
-    world, table = beach()
-    with pytest.raises(AgeTooShort):
-        world.sweep(table, older_than=hours(23))
-    table.apply({"action": "set-properties", "updates": {"delegation.orphan-files.older-than": "30d"}})
-    assert world.sweep(table).status == "NOTHING"
-    assert world.sweep(table, dry_run=True).status == "PLANNED"
-
-
-def test_a_dry_run_deletes_nothing() -> None:
-    world, table = beach()
-    assert (world.sweep(table, dry_run=True).files_planned, world.planned()) == (1, {OLD})
-    assert OLD in world.lake.uris()
-
-
 def test_a_sweep_can_be_killed_at_every_call() -> None:
     """Whatever call was the last of a process, also if it took effect: the next attempt finishes, nothing is lost.
 
@@ -612,10 +574,6 @@ def test_a_table_that_is_created_between_two_attempts_keeps_what_it_took() -> No
     world, table = beach()
     more = [world.orphan(f"s3://lake/wh/t/data/p{number}.parquet") for number in range(9)]
     world.lake.pass_days(4)
-
-    def die() -> None:
-        raise Killed
-
     with pytest.raises(Killed):
         run(world, table, at_first_delete(world, die))
     StoryTable.create(world.lake, "fresh").append(paths=[more[-1]])

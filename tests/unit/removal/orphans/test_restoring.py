@@ -32,18 +32,20 @@ class Shoal(SweptTables):
         self.hidden = self.store.hidden = getattr(self, "hidden", {})
         return ctx
 
-    def swept(self) -> tuple[StoryTable, set[str], OrphanResult]:
-        """Sweep a table with orphan files; return what was deleted."""
-        table = self.table()
-        planted = {self.orphan(f"s3://lake/wh/t/data/{name}", name.encode()) for name in NAMES}
-        self.lake.pass_days(4)
-        result = self.sweep(table)
-        assert (result.files_deleted, result.bytes_freed) == (5, None)
-        assert not planted & self.lake.uris()
-        return table, planted, result
-
     def restore(self, result: OrphanResult, **more: Any) -> Restoration:
         return RestoreRun(self.store, self.plans, result.plan_ids, result.location, **more).run()
+
+
+def swept() -> tuple[Shoal, StoryTable, set[str], OrphanResult]:
+    """Sweep a table with orphan files; return what was deleted."""
+    world = Shoal()
+    table = world.table()
+    planted = {world.orphan(f"s3://lake/wh/t/data/{name}", name.encode()) for name in NAMES}
+    world.lake.pass_days(4)
+    result = world.sweep(table)
+    assert (result.files_deleted, result.bytes_freed) == (5, None)
+    assert not planted & world.lake.uris()
+    return world, table, planted, result
 
 
 def files(found: Restoration) -> dict[str, int]:
@@ -51,8 +53,7 @@ def files(found: Restoration) -> dict[str, int]:
 
 
 def test_all_that_was_deleted_is_back_as_it_was() -> None:
-    world = Shoal()
-    table, planted, result = world.swept()
+    world, table, planted, result = swept()
     before, modified = dict(world.lake.objects), dict(world.lake.modified)
     seen: list[int] = []
     found = world.restore(result, seen=lambda one: seen.append(one.files))
@@ -65,8 +66,7 @@ def test_all_that_was_deleted_is_back_as_it_was() -> None:
 
 
 def test_a_second_restore_checks_nothing_again_and_a_dry_run_changes_nothing() -> None:
-    world = Shoal()
-    _, planted, result = world.swept()
+    world, _, planted, result = swept()
     looked = world.restore(result, dry_run=True)
     assert files(looked) == {"restored": 5}
     assert not planted & world.lake.uris()
@@ -77,8 +77,7 @@ def test_a_second_restore_checks_nothing_again_and_a_dry_run_changes_nothing() -
 
 
 def test_what_others_did_with_a_key_meanwhile_is_left_alone_and_reported() -> None:
-    world = Shoal()
-    _, _, result = world.swept()
+    world, _, _, result = swept()
     rewritten = world.lake.put("s3://lake/wh/t/data/a.parquet", b"new")
     again = world.lake.put("s3://lake/wh/t/data/c.parquet", b"newer")
     [listed] = list(world.store.page("lake", "wh/t/data/c").objects)
@@ -100,8 +99,7 @@ def test_what_others_did_with_a_key_meanwhile_is_left_alone_and_reported() -> No
 
 
 def test_markers_of_another_run_of_the_same_files_stay() -> None:
-    world = Shoal()
-    table, planted, first = world.swept()
+    world, table, planted, first = swept()
     world.restore(first)
     second = world.sweep(table)
     assert second.files_deleted == 5
@@ -115,8 +113,7 @@ def test_markers_of_another_run_of_the_same_files_stay() -> None:
 
 
 def test_a_write_between_the_check_and_the_removal_of_the_marker_stays() -> None:
-    world = Shoal()
-    _, _, result = world.swept()
+    world, _, _, result = swept()
     remove = world.store.remove_version
 
     def late(bucket: str, key: str, version: str) -> None:
@@ -133,8 +130,7 @@ def test_a_restore_can_be_killed_at_every_call_and_resumes() -> None:
     kills = 0
     for after in (False, True):
         for at in range(1 + after, 200, 2):
-            world = Shoal()
-            _, planted, result = world.swept()
+            world, _, planted, result = swept()
             faults = Faults(kill_at=at, after=after)
             world.store.faults = world.plans.faults = faults
             try:
@@ -179,8 +175,7 @@ def test_a_removal_that_was_killed_knows_the_markers_of_its_earlier_attempts() -
 
 
 def test_without_the_right_to_record_progress_it_restores_all_the_same() -> None:
-    world = Shoal()
-    _, planted, result = world.swept()
+    world, _, planted, result = swept()
     put = world.plans.put
     world.plans.put = _denied  # type: ignore[method-assign]
     found = world.restore(result)
@@ -195,8 +190,7 @@ def _denied(*_: Any) -> None:
 
 
 def test_a_store_that_fails_in_between_leaves_that_file_and_the_next_run_resumes() -> None:
-    world = Shoal()
-    _, planted, result = world.swept()
+    world, _, planted, result = swept()
     usual, calls = world.store.versions, iter(range(99))
 
     def failing(bucket: str, key: str) -> KeyVersions:
@@ -213,8 +207,7 @@ def test_a_store_that_fails_in_between_leaves_that_file_and_the_next_run_resumes
 
 
 def test_a_record_of_files_elsewhere_or_one_that_cannot_be_read_removes_nothing() -> None:
-    world = Shoal()
-    _, planted, result = world.swept()
+    world, _, planted, result = swept()
     with pytest.raises(PlanTampered):
         world.restore(replace(result, location="s3://lake/wh/t2/"))
     [name, *_] = [key for key in world.plans.objects if "/markers/" in key]
@@ -227,8 +220,7 @@ def test_a_record_of_files_elsewhere_or_one_that_cannot_be_read_removes_nothing(
 
 
 def test_credentials_that_may_do_nothing_are_one_error_and_not_each_files() -> None:
-    world = Shoal()
-    _, _, result = world.swept()
+    world, _, _, result = swept()
     world.store.versions = _denied  # type: ignore[method-assign, assignment]
     with pytest.raises(ObjectStoreDenied):
         world.restore(result)

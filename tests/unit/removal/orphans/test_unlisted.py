@@ -1,7 +1,6 @@
 """A removal keeps what tables need that no catalog lists; only an approval that names one deletes it."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from delegation.storage.memory import Faults, Killed
 from tests.effort import apart
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import PathTable, StoryTable
+from tests.unit.removal.orphans.test_orders import OLD, at_look, run
 
-OLD = "s3://lake/wh/t/data/old.parquet"
 T = "s3://lake/wh/t/"
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -52,23 +51,6 @@ def foreign(result: OrphanResult) -> list[tuple[int, tuple[str, ...]]]:
 
 def parts(world: SweptTables) -> list[dict[str, Any]]:
     return [one.model_dump(exclude={"parts"}) for one in world.plan().foreign_tables]
-
-
-def during(world: SweptTables, number: int, act: Callable[[], object]) -> Any:
-    """Return a context whose pass with this number begins with an act: 0 after the listing, 1 after the plan."""
-
-    def prepare(ctx: Any) -> Any:
-        at_renew = ctx.references.renew
-
-        def renew() -> None:
-            if world.passes.renewed == number:
-                act()
-            at_renew()
-
-        world.passes.renew = renew  # type: ignore[method-assign]
-        return ctx
-
-    return prepare
 
 
 @pytest.mark.parametrize("kind", [StoryTable, PathTable])
@@ -125,7 +107,7 @@ def test_a_second_catalogs_table_that_takes_an_orphan_file_meanwhile_keeps_it(nu
 
     more = world.orphan(f"{T}data/more.parquet")
     world.lake.modified["lake", "wh/t/data/more.parquet"] = 0
-    remove_orphan_files(during(world, number, commit)(world.context(table)))
+    run(world, table, at_look(world, number, commit))
     assert world.reach(elsewhere["other"]) <= world.lake.uris()
     # With a plan from before its commit the folder is listed again, and after it nothing is left but what nobody needs.
     assert more not in world.lake.uris()
@@ -271,8 +253,7 @@ def test_a_foreign_table_that_moves_while_it_is_read_keeps_its_place() -> None:
         world.lake.put(f"{T}below/metadata/99999-x.metadata.json", json.dumps({**document, "snapshots": []}).encode())
         del world.lake.objects["lake", lists[0].removeprefix("s3://lake/")]
 
-    ctx = during(world, 0, expire)(world.context(table, dry_run=True))
-    remove_orphan_files(ctx)
+    run(world, table, at_look(world, 0, expire), dry_run=True)
     assert stray not in world.planned()
     assert OLD in world.planned()
 
@@ -320,7 +301,7 @@ def test_a_table_that_is_made_in_a_new_folder_at_the_location_after_the_plan_kee
         fresh.append(paths=[OLD])
         taken.append(world.unlist("t/fresh"))
 
-    remove_orphan_files(during(world, 1, make)(world.context(table)))
+    run(world, table, at_look(world, 1, make))
     assert taken[0] <= world.lake.uris()
 
 
@@ -483,7 +464,7 @@ def test_what_a_release_listed_that_noted_no_such_tables_is_listed_again() -> No
     world, table = beach()
     theirs = unlisted(world)
     with pytest.raises(Killed):
-        remove_orphan_files(during(world, 0, kill)(world.context(table)))
+        run(world, table, at_look(world, 0, kill))
     listed = world.plan()
     records = list(world.plans.keys("task/listed/"))
     assert (listed.stage, len(records) > 2) == ("listed", True)

@@ -65,34 +65,31 @@ def refused_again(story: Story, error: PolarisError) -> Callable[[], object]:
     return lambda: expire_snapshots(ctx)
 
 
-def test_conflicts_after_a_commit_without_an_answer_do_not_end_its_plan() -> None:
-    """It may be applied after the last conflict, and take a new tag with it: a later attempt has to find that."""
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (CommitConflict("concurrent update", status=409), "POLARIS_OUTCOME_UNKNOWN"),
+        (PolarisForbidden("no", status=403), "POLARIS_FORBIDDEN"),
+    ],
+    ids=["conflicts", "a refusal"],
+)
+def test_what_refuses_the_next_commits_does_not_end_the_plan_of_one_without_an_answer(
+    refusal: PolarisError, code: str
+) -> None:
+    """It may be applied after the last refusal, and take a new tag with it: a later attempt has to find that."""
     story = Story()
     arrives = unanswered_first(story)
-    again = refused_again(story, CommitConflict("concurrent update", status=409))
+    again = refused_again(story, refusal)
 
     with pytest.raises(PolarisError) as raised:
         again()
 
-    assert (raised.value.code, raised.value.retryable) == ("POLARIS_OUTCOME_UNKNOWN", True)
+    assert (raised.value.code, raised.value.retryable) == (code, code == "POLARIS_OUTCOME_UNKNOWN")
     tag_old(story)
     arrives()
     ended = until_it_ends(story)
     assert isinstance(ended, RefLost)
     check(story, ended)
-
-
-def test_a_refusal_after_a_commit_without_an_answer_does_not_end_its_plan() -> None:
-    story = Story()
-    arrives = unanswered_first(story)
-    again = refused_again(story, PolarisForbidden("no", status=403))
-
-    with pytest.raises(PolarisForbidden):
-        again()
-
-    tag_old(story)
-    arrives()
-    assert isinstance(until_it_ends(story), RefLost)
 
 
 def test_a_commit_without_an_answer_is_waited_for_although_nothing_of_its_plan_is_expired_any_more() -> None:

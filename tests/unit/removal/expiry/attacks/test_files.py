@@ -120,18 +120,6 @@ def test_the_object_stays_that_hadoop_reads_for_a_path_which_it_folds(world: Exp
     assert folded in world.lake.uris()
 
 
-def test_the_object_stays_that_hadoop_reads_for_another_tables_path(world: ExpiringTables) -> None:
-    table = StoryTable.create(world.lake)
-    folded = world.lake.put(f"{table.folder}/data/x.parquet")
-    table.append(paths=[folded])
-    table.snapshot([])
-    StoryTable.create(world.lake, "other").append(paths=[f"s3a://lake/wh/t/data//{folded.rpartition('/')[2]}"])
-
-    world.expire(table)
-
-    assert folded in world.lake.uris()
-
-
 @pytest.mark.parametrize("mark", ["#", "?"])
 def test_the_object_stays_that_iceberg_reads_for_a_path_which_it_cuts_off(world: ExpiringTables, mark: str) -> None:
     """Iceberg's S3URI cuts a path off at # and ?: its S3FileIO reads x for x#1, whatever the expired snapshot names."""

@@ -98,8 +98,7 @@ def test_its_areas_are_recorded_and_none_if_they_cannot_be_read(world: ExpiringW
     assert set(held(world).areas or ()) >= {"s3://lake/wh/t/", "s3://lake/wh/u/data/part=a/"}
     document = json.loads(world.plans.get(held(world).copy))
     missing = document["snapshots"][-1]
-    bucket, _, key = missing["manifest-list"].removeprefix("s3://").partition("/")
-    del world.lake.objects[bucket, key]
+    world.lake.io.delete(missing["manifest-list"])
     keep(world, "t", {"new": missing["snapshot-id"]}, metadata_file)
     assert held(world).areas is None
 
@@ -176,8 +175,7 @@ def test_what_another_program_deleted_of_it_stops_no_expiry(world: ExpiringWorld
     lists = {one.manifest_list for one in world.lake.table("t").snapshots()}
     gone = next(one["manifest-list"] for one in json.loads(world.plans.get(held(world).copy))["snapshots"])
     assert gone not in lists
-    bucket, _, key = gone.removeprefix("s3://").partition("/")
-    del world.lake.objects[bucket, key]
+    world.lake.io.delete(gone)
 
     task = world.expire("t", **{"retain-last": "1"})
 
@@ -339,3 +337,39 @@ def test_files_of_a_lost_tag_at_another_tables_location_are_no_orphans() -> None
 
 def _bytes_of(world: IndexedWorld, path: str) -> bytes:
     return world.lake.objects["lake", path.removeprefix("s3://lake/")]
+
+
+class UpkeepWorld(ExpiringWorld, SweepingWorld):
+    """The service with expiries and removals of orphan files."""
+
+
+def test_a_removal_of_orphan_files_deletes_what_an_expiry_left_that_could_not_compare_the_refs() -> None:
+    world = filled(UpkeepWorld(), "t")
+    commit = world.commits.commit_table
+
+    def lose_the_former_file(*call: Any) -> LoadedTable:
+        former = world.lake.pointers["t"]
+        after = commit(*call)
+        world.lake.io.delete(former)
+        return after
+
+    world.commits.commit_table = lose_the_former_file  # type: ignore[method-assign]
+    before = set(world.lake.uris())
+    task = world.expire("t")
+    assert (task.status, task.error_code) == (Status.FAILURE, "REFS_UNKNOWN")
+    planned = world.planned(task)
+    assert planned <= set(world.lake.uris())
+    receipt = world.receipt(task)
+    assert (receipt["status"], receipt["findings"][-1]["count"]) == ("INCOMPLETE", len(planned))
+    assert before - set(world.lake.uris()) <= {uri for uri in before if uri.endswith(".metadata.json")}
+
+    # The next expiry has a plan of its own, and deletes none of these.
+    world.commits.commit_table = commit  # type: ignore[method-assign]
+    world.lake.table("t").append(rows(9))
+    assert world.expire("t").status is Status.SUCCESS
+    assert planned <= set(world.lake.uris())
+
+    # A removal of orphan files does.
+    assert world.ask().status is Status.SUCCESS
+    assert planned & set(world.lake.uris()) == set()
+    assert world.lake.needed("t") <= set(world.lake.uris())

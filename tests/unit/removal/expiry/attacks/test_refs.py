@@ -33,10 +33,7 @@ REFS_TOO = Retention(older_than_ms=2**62, retain_last=1, max_ref_age_ms=1)
 
 def test_a_new_tag_that_is_too_old_already_keeps_its_snapshot_until_the_next_expiry() -> None:
     story = Story()
-    ctx = story.world.context(story.table, REFS_TOO)
-    story.world.catalogs[-1].before[COMMIT - 1] = lambda: tag_old(story)
-
-    result = expire_snapshots(ctx)
+    result = story.expire({COMMIT - 1: tag_old}, retention=REFS_TOO)
 
     assert result.status == "EXPIRED"
     assert story.table.refs["new"] == story.old
@@ -54,15 +51,12 @@ def test_an_old_ref_that_was_moved_to_another_old_snapshot_is_not_removed_by_a_p
     table.append()
     move = table.branch if kind == "branch" else table.tag
     move("aside", other)
-    ctx = story.world.context(table, REFS_TOO)
 
-    def moved() -> None:
+    def moved(_: Story) -> None:
         move("aside", story.old)
         story.promise(story.old)
 
-    story.world.catalogs[-1].before[COMMIT - 1] = moved
-
-    result = expire_snapshots(ctx)
+    result = story.expire({COMMIT - 1: moved}, retention=REFS_TOO)
 
     assert result.status == "EXPIRED"
     assert table.refs["aside"] == story.old
@@ -76,15 +70,12 @@ def test_a_branch_that_moved_keeps_as_much_of_its_history_as_the_rule_says() -> 
     second, third = table.append(), table.append()
     table.append()
     table.branch("aside", third, **{"min-snapshots-to-keep": 2})
-    ctx = story.world.context(table, REFS_TOO)
 
-    def moved() -> None:
+    def moved(_: Story) -> None:
         table.branch("aside", second, **{"min-snapshots-to-keep": 2})
         story.promise(second)
 
-    story.world.catalogs[-1].before[COMMIT - 1] = moved
-
-    result = expire_snapshots(ctx)
+    result = story.expire({COMMIT - 1: moved}, retention=REFS_TOO)
 
     parent = next(one for one in sorted(story.ids, reverse=True) if one in table.ids and one != table.refs["main"])
     assert {second, parent, table.refs["main"]} == set(table.ids)
@@ -102,14 +93,10 @@ def lose_another_tag(story: Story) -> None:
 @pytest.mark.parametrize("at", [COMPARE_REFS, SUBTRACT])
 def test_a_tag_that_another_expiry_removes_after_the_refs_were_compared_is_found_too(at: int) -> None:
     story = Story()
-    ctx = story.world.context(story.table)
-    catalog = story.world.catalogs[-1]
-    catalog.before[COMMIT - 1] = lambda: tag_old(story)
-    catalog.before[at] = lambda: lose_another_tag(story)
     before = story.lake.uris()
 
     with pytest.raises(RefLost, match="lost at snapshot") as raised:
-        expire_snapshots(ctx)
+        story.expire({COMMIT - 1: tag_old, at: lose_another_tag})
 
     assert before - story.lake.uris() == set()
     check_receipt(story, "REF_LOST", raised.value.metadata_file)

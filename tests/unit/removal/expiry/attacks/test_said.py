@@ -68,11 +68,11 @@ def test_a_schema_that_is_used_again_before_the_commit_is_not_said_to_be_removed
     story = Story()
     story.table.apply({"action": "add-schema", "schema": {"type": "struct", "fields": [FIELD]}})
     other = max(one["schema-id"] for one in story.table.document["schemas"])
-    ctx = story.world.context(story.table, replace(EVERYTHING, clean_expired_metadata=True))
-    catalog = story.world.catalogs[-1]
-    catalog.before[COMMITS_LOAD] = lambda: story.table.apply({"action": "set-current-schema", "schema-id": other})
 
-    result = expire_snapshots(ctx)
+    result = story.expire(
+        {COMMITS_LOAD: lambda _: story.table.apply({"action": "set-current-schema", "schema-id": other})},
+        retention=replace(EVERYTHING, clean_expired_metadata=True),
+    )
 
     assert other in {one["schema-id"] for one in story.table.document["schemas"]}
     assert (result.status, other in receipt(story)["schemas_removed"]) == ("EXPIRED", False)
@@ -159,13 +159,11 @@ def test_what_an_error_after_the_commit_leaves_is_named_in_a_receipt(
 def test_a_plan_of_which_a_part_is_lost_is_made_again_so_that_the_task_ends(at: int) -> None:
     story = Story()
 
-    def lose_a_part() -> None:
+    def lose_a_part(_: Story) -> None:
         for key in [key for key in story.world.plans.objects if "META-" in key and "/done/" not in key]:
             del story.world.plans.objects[key]
 
-    ctx = story.world.context(story.table)
-    story.world.catalogs[-1].before[at] = lose_a_part
-    ended = expire_snapshots(ctx)
+    ended = story.expire({at: lose_a_part})
 
     assert "EARLIER_PLAN_LOST" in {finding.code for finding in ended.findings}
     assert story.world.commits() == 1
@@ -176,18 +174,13 @@ def test_a_plan_of_which_a_part_is_lost_is_made_again_so_that_the_task_ends(at: 
 
 def test_a_lost_ref_is_reported_although_a_clone_with_the_snapshot_took_the_tables_name() -> None:
     story = Story()
-    ctx = story.world.context(story.table)
-    catalog = story.world.catalogs[-1]
-    catalog.before[COMMIT] = lambda: tag_old(story)
 
-    def rename_and_clone() -> None:
+    def rename_and_clone(_: Story) -> None:
         rename(story)
         story.lake.pointers["t"] = story.old_pointer
 
-    catalog.before[COMPARE_REFS] = rename_and_clone
-
     with pytest.raises(RefLost):
-        expire_snapshots(ctx)
+        story.expire({COMMIT: tag_old, COMPARE_REFS: rename_and_clone})
 
     assert story.promised <= story.lake.uris()
 
@@ -225,11 +218,9 @@ def test_an_approved_plan_that_loses_a_part_after_its_commit_says_what_stays_and
     approved = set(story.world.planned())
     before = story.lake.uris()
     story.world.head = PlanHead()
-    ctx = story.world.context(story.table, execute_plan=dry.plan_ids[0])
-    story.world.catalogs[-1].before[at] = lambda: lose_parts(story, "META-")
 
     with pytest.raises(ExpiryError, check=coded("EARLIER_PLAN_LOST")) as raised:
-        expire_snapshots(ctx)
+        story.expire({at: lambda _: lose_parts(story, "META-")}, execute_plan=dry.plan_ids[0])
 
     assert "delegation orphans scan" in str(raised.value)
     assert (raised.value.code, raised.value.retryable) == ("EARLIER_PLAN_LOST", False)
@@ -250,15 +241,13 @@ def test_an_approved_plan_whose_index_is_lost_is_known_by_the_notes_of_its_commi
     story = Story()
     dry = story.world.expire(story.table, dry_run=True, task_id="dry")
     story.world.head = PlanHead()
-    ctx = story.world.context(story.table, execute_plan=dry.plan_ids[0])
     before = story.lake.uris()
 
-    def die() -> None:
+    def die(_: Story) -> None:
         raise Killed("load")
 
-    story.world.catalogs[-1].before[at] = die
     with pytest.raises(Killed):
-        expire_snapshots(ctx)
+        story.expire({at: die}, execute_plan=dry.plan_ids[0])
     lose_parts(story, "index.json")
 
     with pytest.raises(DelegationError) as raised:

@@ -82,10 +82,8 @@ def swap(story: Story) -> None:
 @pytest.mark.parametrize("at", range(1, COMPARE_REFS + 1))
 def test_a_table_and_its_clone_that_swap_their_names_keep_their_files(at: int) -> None:
     story = Story()
-    ctx = story.world.context(story.table)
-    story.world.catalogs[-1].before[at] = lambda: swap(story)
     try:
-        expire_snapshots(ctx)
+        story.expire({at: swap})
     except DelegationError as error:
         if error.retryable:
             until_it_ends(story)
@@ -166,13 +164,9 @@ def metadata_files(story: Story) -> set[str]:
 def test_old_metadata_files_stay_if_the_table_no_longer_says_that_they_go(at: int) -> None:
     story = Story()
     story.table.set(**KEEPS)
-    ctx = story.world.context(story.table)
     before = metadata_files(story)
-    story.world.catalogs[-1].before[at] = lambda: story.table.set(
-        **{"write.metadata.delete-after-commit.enabled": "false"}
-    )
 
-    result = expire_snapshots(ctx)
+    result = story.expire({at: lambda _: story.table.set(**{"write.metadata.delete-after-commit.enabled": "false"})})
 
     assert result.status == "EXPIRED"
     assert before <= metadata_files(story)
@@ -184,16 +178,13 @@ def test_old_metadata_files_stay_if_the_table_no_longer_says_that_they_go(at: in
 def test_every_old_metadata_file_that_becomes_a_clones_stays_with_all_that_it_names(at: int) -> None:
     story = Story()
     story.table.set(**KEEPS)
-    ctx = story.world.context(story.table)
 
-    def register_all() -> None:
+    def register_all(_: Story) -> None:
         for number, pointer in enumerate(sorted(metadata_files(story))):
             if story.lake.document(pointer).get("snapshots"):
                 story.lake.pointers[f"clone{number}"] = pointer
 
-    story.world.catalogs[-1].before[at] = register_all
-
-    expire_snapshots(ctx)
+    story.expire({at: register_all})
 
     assert {name: files for name, files in story.lake.readable().items() if files} == {}
 
@@ -259,10 +250,7 @@ def test_a_manifest_that_another_expiry_deletes_while_it_is_read_ends_in_no_fail
 def test_a_second_expiry_that_is_first_by_a_moment_ends_in_no_failure() -> None:
     """Both remove the same snapshots; Iceberg refuses the later commit, which would remove more than there are."""
     story = Story()
-    ctx = story.world.context(story.table)
-    story.world.catalogs[-1].before[COMMIT] = lambda: second_expiry(story)
-
-    result = expire_snapshots(ctx)
+    result = story.expire({COMMIT: second_expiry})
 
     assert result.status == "EXPIRED"
     check(story, result)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from delegation.polaris.answers import PolarisForbidden
 from delegation.removal.behaviors import engine_of, spark_above
 from delegation.removal.choice import HandedToSpark
 from delegation.removal.expiry.context import ExpirySettings
@@ -118,8 +117,7 @@ def test_what_a_function_cannot_plan_is_planned_compared_and_deleted_by_jobs(
     assert before == world.files()
 
     task = world.expire("t")
-    for _ in range(4):
-        world.later(1)
+    world.later(1, times=4)
     task = world.tasks.reads.get(task.task_id)
 
     assert (task.status, task.engine) == (Status.SUCCESS, "spark" if has_spark else "inline"), task.result_summary
@@ -184,24 +182,6 @@ def test_a_clone_that_is_registered_while_a_job_is_queued_keeps_its_files(world:
     assert held <= world.files()
 
 
-def test_no_job_is_started_while_another_table_cannot_be_read(world: SparkExpiries) -> None:
-    world.other.create("unread", location="s3://other/unread").append(rows(1))
-    world.listing.not_vended.add("unread")
-    world.listing.broken["unread"] = PolarisForbidden("no", status=403)
-    before = world.files()
-
-    task = retried_while_unreadable(world)
-    assert before - world.files() == set()
-
-    world.listing.broken.clear()
-    world.listing.not_vended.clear()
-    for _ in range(4):
-        world.later(2)
-    task = world.tasks.reads.get(task.task_id)
-    assert (task.status, task.engine) == (Status.SUCCESS, "spark")
-    assert world.commits.made == 1
-
-
 def retried_while_unreadable(world: SparkExpiries) -> Task:
     """Return the expiry of a table after three attempts that another one held back, none of which started a job."""
     task, held = world.expire("t"), set[int]()
@@ -224,8 +204,7 @@ def test_no_job_is_started_while_the_manifest_list_of_another_table_is_damaged(w
     assert before - world.files() == set()
 
     world.lake.objects[path] = whole
-    for _ in range(4):
-        world.later(1)
+    world.later(1, times=4)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
     assert world.other.needed("inside") <= world.files()
@@ -265,27 +244,6 @@ def list_inside(world: SparkExpiries) -> tuple[str, str]:
     assert snapshot is not None
     bucket, _, key = snapshot.manifest_list.removeprefix("s3://").partition("/")
     return bucket, key
-
-
-def test_after_a_failed_job_the_references_are_required_again_before_the_next_one(world: SparkExpiries) -> None:
-    """The first job deletes data and fails at metadata; a clone is registered before the next one."""
-    former, began, held = world.lake.pointers["t"], set[int](), set[str]()
-
-    def refuse(_bucket: str, key: str, _nth: int) -> str | None:
-        if "/metadata/" not in key:
-            return None
-        if not began:
-            world.other.pointers["clone"] = former
-            held.update(world.other.needed("clone") & world.files())
-        began.add(len(world.jobs.started))
-        return "InternalError" if len(world.jobs.started) == 1 else None
-
-    world.objects._refuse = refuse
-    task = world.expire("t")
-    assert task.status is Status.SUCCESS, task.result_summary
-    assert held
-    assert held <= world.files()
-    assert world.commits.made == 1
 
 
 def test_the_types_of_expiries_name_the_folder_of_lost_refs() -> None:

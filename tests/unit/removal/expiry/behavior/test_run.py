@@ -2,13 +2,11 @@
 
 import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from delegation.edge.outlook import estimate_of
 from delegation.polaris.answers import PolarisForbidden
-from delegation.polaris.model import LoadedTable
 from delegation.removal.expiry.task_type import TASK_TYPE, ExpiryDetails
 from delegation.removal.task_attempt import forecast_of
 from delegation.tasks.life.model import Status
@@ -135,42 +133,6 @@ def test_a_second_expiry_has_nothing_to_do_and_makes_no_commit(world: ExpiringWo
     again = world.expire("t")
     assert (again.task_id, again.status, world.commits.made) == (first.task_id, Status.SUCCESS, 1)
     assert again.result_summary == "no snapshot has expired; nothing changed"
-
-
-def test_a_principal_that_may_not_commit_is_named_the_privilege_and_nothing_is_changed(world: ExpiringWorld) -> None:
-    needs = "the principal needs TABLE_WRITE_PROPERTIES on the table's namespace or the catalog"
-    world.commits.refused = PolarisForbidden(needs, status=403)
-    before = set(world.lake.uris())
-
-    task = world.expire("t")
-
-    assert (task.status, task.error_code) == (Status.FAILURE, "COMMIT_REFUSED")
-    assert "POLARIS_FORBIDDEN" in str(task)
-    assert "TABLE_WRITE_PROPERTIES" in str(task)
-    assert set(world.lake.uris()) == before
-
-
-def test_after_a_lost_tag_the_next_request_makes_another_plan(world: ExpiringWorld) -> None:
-    old = min(world.lake.table("t").snapshots(), key=lambda one: one.sequence_number or 0).snapshot_id
-    commit = world.commits.commit_table
-
-    def tag_first(*call: Any) -> LoadedTable:
-        world.commits.commit_table = commit  # type: ignore[method-assign]
-        world.lake.table("t").manage_snapshots().create_tag(old, "new").commit()
-        return commit(*call)
-
-    world.commits.commit_table = tag_first  # type: ignore[method-assign]
-    before = set(world.lake.uris())
-    lost = world.expire("t")
-    assert (lost.status, lost.error_code) == (Status.FAILURE, "REF_LOST")
-    assert before - set(world.lake.uris()) == set()
-
-    world.lake.table("t").append(rows(7))
-    task = world.expire("t", **{"retain-last": "1"})
-
-    assert (task.task_id, task.status) == (lost.task_id, Status.SUCCESS)
-    assert world.commits.made == 2
-    assert before <= set(world.lake.uris()) | world.planned(task)
 
 
 def test_a_later_attempt_requires_the_references_again_before_it_deletes(world: ExpiringWorld) -> None:

@@ -18,6 +18,7 @@ from delegation.removal.errors import NeighbourChanged, NeighbourUnreadable, Pla
 from delegation.removal.expiry.context import ExpiryContext, ExpiryIndex, ExpiryResult
 from delegation.removal.expiry.planning import decided, make_plan
 from delegation.removal.expiry.reduction import INLINE, ExpiryEngine, NeededFiles, OtherPlaces, RemainingPlan
+from delegation.removal.expiry.retention import Retention
 from delegation.removal.expiry.run import ExpiryRun
 from delegation.removal.expiry.spark import SparkExpiry, SpreadRows
 from delegation.removal.index import segment_of
@@ -27,11 +28,11 @@ from delegation.storage.locations import ObjectLocation, Roots, parse
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
 from tests.actions.lake import SparkLake
 from tests.effort import every
+from tests.expiry.action.questions import FAR_MS, questions
 from tests.kit.lakes.lake import LakeSource
 from tests.kit.stories.expiries import EVERYTHING, SMALL, ExpiringTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.removal.expiry.attacks.test_tables import KEEPS
-from tests.unit.removal.expiry.oracle.test_spark_tables import FAR_MS, RETENTIONS, tables
 from tests.unit.removal.expiry.spark.executors_here import ExecutorsHere, StoresOfNeighbours
 from tests.unit.removal.expiry.test_orders import (
     COMMIT,
@@ -44,6 +45,9 @@ from tests.unit.removal.expiry.test_orders import (
 )
 from tests.unit.removal.expiry.test_random_histories import _retention, written
 from tests.unit.removal.purge.spark.test_tasks import SparklessJobs, planned
+
+EngineOf = Callable[[ExpiryContext], ExpiryEngine]
+ENGINES = pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
 
 
 def same(plans: MemoryPlanStore, inline: ExpiryIndex, spark: ExpiryIndex) -> None:
@@ -110,12 +114,22 @@ def segment(plans: MemoryPlanStore, index: ExpiryIndex) -> PlanSegment:
     return segment_of(plans, index.plan_id)
 
 
-@pytest.mark.parametrize(("scenario", "name"), every(4, tables()), ids=lambda text: text)
+RETENTIONS = (
+    Retention(older_than_ms=FAR_MS, retain_last=1),
+    Retention(older_than_ms=FAR_MS, retain_last=2),
+    Retention(older_than_ms=FAR_MS, retain_last=1, max_ref_age_ms=1),
+    Retention(older_than_ms=FAR_MS, retain_last=1, clean_expired_metadata=True),
+)
+TABLES = sorted({(one.scenario, one.table) for one in questions()})
+"""Those with more than one snapshot."""
+
+
+@pytest.mark.parametrize(("scenario", "name"), every(4, TABLES), ids=lambda text: text)
 def test_both_engines_make_the_same_plan_of_a_table_that_spark_wrote(scenario: str, name: str) -> None:
     lake = SparkLake(scenario, FAR_MS)
     store, plans = MemoryObjectStore(), MemoryPlanStore()
     store.objects = lake.objects
-    for retention in RETENTIONS.values():
+    for retention in RETENTIONS:
         ctx = replace(
             ExpiringTables().context(StoryTable.create(ExpiringTables().lake), retention, settings=SMALL),
             identifier=LakeSource(lake, name).load().identifier,
@@ -130,10 +144,8 @@ def test_both_engines_make_the_same_plan_of_a_table_that_spark_wrote(scenario: s
             same(plans, *both)
 
 
-@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
-def test_what_readers_open_instead_of_the_path_that_is_named_stays(
-    engine_of: Callable[[ExpiryContext], ExpiryEngine],
-) -> None:
+@ENGINES
+def test_what_readers_open_instead_of_the_path_that_is_named_stays(engine_of: EngineOf) -> None:
     world = ExpiringTables()
     table = StoryTable.create(world.lake)
     ours, theirs, third = table.data(3)
@@ -169,10 +181,8 @@ ERRORS = {"missing": ManifestMissing, "corrupt": CorruptManifestError, "encrypte
 
 @pytest.mark.parametrize("kept", [False, True], ids=["of an expired snapshot", "of a kept one"])
 @pytest.mark.parametrize("change", ERRORS)
-@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
-def test_executors_raise_what_one_process_raises(
-    engine_of: Callable[[ExpiryContext], ExpiryEngine], change: str, kept: bool
-) -> None:
+@ENGINES
+def test_executors_raise_what_one_process_raises(engine_of: EngineOf, change: str, kept: bool) -> None:
     world = ExpiringTables()
     table = StoryTable.create(world.lake)
     table.append()
@@ -190,10 +200,10 @@ def test_executors_raise_what_one_process_raises(
     assert (world.lake.uris(), world.commits()) == (before, 0)
 
 
-@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
+@ENGINES
 @pytest.mark.parametrize(("lost", "error"), [(True, PlanLost), (False, PlanTampered)])
 def test_a_part_of_the_plan_that_is_lost_or_changed_is_found(
-    engine_of: Callable[[ExpiryContext], ExpiryEngine], lost: bool, error: type[Exception]
+    engine_of: EngineOf, lost: bool, error: type[Exception]
 ) -> None:
     story = Story()
     ctx = story.world.context(story.table)
@@ -214,11 +224,9 @@ def _expired(ctx: ExpiryContext) -> tuple[LoadedTable, Any]:
     return table, decided(ctx, table)
 
 
-@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
+@ENGINES
 @pytest.mark.parametrize("at", [COMPARE_REFS, SUBTRACT, FIRST_DELETE])
-def test_a_manifest_that_another_expiry_deletes_while_it_is_read_is_followed(
-    engine_of: Callable[[ExpiryContext], ExpiryEngine], at: int
-) -> None:
+def test_a_manifest_that_another_expiry_deletes_while_it_is_read_is_followed(engine_of: EngineOf, at: int) -> None:
     """The table is loaded, then commits and loses a manifest of the state that was loaded; then that is read."""
     story = Story()
     ctx = story.world.context(story.table)
@@ -259,10 +267,8 @@ class TornStore(MemoryObjectStore):
 
 
 @pytest.mark.parametrize("change", ["missing", "corrupt"])
-@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
-def test_what_cannot_be_read_of_another_table_ends_the_attempt(
-    engine_of: Callable[[ExpiryContext], ExpiryEngine], change: str
-) -> None:
+@ENGINES
+def test_what_cannot_be_read_of_another_table_ends_the_attempt(engine_of: EngineOf, change: str) -> None:
     story = Story()
     other = StoryTable.create(story.lake, "other")
     other.append(paths=[story.of_old[0]])
@@ -274,9 +280,9 @@ def test_what_cannot_be_read_of_another_table_ends_the_attempt(
     assert before <= story.lake.uris()
 
 
-@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
+@ENGINES
 def test_below_the_last_known_areas_of_an_exempt_table_whose_manifests_are_denied_every_file_stays(
-    engine_of: Callable[[ExpiryContext], ExpiryEngine],
+    engine_of: EngineOf,
 ) -> None:
     story = Story()
     other = StoryTable.create(story.lake, "other")
@@ -298,9 +304,9 @@ def test_below_the_last_known_areas_of_an_exempt_table_whose_manifests_are_denie
 
 
 @pytest.mark.parametrize("of_other_files", [False, True], ids=["of these files", "of other files"])
-@pytest.mark.parametrize("engine_of", [lambda _ctx: INLINE, ExecutorsHere], ids=["inline", "spark"])
+@ENGINES
 def test_an_exemption_is_of_single_files_and_needs_not_name_former_metadata(
-    engine_of: Callable[[ExpiryContext], ExpiryEngine], of_other_files: bool
+    engine_of: EngineOf, of_other_files: bool
 ) -> None:
     """No pass reads former metadata, so no exemption can name what is denied of it."""
     story = Story()

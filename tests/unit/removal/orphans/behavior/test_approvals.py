@@ -16,7 +16,6 @@ from delegation.edge.api.routes import Dependencies
 from delegation.idempotency.mutations import Mutations
 from delegation.idempotency.reservations import KeyPolicy, MemoryReservationStore
 from delegation.metrics import MetricLines
-from delegation.removal.index import load_index
 from delegation.removal.orphans.details import Approval, OrphanDetails
 from delegation.removal.orphans.index import load_plan
 from delegation.removal.orphans.place import Place
@@ -194,17 +193,6 @@ def test_an_approval_ends_after_fourteen_days_and_is_given_again(site: Beach) ->
     assert not site.planted & world.files()
 
 
-def test_a_new_plan_is_not_covered_by_the_approval_of_the_former(site: Beach) -> None:
-    world = site.world
-    plan = world.waiting(world.ask())
-    site.post(plan)
-    for key in [key for key in world.plans.objects if key.startswith(plan)]:
-        del world.plans.objects[key]
-    replaced = world.ask()
-    assert (OrphanDetails.of(replaced).waits, world.waiting(replaced) == plan) == ("first-run", False)
-    assert site.is_whole
-
-
 def test_the_requester_may_not_approve_and_the_operator_may_allow_it(site: Beach) -> None:
     world = site.world
     task = world.ask()
@@ -295,28 +283,6 @@ def test_the_approved_plan_is_not_taken_up_by_a_request_for_something_else(site:
     other = world.ask(prefix_mismatch_mode="ignore")
     assert (OrphanDetails.of(other).waits, world.waiting(other) == plan) == ("first-run", False)
     assert site.is_whole
-
-
-def test_an_approved_plan_that_an_attempt_crashed_with_is_resumed(site: Beach) -> None:
-    world = site.world
-    first = world.ask()
-    plan = world.waiting(first)
-    site.post(plan)
-    usual = world.objects.delete_unchanged
-
-    def dies(bucket: str, listed: Any) -> Any:
-        world.objects.delete_unchanged = usual  # type: ignore[method-assign]
-        raise ConnectionResetError
-
-    world.objects.delete_unchanged = dies  # type: ignore[method-assign]
-    with pytest.raises(ConnectionResetError):
-        world.ask()
-    task = world.tasks.reads.get(first.task_id)
-    assert task.effects_began_ts is not None
-    world.later(2.0)
-    assert not site.planted & world.files()
-    [segment, *_] = OrphanDetails.of(world.tasks.reads.get(task.task_id)).plan_segments
-    assert load_index(world.plans, segment).plan_id == plan
 
 
 def test_a_head_that_is_recovered_from_its_last_version_knows_no_approval_and_waits(site: Beach) -> None:

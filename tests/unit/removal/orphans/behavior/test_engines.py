@@ -10,11 +10,9 @@ import pytest
 from delegation.errors import RunHandedOver, RunPaused
 from delegation.polaris.answers import PolarisForbidden
 from delegation.polaris.model import LoadedTable
-from delegation.removal.orphans.context import OrphanSettings
 from delegation.removal.orphans.details import OrphanDetails
 from delegation.removal.orphans.place import Place
 from delegation.removal.orphans.task_type import PLAN_TASK_TYPE, TASK_TYPE
-from delegation.removal.purge.requests import PurgeSettings
 from delegation.tasks.life.model import Status
 from delegation.wiring.types import TYPES
 from tests.kit.lakes.lake import busy_table, rows
@@ -24,10 +22,6 @@ from tests.kit.worlds.sweeping import SparkRemovals
 @pytest.fixture
 def world() -> SparkRemovals:
     return SparkRemovals()
-
-
-def test_no_limit_of_the_operator_means_that_of_purges() -> None:
-    assert OrphanSettings().inline_max_files == PurgeSettings().inline_max_files
 
 
 def test_the_types_name_the_folder_of_first_plans() -> None:
@@ -48,8 +42,7 @@ def test_a_job_writes_only_to_the_folders_that_its_policy_names(world: SparkRemo
 
     world.jobs.before = lose
     task = world.ask()
-    for _ in range(3):
-        world.later(1)
+    world.later(1, times=3)
     task = world.tasks.reads.get(task.task_id)
     assert task.status is Status.SUCCESS, task.result_summary
     assert world.jobs.written
@@ -66,16 +59,6 @@ def test_a_plan_that_waits_for_a_person_starts_no_job() -> None:
     approved = world.ask(plan=world.waiting(waits))
     assert (approved.status, approved.engine, len(world.jobs.started)) == (Status.SUCCESS, "spark", 1)
     assert not planted & world.files()
-
-
-def test_a_file_that_is_added_while_the_job_starts_stays(world: SparkRemovals) -> None:
-    copy = take_over(world)
-    others = world.plant("data/gone.parquet", "c")
-    world.jobs.before = lambda: world.lake.table("t").add_files([copy], check_duplicate_files=False)
-    task = world.ask()
-    assert (task.status, len(world.jobs.started)) == (Status.SUCCESS, 1), task.result_summary
-    assert copy in world.files()
-    assert not others & world.files()
 
 
 @pytest.mark.parametrize("minutes", [0, 5, 14, 16])
@@ -117,14 +100,12 @@ def test_no_job_is_started_while_another_table_cannot_be_read(listed: int) -> No
     world.listing.not_vended.add("unread")
     world.listing.broken["unread"] = PolarisForbidden("no", status=403)
     task = world.ask()
-    for _ in range(3):
-        world.later(1)
+    world.later(1, times=3)
     assert planted <= world.files()
     assert world.jobs.started == []
     world.listing.broken.clear()
     world.listing.not_vended.clear()
-    for _ in range(4):
-        world.later(2)
+    world.later(2, times=4)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, task.engine) == (Status.SUCCESS, "spark"), task.result_summary
 
@@ -137,8 +118,7 @@ def test_a_failed_job_is_followed_by_an_attempt_that_finishes_the_same_plan(worl
 
     world.objects._refuse = refuse
     task = world.ask()
-    for _ in range(3):
-        world.later(1)
+    world.later(1, times=3)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, task.engine) == (Status.SUCCESS, "spark" if len(world.jobs.started) == 2 else "inline")
     assert task.attempt_count > 2
@@ -178,8 +158,7 @@ def test_a_plan_that_is_not_made_in_the_time_of_two_attempts_is_made_by_a_job(li
 
     world.deploy(orphans=replace(world.orphans, places=places))
     task = world.ask()
-    for _ in range(4):
-        world.later(1)
+    world.later(1, times=4)
     task = world.tasks.reads.get(task.task_id)
     assert task.status is Status.SUCCESS, task.result_summary
     assert stages == [False, False, True]
@@ -200,8 +179,7 @@ def test_a_paused_attempt_is_not_taken_for_one_without_time(world: SparkRemovals
 
     world.deploy(orphans=replace(world.orphans, places=places))
     task = world.ask()
-    for _ in range(4):
-        world.later(1)
+    world.later(1, times=4)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, OrphanDetails.of(task).unplanned) == (Status.SUCCESS, 0), task.result_summary
 
@@ -218,8 +196,7 @@ def test_what_a_function_cannot_compare_is_compared_and_deleted_by_jobs(
     world.deploy(orphans=replace(world.orphans, settings=replace(world.orphans.settings, **limit)))
     planted = world.plant("data/a.parquet", "c")
     task = world.ask()
-    for _ in range(4):
-        world.later(1)
+    world.later(1, times=4)
     task = world.tasks.reads.get(task.task_id)
     assert (task.status, task.engine) == (Status.SUCCESS, "spark" if has_spark else "inline"), task.result_summary
     assert len(world.jobs.started) == int(has_spark)

@@ -8,7 +8,7 @@ import pytest
 from delegation.edge.answers import problem_of
 from delegation.edge.outlook import outlook_of
 from delegation.errors import GuardRefused
-from delegation.removal.orphans.details import ApprovalLimits, OrphanDetails
+from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import OperatorRoleRequired
 from delegation.removal.orphans.options import options_of
 from delegation.removal.orphans.place import MismatchMode
@@ -19,7 +19,6 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.tasks.options import InvalidOption
 from delegation.wiring.types import TYPES, policies_of
-from infra import api_schemas
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
 from tests.kit.lakes.lake import filled
@@ -93,14 +92,13 @@ def test_the_api_says_how_a_plan_that_waits_is_approved(world: World) -> None:
     assert next_step(world, again) is None, "the plan is another one's once the table is looked at again"
 
 
-@pytest.mark.parametrize("details", [{"files_planned": 0}, {"waiting_plan": None, "waits": None}])
+@pytest.mark.parametrize(
+    "details",
+    [{"files_planned": 0}, {"waiting_plan": None, "waits": None}, {"waiting_plan": 3}],
+    ids=["nothing planned", "nothing waits", "of a newer release"],
+)
 def test_a_removal_without_a_waiting_plan_has_no_next_step(world: World, details: dict[str, Any]) -> None:
     done = ended(world, asked(world), Status.SUCCESS).with_details(details)
-    assert ORPHANS.next_step(done) is None
-
-
-def test_the_details_of_a_newer_release_have_no_next_step(world: World) -> None:
-    done = ended(world, asked(world), Status.SUCCESS).with_details({"waiting_plan": 3})
     assert ORPHANS.next_step(done) is None
 
 
@@ -111,14 +109,11 @@ def test_one_that_failed_is_resumed_by_its_own_request_alone(world: World, began
     held = world.tasks.reads.get(first.task_id)
     assert TableOrphans.of(held).of_the_work() == {}
     world.clock.advance(timedelta(hours=1))
+    assert (asked(world).effects_began_ts is not None) == began
+    ended(world, world.tasks.reads.get(first.task_id), Status.FAILURE, began=began)
+    world.clock.advance(timedelta(hours=1))
     again = asked(world, file_age="9d")
     assert (again.task_id, again.effects_began_ts) == (first.task_id, None)
-
-
-def test_one_that_began_to_delete_is_resumed_with_its_plan_by_the_same_request(world: World) -> None:
-    ended(world, asked(world), Status.FAILURE, began=True)
-    world.clock.advance(timedelta(hours=1))
-    assert asked(world).effects_began_ts is not None
 
 
 @pytest.mark.parametrize(
@@ -236,13 +231,6 @@ def test_an_accepted_request_is_bounded_by_the_limits_of_today() -> None:
     assert options_of(wanted, accepted=True).mismatch is MismatchMode.IGNORE
 
 
-def test_the_documents_have_it() -> None:
-    schemas = api_schemas.schemas()
-    members = schemas["PropertiesMap"]["properties"]
-    assert members["prefix-mismatch-mode"]["enum"] == ["error", "ignore", "delete"]
-    assert "pattern" in members["file-age"]
-
-
 def test_the_operators_properties_are_checked_when_the_service_starts() -> None:
     prefix = "delegation.orphan-files."
     assert policies_of({prefix + "max-share": "0.5", prefix + "max-files": "5", prefix + "first-run": "delete"})
@@ -251,9 +239,3 @@ def test_the_operators_properties_are_checked_when_the_service_starts() -> None:
     for name in ("max-share", "max-files", "first-run", "colour", "prefix-mismatch-mode"):
         with pytest.raises(InvalidProperty, match=name):
             policies_of({prefix + name: "-1"})
-
-
-def test_details_are_read_back(world: World) -> None:
-    found = OrphanDetails.of(asked(world).with_details(DETAILS))
-    assert found.waiting_plan is not None
-    assert (found.waits, found.waiting_plan.id, found.files_listed) == ("first-run", "plan-1", 40)

@@ -25,7 +25,6 @@ from tests.effort import apart
 from tests.kit.lakes.lake import LakeSource, busy_table, filled, rows
 from tests.kit.worlds.service import REALM
 from tests.kit.worlds.sweeping import AT_ONCE, SweepingWorld
-from tests.unit.removal.purge.behavior.test_unreadable_tables import continued, exempt_all, refresh
 
 
 @pytest.fixture
@@ -132,16 +131,6 @@ def test_without_a_role_for_the_bucket_a_quarantine_that_was_accepted_ends_and_c
     assert world.files() == before
 
 
-def test_a_clone_that_was_registered_after_the_last_pass_refuses(world: SweepingWorld) -> None:
-    """The index has a complete pass from before; the removal waits for one that began after its listing."""
-    planted = world.plant("data/a.parquet")
-    assert world.ask(dry_run="true").status is Status.SUCCESS
-    world.other.pointers["clone"] = world.lake.pointers["t"]
-    task = world.ask()
-    assert (task.status, task.error_code) == (Status.FAILURE, "LOCATION_SHARED")
-    assert planted <= world.files()
-
-
 def test_a_table_that_took_a_file_after_the_last_pass_keeps_it(world: SweepingWorld) -> None:
     busy_table(world.other, "far", location="s3://other/far")
     planted = world.plant("data/gone.parquet")
@@ -154,24 +143,6 @@ def test_a_table_that_took_a_file_after_the_last_pass_keeps_it(world: SweepingWo
     assert task.status is Status.SUCCESS, task.result_summary
     assert copy in world.files()
     assert not planted & world.files()
-
-
-def test_the_first_plan_waits_for_a_person_who_approves_it_by_its_id(careful: SweepingWorld) -> None:
-    world, planted = careful, careful.plant("data/a.parquet")
-    waits = world.ask()
-    assert (waits.status, OrphanDetails.of(waits).waits) == (Status.SUCCESS, "first-run")
-    plan = world.waiting(waits)
-    assert f"delegation orphans approve {plan}" in waits.result_summary
-    assert planted <= world.files()
-
-    committed = world.plant("data/later.parquet")
-    world.approve(plan)
-    done = world.ask(plan=plan)
-    assert (done.task_id, done.status) == (waits.task_id, Status.SUCCESS), done.result_summary
-    assert not planted & world.files()
-    # Only what the plan has was approved.
-    assert committed <= world.files()
-    assert OrphanDetails.of(done).waiting_plan is None
 
 
 def test_an_approval_that_is_sent_twice_is_one(careful: SweepingWorld) -> None:
@@ -206,64 +177,6 @@ def test_a_plan_that_waits_outlasts_an_approval_that_failed_and_a_later_plan_rep
     world.approve(world.waiting(later))
     assert world.ask(plan=world.waiting(later)).status is Status.SUCCESS
     assert not planted & world.files()
-
-
-def test_a_dry_runs_plan_whose_execution_failed_is_executed_by_the_same_request(careful: SweepingWorld) -> None:
-    world, planted = careful, careful.plant("data/a.parquet")
-    plan = OrphanDetails.of(world.ask(dry_run="true")).plan_segments[0].id
-    world.approve(plan)
-    world.places.append(Place("view", "cat.ns.v", "s3://lake/wh/t/v"))
-    assert world.ask(plan=plan).status is Status.FAILURE
-    world.places.clear()
-    done = world.ask(plan=plan)
-    assert done.status is Status.SUCCESS, done.result_summary
-    assert not planted & world.files()
-
-
-def test_an_unlikely_share_waits(careful: SweepingWorld) -> None:
-    world = careful
-    world.plant(*(f"data/{number}.parquet" for number in range(50)))
-    limits = {"delegation.orphan-files.first-run": "delete"}
-    world.deploy({}, orphans=replace(world.orphans, limits=OrphanLimits.from_properties(limits)))
-    task = world.ask()
-    assert OrphanDetails.of(task).waits == "max-share"
-    assert "(max-share, " in task.result_summary
-
-
-def test_a_dry_runs_plan_is_executed_by_its_id(careful: SweepingWorld) -> None:
-    world, planted = careful, careful.plant("data/a.parquet")
-    dry = world.ask(dry_run="true")
-    [segment] = OrphanDetails.of(dry).plan_segments
-    assert planted <= world.planned(dry)
-    assert planted <= world.files()
-    world.approve(segment.id)
-    assert world.ask(plan=segment.id).status is Status.SUCCESS
-    assert not planted & world.files()
-
-
-@pytest.mark.parametrize("allowed", ["error", "ignore"])
-def test_an_approved_plan_does_not_delete_what_the_operator_forbade_since(allowed: str) -> None:
-    """A plan made while mismatched files could be deleted is approved after the operator allows that no more."""
-    world = filled(SweepingWorld({"delegation.orphan-files.prefix-mismatch-mode": "delete"}), "t")
-    other = world.plant("data/a.parquet")
-    [mismatched] = world.plant("data/b.parquet")
-    [taken, *_] = [one for one in world.lake.below("s3://lake/wh/t/data/") if "/part=" in one]
-    world.lake.objects["other", "wh/t/data/b.parquet"] = world.lake.objects["lake", taken.removeprefix("s3://lake/")]
-    world.lake.table("t").add_files(["s3://other/wh/t/data/b.parquet"], check_duplicate_files=False)
-    plan = world.waiting(world.ask(prefix_mismatch_mode="delete"))
-    limits = OrphanLimits.from_properties({"delegation.orphan-files.prefix-mismatch-mode": allowed})
-    world.deploy({}, orphans=replace(world.orphans, limits=limits))
-    world.approve(plan)
-
-    done = world.ask(plan=plan)
-
-    assert mismatched in world.files()
-    if allowed == "error":
-        assert (done.status, done.error_code) == (Status.FAILURE, "PREFIX_MISMATCH")
-        assert other <= world.files()
-    else:
-        assert done.status is Status.SUCCESS, done.result_summary
-        assert not other & world.files()
 
 
 @pytest.mark.parametrize("loads", [0, 1, 2, 3])
@@ -431,8 +344,7 @@ def test_a_removal_can_be_killed_at_every_call(after: bool) -> None:
     for at in range(2 if after else 1, 600, 2 * apart(9)):
         world, was_killed = killed(at, after=after)
         needed = needed or frozenset(world.lake.needed("t", named=True))
-        for _ in range(3):
-            world.later(1)
+        world.later(1, times=3)
         [task] = [one for one in world.store.heads().tasks if one.task_type == TASK_TYPE]
         assert task.status is Status.SUCCESS, (at, task.result_summary)
         assert needed <= world.files(), at
@@ -473,16 +385,6 @@ def test_a_table_of_another_format_whose_place_is_not_known_holds_the_removal_ba
     assert not planted & world.files()
 
 
-def test_one_that_is_created_while_a_plan_waits_for_a_person_holds_it_back(careful: SweepingWorld) -> None:
-    planted = careful.plant("data/a.parquet")
-    plan = careful.waiting(careful.ask())
-    generic(careful, None)
-    careful.approve(plan)
-    task = careful.ask(plan=plan)
-    assert (task.status, task.error_code) == (Status.FAILURE, "PLACES_UNKNOWN")
-    assert planted <= careful.files()
-
-
 def test_a_removal_stops_at_a_missing_list_of_an_old_snapshot_and_advises_to_expire_it(world: SweepingWorld) -> None:
     planted = world.plant("data/a.parquet")
     lists = [one.manifest_list for one in world.lake.table("t").snapshots()]
@@ -493,17 +395,4 @@ def test_a_removal_stops_at_a_missing_list_of_an_old_snapshot_and_advises_to_exp
     assert (task.status, task.error_code) == (Status.FAILURE, "MANIFEST_MISSING")
     assert "expire the snapshots that need it" in task.result_summary
     assert "purge" not in task.result_summary
-    assert planted <= world.files()
-
-
-def test_no_removal_runs_beside_an_unreadable_table_although_it_is_exempt(world: SweepingWorld) -> None:
-    """What its lost manifest named may be at the location, whatever its known areas are."""
-    planted = world.plant("data/a.parquet")
-    world.other.create("torn", location="s3://elsewhere/torn").append(rows(10))
-    world.other.io.delete(world.other.table("torn").current_snapshot().manifests(world.other.io)[0].manifest_path)
-    task = world.ask()
-    assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
-    exempt_all(world)
-    refresh(world)
-    assert continued(world, task).status is Status.RETRY_SCHEDULED
     assert planted <= world.files()

@@ -27,7 +27,7 @@ from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from tests.effort import apart, every
 from tests.kit.stories.tables import StoryTable
 from tests.paths import ROOT
-from tests.unit.removal.orphans.quarantine.world import Lagoon, restored_files
+from tests.unit.removal.orphans.quarantine.world import Lagoon, lagoon, restored_files
 from tests.unit.removal.orphans.test_orders import before_deleting
 
 TAKEN = "s3://lake/wh/t/data/e.parquet"
@@ -37,9 +37,7 @@ BEFORE_TAGS = "d1806937"
 
 def tagged() -> tuple[Lagoon, StoryTable, set[str]]:
     """Return a table whose five orphan files are tagged."""
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     assert world.sweep(table).files_quarantined == 5
     return world, table, planted
 
@@ -248,9 +246,7 @@ def test_a_file_that_was_written_again_since_has_no_tag_to_lose() -> None:
 def test_a_tag_that_an_attempt_set_before_it_died_is_known() -> None:
     kills = 0
     for at in range(1, 400):
-        world = Lagoon()
-        table = world.table()
-        planted = world.planted()
+        world, table, planted = lagoon()
         world.head = PlanHead()
         try:
             remove_orphan_files(world.context(table, faults=Faults(kill_at=at, after=True)))
@@ -369,9 +365,7 @@ def test_the_former_release_refuses_a_plan_of_tags_instead_of_deleting_its_files
         pytest.skip(f"this clone's history has no commit {BEFORE_TAGS}")
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
         tree.extractall(tmp_path, filter="data")
-    world = Lagoon()
-    table = world.table()
-    world.planted()
+    world, table, _ = lagoon()
     world.sweep(table, dry_run=True, quarantine=quarantine)
     [segment] = world.head.read()
     given = {

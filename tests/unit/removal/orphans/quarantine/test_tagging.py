@@ -9,9 +9,8 @@ import pytest
 from delegation.removal.attempt import PlanHead, receipt_key
 from delegation.removal.choice import EngineChoice
 from delegation.removal.deletes import Tally, Work
-from delegation.removal.errors import FilesNotDeleted, PlanTampered
+from delegation.removal.errors import FilesNotDeleted
 from delegation.removal.orphans.context import OrphanContext
-from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.errors import OperatorRoleRequired
 from delegation.removal.orphans.index import load_plan
 from delegation.removal.orphans.planning import InlineOrphans
@@ -22,13 +21,11 @@ from delegation.storage.memory import Faults, Killed
 from tests.effort import apart
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
-from tests.unit.removal.orphans.quarantine.world import NAMES, Lagoon, restored_files
+from tests.unit.removal.orphans.quarantine.world import NAMES, Lagoon, lagoon, restored_files
 
 
 def test_orphan_files_are_tagged_and_stay_and_the_receipt_says_so() -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     before = dict(world.lake.objects)
     result = world.sweep(table)
     assert (result.status, result.files_quarantined, result.files_deleted) == ("SWEPT", 5, 0)
@@ -51,9 +48,7 @@ def test_orphan_files_are_tagged_and_stay_and_the_receipt_says_so() -> None:
 
 
 def test_a_restore_takes_the_tag_away_and_no_other_tag() -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     world.context(table)
     [one] = world.store.page("lake", "wh/t/data/a.parquet").objects
     world.tags["lake", one] = {"team": "a"}
@@ -72,9 +67,7 @@ def test_a_restore_takes_the_tag_away_and_no_other_tag() -> None:
 
 
 def test_what_was_written_again_or_is_gone_since_the_listing_gets_no_tag() -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     head = world.head
     with pytest.raises(Killed):
         remove_orphan_files(world.context(table, faults=_killed_before_the_first_tag(world, table)))
@@ -89,30 +82,13 @@ def test_what_was_written_again_or_is_gone_since_the_listing_gets_no_tag() -> No
 
 
 def _killed_before_the_first_tag(world: Lagoon, table: StoryTable) -> Faults:
-    before = Lagoon()
-    same = before.table()
-    before.planted()
-    remove_orphan_files(ctx := before.context(same))
-    assert ctx is not None
+    before, same, _ = lagoon()
+    remove_orphan_files(before.context(same))
     return Faults(kill_at=before.store.faults.names.index("tag") + 1)
 
 
-def test_a_file_that_a_commit_needs_meanwhile_gets_no_tag() -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
-    plan = world.sweep(table, dry_run=True)
-    taken = "s3://lake/wh/t/data/e.parquet"
-    table.append(paths=[taken])
-    result = world.sweep(table, execute_plan=plan.plan_ids[0])
-    assert result.files_quarantined == 4
-    assert world.tagged() == planted - {taken}
-
-
 def test_an_object_with_ten_tags_of_others_stays_and_is_listed() -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     world.context(table)
     full = {one.key: one for one in world.store.page("lake", "wh/t/data/").objects}["wh/t/data/a.parquet"]
     world.tags["lake", full] = {f"k{number}": "v" for number in range(10)}
@@ -137,9 +113,7 @@ def test_without_a_role_for_the_bucket_nothing_is_listed() -> None:
 
 
 def test_the_plan_of_a_quarantine_is_never_deleted_by_anybody() -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     plan = world.sweep(table, dry_run=True)
     result = world.sweep(table, execute_plan=plan.plan_ids[0], quarantine=False)
     assert (result.files_quarantined, result.files_deleted) == (5, 0)
@@ -158,9 +132,7 @@ class InJob(InlineOrphans):
 
 @pytest.mark.parametrize("wanted_by_the_operator", [True, False])
 def test_a_job_that_meets_a_quarantine_tags_and_deletes_nothing(wanted_by_the_operator: bool) -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     plan = world.sweep(table, dry_run=True)
     ctx = world.context(table, execute_plan=plan.plan_ids[0], quarantine=wanted_by_the_operator)
     result = OrphanRun(replace(ctx, spark_above=0), InJob()).run()
@@ -169,30 +141,18 @@ def test_a_job_that_meets_a_quarantine_tags_and_deletes_nothing(wanted_by_the_op
 
 
 def test_a_plan_to_delete_is_tagged_if_the_operator_wants_so_by_now() -> None:
-    world = Lagoon()
-    table = world.table()
-    planted = world.planted()
+    world, table, planted = lagoon()
     plan = world.sweep(table, dry_run=True, quarantine=False)
     assert not load_plan(world.plans, world.head.read()[-1]).quarantine
     assert world.sweep(table, execute_plan=plan.plan_ids[0]).files_quarantined == 5
     assert world.tagged() == planted
 
 
-def test_a_first_plan_waits_for_a_person_as_any_other() -> None:
-    world = Lagoon()
-    table = world.table()
-    world.planted()
-    assert world.sweep(table, limits=ApprovalLimits()).status == "WAITING"
-    assert world.tagged() == set()
-
-
 def test_a_quarantine_can_be_killed_at_every_call_and_tags_every_file_in_the_end() -> None:
     kills = 0
     for after in (False, True):
         for at in range(1 + after, 400, 2 * apart(4)):
-            world = Lagoon()
-            table = world.table()
-            planted = world.planted()
+            world, table, planted = lagoon()
             world.head = PlanHead()
             try:
                 remove_orphan_files(world.context(table, faults=Faults(kill_at=at, after=after)))
@@ -211,9 +171,7 @@ def test_a_quarantine_can_be_killed_at_every_call_and_tags_every_file_in_the_end
 
 
 def test_what_an_attempt_that_died_tagged_is_restored_too() -> None:
-    world = Lagoon()
-    table = world.table()
-    world.planted()
+    world, table, _ = lagoon()
     world.head = PlanHead()
     faults = _killed_before_the_first_tag(world, table)
     faults._kill_at = (faults._kill_at or 0) + 2
@@ -228,9 +186,7 @@ def test_what_an_attempt_that_died_tagged_is_restored_too() -> None:
 
 
 def test_failures_to_tag_fail_the_attempt_and_are_listed() -> None:
-    world = Lagoon()
-    table = world.table()
-    world.planted()
+    world, table, _ = lagoon()
     ctx = world.context(table)
     world.store._denied = ("s3://lake/wh/t/data/a",)
     world.head = ctx.attempt.head
@@ -242,12 +198,3 @@ def test_failures_to_tag_fail_the_attempt_and_are_listed() -> None:
         1,
         [{"path": "s3://lake/wh/t/data/a.parquet", "code": "AccessDenied"}],
     )
-
-
-def test_a_restore_of_files_elsewhere_is_refused() -> None:
-    world = Lagoon()
-    table = world.table()
-    world.planted()
-    result = world.sweep(table)
-    with pytest.raises(PlanTampered):
-        UntagRun(world.store, world.plans, result.plan_ids, "s3://lake/wh/t/data/p=1").run()

@@ -59,5 +59,12 @@ class Lagoon(SweptTables):
         return UntagRun(self.store, self.plans, result.plan_ids, result.location, **more).run()
 
 
+def lagoon() -> tuple[Lagoon, StoryTable, set[str]]:
+    """Return a table with five orphan files that are four days old."""
+    world = Lagoon()
+    table = world.table()
+    return world, table, world.planted()
+
+
 def restored_files(found: Restoration) -> dict[str, int]:
     return {str(state): one.files for state, one in found.amounts.items() if one.files}
