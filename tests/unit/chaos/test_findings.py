@@ -10,7 +10,6 @@ from delegation.tasks.life.policy import Lease
 from tests.chaos.findings import Call, Finding, Found, Observed, ObservedTable, examine
 from tests.chaos.load import Make, TableOfLoad, Way
 from tests.chaos.plants import PLANTS
-from tests.chaos.totals import totals
 from tests.chaos.verdict import CAUGHT_BY, verdict
 from tests.faults.shared.histories import rows_of
 from tests.kit.tasks.builders import MINUTE, Clock
@@ -142,16 +141,6 @@ def test_an_attempt_that_began_during_the_pause_is_found_once_every_process_knew
 
 def test_a_process_of_the_release_before_the_deployment_is_found(service):
     assert found(after(old_release=["api, process 7"])) == [Found.OLD_RELEASE]
-
-
-def test_the_totals_count_what_the_checks_found(service):
-    purged = table_of(service, service.succeeded("a"))
-    calls = [Call("k", 503), Call("k", None), Call("k", 202), Call("j", 500)]
-    text = "\n".join(totals(after(purged, calls=calls), kills={"api": 2}, throttled={"of S3": 3}))
-    assert "1 SUCCESS, 1 attempts, 1 at most of one task" in text
-    assert "2 in all, 2 api" in text
-    assert "2 answered 5xx, 1 without an answer, 1 repeated until they worked, 1 not" in text
-    assert "3 deleted, 0 left that should be gone" in text
 
 
 def test_a_planted_run_passes_only_if_each_fault_is_caught_and_nothing_else_is_found():

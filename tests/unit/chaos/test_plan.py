@@ -1,12 +1,11 @@
 """The faults of a chaos run, and its tables, follow from its seed and its length alone."""
 
-import itertools
 from collections import Counter
 
 import pytest
 
-from tests.chaos.load import TABLES_IN_A_NAMESPACE, Make, load, tables_for
-from tests.chaos.plan import LONGEST_OUTAGE_SECONDS, PARTS, Kind, planned
+from tests.chaos.load import TABLES_IN_A_NAMESPACE, Make, load
+from tests.chaos.plan import PARTS, Kind, planned
 
 
 @pytest.mark.parametrize("minutes", [2, 5, 30])
@@ -27,21 +26,6 @@ def test_every_run_has_all_faults_in_order_and_they_end_within_it(minutes, seed)
     assert {each.part for each in faults if each.kind is Kind.KILL} == set(PARTS)
 
 
-def test_polaris_is_down_for_two_minutes_of_half_an_hour_and_in_proportion_of_a_shorter_run():
-    down = {
-        minutes: each.seconds
-        for minutes in (2, 15, 30, 60)
-        for each in planned(1, minutes)
-        if each.kind is Kind.POLARIS_DOWN
-    }
-    assert down == {2: 8.0, 15: 60.0, 30: LONGEST_OUTAGE_SECONDS, 60: LONGEST_OUTAGE_SECONDS}
-
-
-def test_the_events_do_not_overlap():
-    events = [each for each in planned(3, 2) if each.kind in {Kind.PAUSE, Kind.DEPLOY, Kind.POLARIS_DOWN}]
-    assert all(one.until <= other.at for one, other in itertools.pairwise(events))
-
-
 @pytest.mark.parametrize("tables", [24, 40, 200])
 def test_a_load_has_every_make_of_table_in_small_namespaces(tables):
     asked = load(1, 2, tables)
@@ -49,7 +33,3 @@ def test_a_load_has_every_make_of_table_in_small_namespaces(tables):
     assert len({each.name for each in asked}) == tables
     assert max(Counter(each.namespace for each in asked).values()) <= TABLES_IN_A_NAMESPACE
     assert all(each.at <= 2 * 60 * 0.8 for each in asked)
-
-
-def test_half_an_hour_has_200_tables_and_two_minutes_fewer():
-    assert (tables_for(30), tables_for(2)) == (200, 40)

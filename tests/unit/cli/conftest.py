@@ -1,8 +1,10 @@
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -11,11 +13,16 @@ from delegation.cli.main import build
 from delegation.polaris.client import PolarisClient
 from delegation.tasks.pauses import MemoryPauseStore
 from delegation.tasks.stores.memory import MemoryTaskStore
-from tests.unit.client.service import Service, Tokens
+from tests.aws import mock_aws
+from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
+from tests.unit.client.service import TASK_ID, TASKS, Service, Tokens, json_answer
 from tests.unit.polaris.scripted import Server, raw_json, table_answer
 
 OPERATOR = "arn:aws:sts::123456789012:assumed-role/Operator/alice"
 IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
+TABLE = "lake.sales.eu.orders"
+IDENTITY = {"catalog_name": "lake", "namespace_levels": ["sales", "eu"], "table_name": "orders"}
+ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +96,13 @@ def service(monkeypatch) -> Service:
 
 
 @pytest.fixture
+def accepting(service) -> Service:
+    """The service, which accepts every task."""
+    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
+    return service
+
+
+@pytest.fixture
 def polaris(monkeypatch) -> Server:
     """The catalog from which `submit --sync` loads the table."""
     server = Server()
@@ -108,6 +122,38 @@ def store(monkeypatch) -> MemoryTaskStore:
     monkeypatch.setattr(Connection, "pause_store", lambda _self, _table: pauses)
     monkeypatch.setattr(Connection, "operator", lambda _self, _table: OPERATOR)
     return store
+
+
+@pytest.fixture
+def index(monkeypatch) -> MemoryReferenceStore:
+    """The reference index."""
+    index = MemoryReferenceStore()
+    monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: index)
+    return index
+
+
+@pytest.fixture
+def healths(monkeypatch, index) -> MemoryHealthStore:
+    """The healths of tables, beside the reference index."""
+    store = MemoryHealthStore()
+    monkeypatch.setattr(Connection, "health_store", lambda _self, _table: store)
+    return store
+
+
+@pytest.fixture
+def s3(monkeypatch) -> Iterator[Any]:
+    """A client of an emulated S3 without buckets, and credentials for other clients of it."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        yield boto3.client("s3")
+
+
+def sent(service: Service) -> dict[str, Any]:
+    """Return the body of the only task that was submitted."""
+    [request] = service.asked("POST", TASKS)
+    return json.loads(request.content)
 
 
 def lines(text: str) -> Sequence[dict]:

@@ -33,13 +33,12 @@ def test_stack_hides_its_secrets(stack):
     assert "hunter3" not in shown
 
 
-def test_named_stack_precedes_the_environment(stack, environment):
-    assert Connection(stack).client_settings().edge_url == "https://edge.test/delegation-service/api"
-
-
-def test_environment_precedes_the_default_stack(stack, environment, tmp_path):
+def test_default_stack_is_in_the_working_directory_and_the_environment_precedes_it(stack, tmp_path, monkeypatch):
     (tmp_path / ".local").mkdir()
     stack.rename(tmp_path / ".local" / "stack.json")
+    assert Connection(None).client_settings().client_secret.get_secret_value() == "hunter2"
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     assert Connection(None).client_settings().realm == "OTHER"
 
 
@@ -50,12 +49,9 @@ def test_an_empty_address_does_not_lead_to_the_system_of_the_default_stack(stack
     described = {**json.loads(stack.read_text()), "gateway_url": "http://127.0.0.1:1/api/catalog"}
     (tmp_path / ".local" / "stack.json").write_text(json.dumps(described))
     monkeypatch.setenv(f"DELEGATION_{name.upper()}", "")
+    connected = {"edge_url": "client_settings", "polaris_url": "catalog", "gateway_url": "catalog_through_gateway"}
     with pytest.raises(SettingsInvalid, match=rf"{name} \(DELEGATION_{name.upper()}\): is set and empty"):
-        {
-            "edge_url": lambda one: one.client_settings(),
-            "polaris_url": lambda one: one.catalog(),
-            "gateway_url": lambda one: one.catalog_through_gateway(),
-        }[name](Connection(None))
+        getattr(Connection(None), connected[name])()
     Connection(stack).client_settings()  # a stack that is named precedes all settings
 
 
@@ -63,14 +59,6 @@ def test_an_empty_gateway_of_a_stack_is_none(stack):
     stack.write_text(json.dumps({**json.loads(stack.read_text()), "gateway_url": ""}))
     with pytest.raises(CommandError, match="runs without a gateway", check=coded("GATEWAY_UNKNOWN")):
         Connection(stack).catalog_through_gateway()
-
-
-def test_default_stack_is_found_in_the_working_directory(stack, tmp_path):
-    (tmp_path / ".local").mkdir()
-    stack.rename(tmp_path / ".local" / "stack.json")
-    settings = Connection(None).client_settings()
-    assert settings.edge_url == "https://edge.test/delegation-service/api"
-    assert settings.client_secret.get_secret_value() == "hunter2"
 
 
 def test_without_stack_or_environment_the_next_step_names_both(tmp_path):
@@ -162,17 +150,12 @@ def test_stack_file_of_a_newer_release_is_read(stack):
     assert Connection(stack).client_settings().scope == "execute_tasks"
 
 
-@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "https://dynamodb.test"])
-def test_client_of_a_stacks_task_table_does_not_retry_by_itself(stack, monkeypatch, endpoint):
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "https://dynamodb.test", None])
+def test_client_of_a_task_table_does_not_retry_by_itself(stack, monkeypatch, endpoint):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     document = json.loads(stack.read_text())
-    stack.write_text(json.dumps({**document, "dynamodb_endpoint": endpoint}))
-    config = Connection(stack).task_store("tasks").dynamodb.client.meta.config
+    stack.write_text(json.dumps({**document, "dynamodb_endpoint": endpoint or "http://127.0.0.1:1"}))
+    config = Connection(stack if endpoint else None).task_store("tasks").dynamodb.client.meta.config
     assert config.retries["total_max_attempts"] == 1
-    assert (config.connect_timeout, config.read_timeout) == (2, 5)
-
-
-def test_client_of_the_environments_task_table_does_not_retry_by_itself(monkeypatch):
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    config = Connection(None).task_store("tasks").dynamodb.client.meta.config
-    assert config.retries["total_max_attempts"] == 1
+    if endpoint:
+        assert (config.connect_timeout, config.read_timeout) == (2, 5)

@@ -13,7 +13,7 @@ from delegation.cli.catalog.references import BlockingRow, blocking_screens
 from delegation.cli.deployment.costs import BUNDLED, Workload, document_of, monthly, monthly_screens, prices_of
 from delegation.cli.doctor.checks import failed, findings_screen, passed
 from delegation.cli.output import Output
-from delegation.cli.screens import LabelledLines, Rows, fitting
+from delegation.cli.screens import LabelledLines, Rows, fitting, plain
 from delegation.cli.tasks.screens import history_table, task_list, task_screen
 from delegation.cli.tasks.source import COLUMNS, TaskPage, table
 from delegation.edge.codes import codes
@@ -173,3 +173,17 @@ def test_brackets_of_others_are_no_markup():
     rows = Rows("name")
     rows.add("[bold]x[/bold]")
     assert "[bold]x[/bold]" in words_of(rows, 80)
+
+
+@pytest.mark.parametrize(
+    "text", ["a\x1b[2Jb", "a\x07b", "a\u202eb", "a\u2066\u2069b", "a\u200e\u200fb", "a\u061cb", "a\nb"]
+)
+def test_what_a_terminal_would_obey_is_a_blank(text):
+    shown = plain(text)
+    assert shown.isprintable()
+    assert (shown[0], shown[-1]) == ("a", "b")
+
+
+@pytest.mark.parametrize("text", ["orders", "bestellungen_ä", "注文", "الطلبات", "🙂 ok"])
+def test_other_text_stays(text):
+    assert plain(text) == text

@@ -34,13 +34,6 @@ def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -
     assert "Next: " in done.stderr
 
 
-def test_a_home_that_cannot_be_written_and_a_full_disk_are_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    done = delegation("--install-completion", "bash", cwd=tmp_path, HOME=str(tmp_path / "file"))
-    assert "Traceback" not in done.stderr
-    assert "HOME" in done.stderr.partition("Next: ")[2], done
-
-
 @pytest.mark.parametrize(
     ("number", "words"),
     [

@@ -67,10 +67,6 @@ def test_no_command_prints_help_and_is_misuse(run):
     assert "Usage" in result.output
 
 
-def test_unknown_command_is_misuse(run):
-    assert run("purge").exit_code == 2
-
-
 def test_local_outside_a_checkout_names_the_next_step(monkeypatch, tmp_path):
     monkeypatch.setattr(delegation, "__file__", str(tmp_path / "site-packages" / "delegation" / "__init__.py"))
     monkeypatch.delitem(sys.modules, "delegation.cli.local", raising=False)
@@ -103,9 +99,7 @@ def test_help_imports_no_command():
         ("ReferencesUnavailable('no')", "an item failed; others continue: REFERENCES_UNAVAILABLE: no"),
     ],
 )
-def test_an_item_that_fails_is_a_sentence_on_stderr_and_nothing_with_json(
-    error: str, sentence: str, as_json: bool
-) -> None:
+def test_an_item_that_fails_is_a_sentence_on_stderr_and_nothing_with_json(error, sentence, as_json):
     code = f"""
 import contextlib, sys
 from delegation.cli.main import main
@@ -125,3 +119,25 @@ list(each_item(["an item"], act, name="a.loop"))
     assert [one for one in ran.stderr.splitlines() if "Warning" in one or "Traceback" in one] == (
         [] if as_json else [f"Warning: a.loop an item: {sentence}"]
     )
+
+
+# Each takes longer to import than the help may take.
+HEAVY = {"boto3", "botocore", "cryptography", "httpx", "pydantic", "rich"}
+STARTED = """
+import sys
+sys.argv = ["delegation", *{words!r}]
+from delegation.cli import start
+try:
+    start()
+finally:
+    print("imported", *sorted({{name.partition(".")[0] for name in sys.modules}}))
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], ["tasks", "--help"], ["tasks", "list", "--help"]])
+def test_help_imports_nothing_heavy(words):
+    command = [sys.executable, "-c", STARTED.format(words=words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    help_text, _, imported = done.stdout.rpartition("imported ")
+    assert "Usage: delegation" in help_text
+    assert HEAVY & set(imported.split()) == set()

@@ -23,7 +23,11 @@ def backend(monkeypatch):
 
 @pytest.fixture
 def realms(backend) -> Realms:
-    return PersistenceProcess(backend).realms()
+    """The realms `one` and `two`, made by a commit each."""
+    realms = PersistenceProcess(backend).realms()
+    for name in ("one", "two"):
+        realms.create(name, {})
+    return realms
 
 
 @pytest.fixture
@@ -44,8 +48,6 @@ def heads(run):
 
 
 def test_list_shows_references_and_which_heads_are_complete(run, realms, backend):
-    for name in ("one", "two"):
-        realms.create(name, {})
     newest, before = heads(run)
     assert [newest["current"], before["current"]] == [True, False]
     assert [newest["problem"], before["problem"]] == [None, None]
@@ -61,8 +63,6 @@ def test_empty_store_has_no_references(run):
 
 
 def test_reset_asks_before_it_moves_the_reference(run, realms):
-    for name in ("one", "two"):
-        realms.create(name, {})
     newest, before = heads(run)
     refused = run("reset", "", "", "realms", str(before["id"]), given="n\n")
     assert refused.exit_code == 1
@@ -75,8 +75,6 @@ def test_reset_asks_before_it_moves_the_reference(run, realms):
 
 
 def test_reset_to_an_incomplete_head_is_refused_with_a_next_step(run, realms, backend):
-    for name in ("one", "two"):
-        realms.create(name, {})
     newest, before = heads(run)
     backend.delete_many([Locator(ObjectKey("", "", "catalog-head", before["id"]))])
     result = run("reset", "", "", "realms", str(before["id"]), "--yes")
@@ -92,8 +90,6 @@ def test_reset_to_an_incomplete_head_is_refused_with_a_next_step(run, realms, ba
 
 
 def test_a_realm_is_given_by_its_name_or_by_its_space(run, realms):
-    realms.create("one", {})
-    realms.create("two", {})
     space = realms.get("one").space
     for given in ("one", space):
         [found] = json.loads(run("list", "--realm", given, "--json").stdout)["references"]

@@ -87,11 +87,6 @@ def test_a_refusal_about_an_option_that_the_command_lacks_has_the_advice_to_a_ca
     assert next_step(refused, {"--json"}) == by_code()["PLAN_OF_ANOTHER_TABLE"].action
 
 
-def test_files_of_a_table_without_its_metadata_file_are_not_said_to_be_deleted():
-    refused = client.error_for(HttpError(409, "TABLE_METADATA_MISSING", "not there"))
-    assert "restore the metadata file" in next_step(refused)
-
-
 def test_next_step_names_the_task_of_the_error():
     answer = HttpError(500, "LOST", "lost", delegation_task_id="t-1", status="FAILED_TERMINAL")
     assert "delegation tasks retry t-1`" in next_step(client.error_for(answer))

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -13,21 +12,11 @@ from delegation.cli.main import build
 from delegation.storage.base import BatchResult, KeyFailure
 from delegation.storage.locations import parse
 from delegation.storage.s3 import S3ObjectStore
-from tests.aws import mock_aws
 from tests.kit.lakes.lake import Lake, busy_table, rows
 
 FIELDS = {
-    "status",
-    "engine",
-    "files_planned",
-    "files_deleted",
-    "bytes_deleted",
-    "files_failed",
-    "files_outside",
-    "files_protected",
-    "plan",
-    "seconds",
-    "error_code",
+    *("status", "engine", "plan", "seconds", "error_code", "bytes_deleted"),
+    *("files_planned", "files_deleted", "files_failed", "files_outside", "files_protected"),
 }
 
 
@@ -59,15 +48,10 @@ class Bucket:
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
-        s3 = boto3.client("s3")
-        s3.create_bucket(Bucket="lake")
-        s3.create_bucket(Bucket="plans")
-        yield Bucket(s3, tmp_path / "plan")
+def bucket(s3: Any, tmp_path: Path) -> Bucket:
+    s3.create_bucket(Bucket="lake")
+    s3.create_bucket(Bucket="plans")
+    return Bucket(s3, tmp_path / "plan")
 
 
 def test_a_table_is_purged_and_its_receipt_stored_beside_the_plan(bucket: Bucket) -> None:
@@ -105,9 +89,7 @@ def test_a_plan_can_be_stored_in_a_bucket(bucket: Bucket) -> None:
     assert all(key.startswith("some/where/") for key in keys)
 
 
-def test_by_default_the_plan_is_stored_below_the_working_directory(
-    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_by_default_the_plan_is_stored_below_the_working_directory(bucket, tmp_path, monkeypatch):
     bucket.fill()
     monkeypatch.chdir(tmp_path)
     called = ["purge", bucket.lake.pointers["t"], "--dry-run", "--json"]
@@ -115,24 +97,6 @@ def test_by_default_the_plan_is_stored_below_the_working_directory(
     assert first == second
     assert first.startswith("./delegation-plans/")
     assert (tmp_path / first / "head.json").is_file()
-
-
-def test_files_of_a_protected_clone_stay_wherever_its_own_location_is(bucket: Bucket) -> None:
-    metadata = {**bucket.lake.metadata("t"), "location": "s3://lake/elsewhere", "metadata-log": []}
-    bucket.lake.pointers["clone"] = "s3://lake/elsewhere/m.metadata.json"
-    bucket.lake.objects["lake", "elsewhere/m.metadata.json"] = b"{}"
-    bucket.lake.rewrite_metadata("clone", metadata)
-    bucket.lake.table("t").append(rows(9))
-    bucket.fill()
-    clone = bucket.lake.pointers["clone"]
-    status, report = bucket.purge("--protect", clone)
-    assert (status, report["files_protected"] > 10) == (0, True)
-    copy = Lake()
-    copy.objects.update(
-        {("lake", key): bucket.s3.get_object(Bucket="lake", Key=key)["Body"].read() for key in bucket.left()}
-    )
-    copy.pointers["clone"] = clone
-    assert copy.table("clone").scan().to_arrow()["id"].to_pylist()
 
 
 def corrupt(bucket: Bucket) -> None:
@@ -155,7 +119,6 @@ ELSEWHERE = [{"statistics-path": "s3://lake/x/stats.puffin", "file-size-in-bytes
     ("spoil", "arguments", "status", "code"),
     [
         (changed(properties={"gc.enabled": "false"}), (), 3, "GC_DISABLED"),
-        (changed(properties={"delegation.protected": "true"}), (), 3, "TABLE_PROTECTED"),
         (changed(properties={"delegation.protected": "true"}), ("--dry-run",), 3, "TABLE_PROTECTED"),
         (changed(**{"format-version": 4}), (), 3, "UNSUPPORTED_FORMAT_VERSION"),
         (changed(statistics=ELSEWHERE), ("--outside", "refuse"), 3, "PATHS_OUTSIDE_TABLE"),
@@ -164,9 +127,7 @@ ELSEWHERE = [{"statistics-path": "s3://lake/x/stats.puffin", "file-size-in-bytes
         (missing, (), 1, "TABLE_METADATA_MISSING"),
     ],
 )
-def test_a_refused_or_corrupt_table_keeps_its_files(
-    bucket: Bucket, spoil: Callable[[Bucket], object], arguments: tuple[str, ...], status: int, code: str
-) -> None:
+def test_a_refused_or_corrupt_table_keeps_its_files(bucket, spoil, arguments, status, code):
     spoil(bucket)
     before = bucket.fill().left()
     exit_status, report = bucket.purge(*arguments)
@@ -193,18 +154,6 @@ def test_experimental_format_purges_an_unknown_format_version(bucket: Bucket) ->
     bucket.fill()
     assert bucket.purge("--experimental-format")[0] == 0
     assert bucket.left("wh/t/") == set()
-
-
-def test_a_plan_that_deletes_more_than_allowed_is_not_executed(bucket: Bucket) -> None:
-    bucket.lake.objects["lake", "x/stats.puffin"] = b"x"
-    changed(statistics=ELSEWHERE)(bucket)
-    before = bucket.fill().left()
-    assert bucket.purge("--dry-run", "--outside", "delete")[1]["estimate"]["by_type"]["statistics"]["files"] == 1
-    status, report = bucket.purge()
-    assert (status, report["error_code"]) == (3, "PLAN_NOT_ALLOWED")
-    assert bucket.left() == before
-    assert bucket.purge("--outside", "delete")[0] == 0
-    assert "x/stats.puffin" not in bucket.left()
 
 
 def test_a_plan_that_kept_outside_files_is_refused_with_outside_refuse(bucket: Bucket) -> None:
@@ -247,9 +196,7 @@ def test_a_plan_of_another_table_is_refused(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("at", [2, 3, 4])  # after the data files, what they are listed in, and the manifest lists
-def test_a_plan_lost_after_the_first_delete_is_made_again(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
+def test_a_plan_lost_after_the_first_delete_is_made_again(bucket, monkeypatch, at):
     bucket.fill()
     kept, calls, usual = bucket.left("wh/neighbour/"), iter(range(1, 1000)), S3ObjectStore.delete
 
@@ -268,11 +215,10 @@ def test_a_plan_lost_after_the_first_delete_is_made_again(
     assert bucket.left() == kept
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 2, "segments": []}', b'{"format": 1}'])
-def test_an_invalid_plan_head_is_corrupt(bucket: Bucket, content: bytes) -> None:
+def test_an_invalid_plan_head_is_corrupt(bucket: Bucket) -> None:
     bucket.fill()
     bucket.purge("--dry-run")
-    (bucket.place / "head.json").write_bytes(content)
+    (bucket.place / "head.json").write_bytes(b"[]")
     status, report = bucket.purge()
     assert (status, report["error_code"]) == (5, "PLAN_TAMPERED")
 
@@ -286,9 +232,7 @@ def test_an_invalid_plan_head_is_corrupt(bucket: Bucket, content: bytes) -> None
         ([], "no-such-profile"),
     ],
 )
-def test_invalid_settings_are_reported_as_json(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, arguments: list[str], profile: str
-) -> None:
+def test_invalid_settings_are_reported_as_json(bucket, monkeypatch, arguments, profile):
     if profile:
         monkeypatch.setenv("AWS_PROFILE", profile)
     status, report = bucket.purge(*arguments)
@@ -303,38 +247,11 @@ def test_a_metadata_file_may_have_any_name(bucket: Bucket) -> None:
     assert bucket.left("wh/t/") == set()
 
 
-def test_keys_that_cannot_be_deleted_are_counted(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    from delegation.storage.base import BatchResult, KeyFailure
-    from delegation.storage.s3 import S3ObjectStore
-
-    bucket.fill()
-    deletes = S3ObjectStore.delete
-
-    def refuse(self: S3ObjectStore, where: str, keys: Any) -> BatchResult:
-        locked = tuple(KeyFailure(key, "AccessDenied") for key in keys if key.endswith(".parquet"))
-        rest = (
-            deletes(self, where, [key for key in keys if not key.endswith(".parquet")])
-            if len(locked) < len(keys)
-            else None
-        )
-        return BatchResult(rest.deleted if rest else (), locked)
-
-    monkeypatch.setattr(S3ObjectStore, "delete", refuse)
-    status, report = bucket.purge()
-    data = [key for key in bucket.left("wh/t/") if key.endswith(".parquet")]
-    assert (status, report["status"], report["files_failed"]) == (4, "INCOMPLETE", len(data))
-    [receipt] = bucket.place.rglob("receipt.json")
-    assert json.loads(receipt.read_text())["files_failed"] == len(data)
-    monkeypatch.undo()
-
-
 def test_text_output_has_the_result_or_the_next_step(bucket: Bucket) -> None:
     bucket.fill()
     planned = bucket.call("--dry-run").stdout
     assert "nothing was deleted" in planned
     assert "Executing the plan takes about 1 s and less than 0.01 USD" in planned
     refused = bucket.call(table="neighbour")
-    assert refused.exit_code == 3
-    assert "Next:" in refused.stderr
-    assert "--plan" in refused.stderr
+    assert (refused.exit_code, "--plan" in refused.stderr.partition("Next:")[2]) == (3, True)
     assert bucket.call().stdout.startswith("Deleted ")

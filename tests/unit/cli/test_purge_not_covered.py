@@ -2,17 +2,14 @@
 
 import gzip
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from typer.testing import CliRunner
 
 from delegation.cli.main import build
-from tests.aws import mock_aws
 from tests.kit.lakes.lake import Lake, rows
 from tests.unit.removal.purge.planning.test_taken_over import Purges
 
@@ -35,7 +32,7 @@ class Left:
 
 
 @pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Left]:
+def left(s3: Any, tmp_path: Path) -> Left:
     lake = Lake()
     for name in ("a", "b", "other"):
         lake.create(name).append(rows(1, 2))
@@ -48,15 +45,10 @@ def left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Left]:
     for key, data in purges.plans.objects.items():
         (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / key).write_bytes(data)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
-        s3 = boto3.client("s3")
-        s3.create_bucket(Bucket="lake")
-        for (bucket, key), data in purges.lake.objects.items():
-            s3.put_object(Bucket=bucket, Key=key, Body=data)
-        yield Left(s3, purges.lake, tmp_path / second.plan_ids[0] / "index.json")
+    s3.create_bucket(Bucket="lake")
+    for (bucket, key), data in purges.lake.objects.items():
+        s3.put_object(Bucket=bucket, Key=key, Body=data)
+    return Left(s3, purges.lake, tmp_path / second.plan_ids[0] / "index.json")
 
 
 def test_a_dry_run_counts_and_the_command_deletes_exactly_these_files(left: Left) -> None:

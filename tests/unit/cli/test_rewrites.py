@@ -1,25 +1,9 @@
 """`delegation compact` and `delegation rewrite-manifests`: what they send, and what they refuse to send."""
 
-import json
-from typing import Any
-
 import pytest
 
-from tests.unit.client.service import TASK_ID, TASKS, json_answer
-
-TABLE = "lake.sales.eu.orders"
-ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
-
-
-@pytest.fixture
-def accepting(service):
-    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
-    return service
-
-
-def sent(service) -> dict[str, Any]:
-    [request] = service.asked("POST", TASKS)
-    return json.loads(request.content)
+from tests.unit.cli.conftest import IDENTITY, TABLE, sent
+from tests.unit.client.service import TASK_ID, TASKS
 
 
 @pytest.mark.parametrize(
@@ -47,10 +31,7 @@ def test_it_sends_the_identity_and_the_options_that_were_given(run, accepting, s
     assert TASK_ID in result.stdout
     body = sent(accepting)
     assert body["common_payload"]["operation_type"] == operation
-    assert body["operation_parameters"] == {
-        "table_identity": {"catalog_name": "lake", "namespace_levels": ["sales", "eu"], "table_name": "orders"},
-        "properties": properties,
-    }
+    assert body["operation_parameters"] == {"table_identity": IDENTITY, "properties": properties}
 
 
 @pytest.mark.parametrize(

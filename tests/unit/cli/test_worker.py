@@ -17,6 +17,22 @@ from delegation.wiring.worker import added_worker, spark_worker
 from tests.paths import ROOT
 
 
+def refusal_of(run, *words):
+    """Return what a worker that cannot start says, on one line."""
+    result = run("worker", *words)
+    assert result.exit_code == 2
+    return " ".join(result.stderr.split())
+
+
+@pytest.fixture
+def _deployed(monkeypatch):
+    """The variables of a worker of every task type."""
+    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
+        monkeypatch.setenv(f"DELEGATION_{name}", "named")
+    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
 @pytest.mark.parametrize(
     ("line", "name"),
     [
@@ -29,9 +45,7 @@ from tests.paths import ROOT
 def test_an_invalid_property_is_named_with_exit_status_2(run, tmp_path, line, name):
     path = tmp_path / "service.properties"
     path.write_text(f"{line}\n", encoding="utf-8")
-    result = run("worker", "--properties", str(path))
-    assert result.exit_code == 2
-    assert name in result.stderr.replace("\n", "")
+    assert name in refusal_of(run, "--properties", str(path))
 
 
 @pytest.mark.parametrize("name", ["DELEGATION_PROPERTEIS", "DELEGATION_PROPERTIE", "delegation_properties"])
@@ -45,9 +59,7 @@ def test_a_misspelled_variable_of_the_limits_is_named(run, monkeypatch, name):
 
 def test_a_missing_variable_is_named(run, monkeypatch):
     monkeypatch.delenv("DELEGATION_TASKS_TABLE", raising=False)
-    result = run("worker")
-    assert result.exit_code == 2
-    assert "DELEGATION_TASKS_TABLE" in result.stderr
+    assert "DELEGATION_TASKS_TABLE" in refusal_of(run)
     assert json.loads(run("worker", "--json").stderr)["error_code"] == "BAD_SETTINGS"
 
 
@@ -63,37 +75,20 @@ def test_a_missing_variable_is_named(run, monkeypatch):
     ],
 )
 def test_an_option_that_the_worker_cannot_follow_is_named(run, words, named):
-    result = run("worker", *words)
-    assert result.exit_code == 2
-    assert named in result.stderr
+    assert named in refusal_of(run, *words)
 
 
-def test_a_behavior_that_cannot_be_loaded_is_named(run, monkeypatch):
-    for name in ("TASKS_TABLE", "IDEMPOTENCY_TABLE", "REFERENCES_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN"):
-        monkeypatch.setenv(f"DELEGATION_{name}", "plans")
-    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
-    monkeypatch.setenv("DELEGATION_BEHAVIORS", "nowhere.at_all:behaviors")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    result = run("worker")
-    assert result.exit_code == 2
-    assert "nowhere.at_all:behaviors" in result.stderr.replace("\n", "")
-
-
-def test_an_emr_application_requires_the_other_job_settings(run, monkeypatch):
-    for name in (
-        "TASKS_TABLE",
-        "IDEMPOTENCY_TABLE",
-        "REFERENCES_TABLE",
-        "PLAN_BUCKET",
-        "POLARIS_SECRET_ARN",
-        "EMR_APPLICATION_ID",
-    ):
-        monkeypatch.setenv(f"DELEGATION_{name}", "x")
-    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    result = run("worker")
-    assert result.exit_code == 2
-    assert "DELEGATION_EMR_JOB_ROLE_ARN" in result.stderr.replace("\n", "")
+@pytest.mark.usefixtures("_deployed")
+@pytest.mark.parametrize(
+    ("variable", "value", "named"),
+    [
+        ("BEHAVIORS", "nowhere.at_all:behaviors", "nowhere.at_all:behaviors"),
+        ("EMR_APPLICATION_ID", "x", "DELEGATION_EMR_JOB_ROLE_ARN"),
+    ],
+)
+def test_a_behavior_that_cannot_be_loaded_and_a_missing_job_setting_are_named(run, monkeypatch, variable, value, named):
+    monkeypatch.setenv(f"DELEGATION_{variable}", value)
+    assert named in refusal_of(run)
 
 
 def test_both_formats_have_the_same_meaning(tmp_path):
@@ -133,9 +128,7 @@ def test_a_worker_for_added_behaviors_alone_runs_until_it_is_stopped(run, monkey
     monkeypatch.setattr(Worker, "run", lambda _self: None)
     assert run("worker", "--added-only").exit_code == 0
     monkeypatch.delenv("DELEGATION_BEHAVIORS")
-    result = run("worker", "--added-only")
-    assert result.exit_code == 2
-    assert "DELEGATION_BEHAVIORS names no behavior" in result.stderr.replace("\n", " ")
+    assert "DELEGATION_BEHAVIORS names no behavior" in refusal_of(run, "--added-only")
 
 
 @pytest.mark.usefixtures("_only_the_task_table")
@@ -167,9 +160,7 @@ main()
 @pytest.mark.usefixtures("_only_the_task_table")
 def test_what_only_one_kind_of_worker_has_is_refused_for_another(run, monkeypatch, words, reason):
     monkeypatch.setenv("DELEGATION_BEHAVIORS", "tests.unit.wiring.example_behaviors")
-    result = run("worker", *words)
-    assert result.exit_code == 2
-    assert reason in " ".join(result.stderr.split())
+    assert reason in refusal_of(run, *words)
 
 
 class Sessions:
@@ -221,16 +212,11 @@ def test_a_worker_with_a_session_needs_spark(run, monkeypatch):
         name for name in sys.modules if name.startswith("delegation.rewrites.") and name.endswith((".job", ".spark"))
     ]:
         monkeypatch.delitem(sys.modules, name)
-    result = run("worker", "--engine", "spark")
-    assert result.exit_code == 2
-    assert "[spark]" in " ".join(result.stderr.split())
+    assert "[spark]" in refusal_of(run, "--engine", "spark")
 
 
+@pytest.mark.usefixtures("_deployed")
 def test_a_worker_with_a_session_leases_rewrites_alone_each_under_a_name_of_its_own(monkeypatch):
-    for name in ("TASKS_TABLE", "PLAN_BUCKET", "POLARIS_SECRET_ARN", "REFERENCES_TABLE"):
-        monkeypatch.setenv(f"DELEGATION_{name}", "named")
-    monkeypatch.setenv("DELEGATION_POLARIS_URL", "http://127.0.0.1:9/api/catalog")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     asked = {}
 
     @contextlib.contextmanager

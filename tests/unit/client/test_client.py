@@ -8,7 +8,6 @@ from delegation.client.conversations import SUBMIT, Bearer, Send, submission
 from delegation.client.errors import (
     AnswerLost,
     Conflict,
-    ErrorAnswer,
     IdempotencyKeyConflict,
     IdempotencyWindowExpired,
     InvalidRequest,
@@ -59,18 +58,25 @@ def test_in_progress_is_repeated_with_one_key_after_the_requested_pause(service)
     assert len({request.content for request in service.asked("POST", SYNCHRONOUS)}) == 1
 
 
-def test_each_call_has_a_new_key(service):
+def test_each_call_has_a_new_key_and_the_config_is_requested_once(service):
     service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
     service.client.execute(PAYLOAD)
     service.client.execute(PAYLOAD)
+    service.client.config()
     assert service.sent_keys(SYNCHRONOUS) == ["key-1", "key-2"]
+    assert len(service.asked("GET", CONFIG)) == 1
 
 
-def test_given_key_is_sent(service):
+def test_given_key_is_sent_with_and_without_support(service, service_with):
     accepted = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
     service.answer("POST", TASKS, refusal(503, "STORE_UNAVAILABLE"), json_answer(202, accepted))
     assert service.client.submit(PAYLOAD, key="mine").status_query_url == f"{TASKS}/{TASK_ID}"
     assert service.sent_keys(TASKS) == ["mine", "mine"]
+    service = service_with({})
+    service.answer("POST", SYNCHRONOUS, in_progress())
+    with pytest.raises(RequestStillRunning):
+        service.client.execute(PAYLOAD, key="mine")
+    assert service.sent_keys(SYNCHRONOUS) == ["mine"]
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
@@ -134,21 +140,6 @@ def test_nothing_is_repeated_unless_both_properties_are_valid(service_with, prop
     assert service.slept == []
 
 
-def test_config_without_properties_means_no_retries(service):
-    service.answer("GET", CONFIG, json_answer(200, {"defaults": {}, "overrides": {}}))
-    service.answer("POST", SYNCHRONOUS, in_progress())
-    with pytest.raises(RequestStillRunning):
-        service.client.execute(PAYLOAD)
-
-
-def test_given_key_is_sent_even_without_support(service_with):
-    service = service_with({})
-    service.answer("POST", SYNCHRONOUS, in_progress())
-    with pytest.raises(RequestStillRunning):
-        service.client.execute(PAYLOAD, key="mine")
-    assert service.sent_keys(SYNCHRONOUS) == ["mine"]
-
-
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -184,16 +175,6 @@ def test_service_without_a_configuration_supports_no_keys(service, answer):
     with pytest.raises(RequestStillRunning):
         service.client.execute(PAYLOAD)
     assert service.slept == []
-
-
-@pytest.mark.parametrize("status", [502, 503])
-def test_permanent_failure_is_not_repeated(service, status):
-    service.answer("POST", SYNCHRONOUS, refusal(status, "POLARIS_FORBIDDEN", retryable=False))
-    with pytest.raises(ErrorAnswer) as caught:
-        service.client.execute(PAYLOAD)
-    assert caught.value.code == "PERMANENT_FAILURE"
-    assert not caught.value.retryable
-    assert len(service.asked("POST", SYNCHRONOUS)) == 1
 
 
 @pytest.mark.parametrize("retryable", [True, None, "false"])
@@ -243,14 +224,6 @@ def test_refusal_by_the_token_endpoint_is_reported_without_its_message(service, 
     with pytest.raises(TokenUnavailable, match="401 unauthorized_client") as caught:
         service.client.config()
     assert "hunter2" not in str(caught.value)
-
-
-def test_config_is_requested_once(service):
-    service.answer("POST", SYNCHRONOUS, json_answer(200, SUCCEEDED))
-    service.client.execute(PAYLOAD)
-    service.client.execute(PAYLOAD)
-    service.client.config()
-    assert len(service.asked("GET", CONFIG)) == 1
 
 
 def test_nothing_is_posted_to_an_unreachable_service(service):

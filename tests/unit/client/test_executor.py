@@ -22,7 +22,6 @@ from tests.unit.client.service import (
     TASKS,
     Service,
     Tokens,
-    in_progress,
     json_answer,
     record,
     refusal,
@@ -137,15 +136,6 @@ def test_payload_names_the_table_and_holds_no_credential(world):
     }
 
 
-def test_all_retries_use_one_key(world):
-    world.service.answer(
-        "POST", SYNCHRONOUS, in_progress(), refusal(502, "POLARIS_UNAVAILABLE"), json_answer(200, SUCCEEDED)
-    )
-    world.executor.execute_purge_task(TABLE)
-    assert len(set(world.service.sent_keys(SYNCHRONOUS))) == 1
-    assert len(world.service.asked("POST", SYNCHRONOUS)) == 3
-
-
 @pytest.mark.parametrize(
     ("answer", "raised"),
     [
@@ -161,16 +151,13 @@ def test_failed_purge_leaves_the_table_in_the_catalog(world, answer, raised):
     assert world.drops == []
 
 
-def test_table_that_cannot_be_loaded_is_not_purged(world):
-    world.polaris.answer("GET", IN_CATALOG, error(400, "NotFoundException"))
-    with pytest.raises(TableMetadataMissing):
-        world.executor.execute_purge_task(TABLE)
-    assert world.service.asked("POST", SYNCHRONOUS) == []
-
-
-def test_unknown_table_is_not_purged(world):
-    world.polaris.answer("GET", IN_CATALOG, error(404, "NoSuchTableException"))
-    with pytest.raises(NoSuchTable):
+@pytest.mark.parametrize(
+    ("answer", "raised"),
+    [(error(400, "NotFoundException"), TableMetadataMissing), (error(404, "NoSuchTableException"), NoSuchTable)],
+)
+def test_table_that_cannot_be_loaded_is_not_purged(world, answer, raised):
+    world.polaris.answer("GET", IN_CATALOG, answer)
+    with pytest.raises(raised):
         world.executor.execute_purge_task(TABLE)
     assert world.service.asked("POST", SYNCHRONOUS) == []
 
@@ -231,15 +218,9 @@ def test_table_that_changed_since_its_purge_is_not_dropped(world, later):
     assert all(value in str(error) for value in (*error.purged, *error.found))
 
 
-def test_table_whose_metadata_is_missing_after_the_purge_is_dropped(world):
-    world.polaris.answer("GET", IN_CATALOG, table_answer(), metadata_missing(PURGED))
-    world.executor.execute_purge_task(TABLE)
-    assert len(world.polaris.asked("GET", IN_CATALOG)) == 2
-    assert len(world.drops) == 1
-
-
-def test_table_whose_metadata_file_was_kept_is_dropped_while_it_is_the_same(world):
-    world.polaris.answer("GET", IN_CATALOG, table_answer())
+@pytest.mark.parametrize("found", [metadata_missing(PURGED), table_answer()], ids=["missing", "kept, and the same"])
+def test_table_whose_metadata_file_was_purged_or_kept_is_dropped(world, found):
+    world.polaris.answer("GET", IN_CATALOG, table_answer(), found)
     world.executor.execute_purge_task(TABLE)
     assert len(world.polaris.asked("GET", IN_CATALOG)) == 2
     assert len(world.drops) == 1

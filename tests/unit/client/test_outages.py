@@ -92,13 +92,6 @@ def test_a_wait_for_a_task_that_was_never_read_ends_at_its_timeout_with_the_last
     assert sum(service.slept) == 100
 
 
-def test_a_wait_never_pauses_beyond_its_timeout(service):
-    service.answer("GET", TASK, answered())
-    with pytest.raises(WaitTimedOut):
-        service.client.wait(TASK_ID, timeout_seconds=10)
-    assert service.slept == [1.0, 2.0, 4.0, 3.0]
-
-
 def test_a_request_of_a_wait_gets_no_more_time_than_is_left(service):
     service.answer("GET", TASK, answered())
     with pytest.raises(WaitTimedOut):

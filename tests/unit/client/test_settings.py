@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import ssl
 
 import pytest
@@ -56,17 +57,11 @@ def test_addresses_must_be_urls(environment, name):
         ClientSettings.read()
 
 
-def test_missing_certificate_is_named(environment, tmp_path):
-    environment.setenv("DELEGATION_CLIENT_CERT", str(tmp_path / "absent.pem"))
-    with pytest.raises(ClientMisconfigured, match=r"absent\.pem"):
-        DelegationClient.connect(ClientSettings.read())
-
-
-def test_unreadable_authority_is_named(environment, tmp_path):
-    ca = tmp_path / "ca.pem"
-    ca.write_text("no certificate")
-    environment.setenv("DELEGATION_CA_CERT", str(ca))
-    with pytest.raises(ClientMisconfigured, match=r"ca\.pem"):
+@pytest.mark.parametrize(("name", "file"), [("CLIENT_CERT", "absent.pem"), ("CA_CERT", "ca.pem")])
+def test_a_missing_or_unreadable_certificate_is_named(environment, tmp_path, name, file):
+    (tmp_path / "ca.pem").write_text("no certificate")
+    environment.setenv(f"DELEGATION_{name}", str(tmp_path / file))
+    with pytest.raises(ClientMisconfigured, match=re.escape(file)):
         DelegationClient.connect(ClientSettings.read())
 
 
@@ -98,19 +93,17 @@ def write_profile(tmp_path, text):
     path.write_text(text)
 
 
-def test_the_settings_of_a_started_stack_are_found_in_the_working_directory(tmp_path):
-    write_stack(tmp_path / ".local" / "stack.json")
-    assert ClientSettings.read().realm == "LOCAL"
-
-
 def test_a_variable_names_another_stack(tmp_path, monkeypatch):
     write_stack(tmp_path / ".local" / "stack.json").write_text("{}")
     monkeypatch.setenv("DELEGATION_STACK", str(write_stack(tmp_path / "other" / "stack.json")))
     assert ClientSettings.read().edge_url == "https://stack.test/delegation-service/api"
 
 
-def test_the_environment_precedes_a_stack(tmp_path, environment):
+def test_the_stack_of_the_working_directory_is_found_and_the_environment_precedes_it(tmp_path, monkeypatch):
     write_stack(tmp_path / ".local" / "stack.json")
+    assert ClientSettings.read().realm == "LOCAL"
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     assert ClientSettings.read().realm == "POLARIS"
 
 

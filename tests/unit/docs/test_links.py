@@ -3,7 +3,7 @@
 import pytest
 
 from tests.paths import DOCS, ROOT
-from tests.unit.docs.pages import anchors, clicks, links, pages, pictures, slug
+from tests.unit.docs.pages import anchors, links, pages, pictures, slug
 
 PAGES = pages()
 
@@ -14,11 +14,6 @@ def test_a_link_leads_to_a_file_and_a_heading(page):
     deep = [link for link in links(page) if link.anchor and link.target.suffix == ".md"]
     assert [str(link) for link in deep if link.anchor not in anchors(link.target)] == []
     assert [str(picture) for picture in pictures(page) if not picture.is_file()] == []
-
-
-def test_every_page_is_within_three_clicks_of_the_first():
-    found = clicks(ROOT / "README.md")
-    assert [str(page.relative_to(ROOT)) for page in PAGES if found.get(page, 9) > 3] == []
 
 
 def test_lines_of_the_architecture_have_an_ordinary_length():

@@ -104,23 +104,9 @@ def test_the_command_without_its_extra_prints_json_when_asked():
 
 CLI = ("typer", "click", "rich", "shellingham", "pygments", "markdown_it", "mdurl", "annotated_doc")
 API_COMMANDS = (
-    *(
-        "audit",
-        "config",
-        "deploy-check",
-        "doctor",
-        "drain",
-        "drop",
-        "drop-namespace",
-        "estimate",
-        "expire",
-        "health",
-        "pause",
-        "pauses",
-        "polaris",
-        "policy",
-    ),
-    *("compact", "orphans", "references", "resume", "rewrite-manifests", "submit", "tasks", "tombstones", "ui"),
+    *("audit", "compact", "config", "deploy-check", "doctor", "drain", "drop", "drop-namespace", "estimate", "expire"),
+    *("health", "orphans", "pause", "pauses", "polaris", "policy", "references", "resume", "rewrite-manifests"),
+    *("submit", "tasks", "tombstones", "ui"),
 )
 PERSISTENCE = """
 from delegation.cli.main import build

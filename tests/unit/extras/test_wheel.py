@@ -1,24 +1,18 @@
 """The wheel, in environments that have nothing of this checkout: what users get."""
 
-import http.client
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from delegation.tasks.contract import CONCURRENT, SEQUENTIAL
 from tests.paths import ROOT
 from tests.unit.extras.fresh import FreshEnvironment, built_wheel
-from tests.unit.extras.readme import TASK_ID, examples, serving
 
 EVERY_COMMAND = """
 from delegation.cli.main import BUILT_IN
@@ -34,12 +28,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture(scope="module")
-def command(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
-    """The wheel with the extra `cli`; needs a package index."""
-    return FreshEnvironment(tmp_path_factory.mktemp("cli"), "cli", wheel)
-
-
 def test_the_wheel_has_every_file_of_the_package(wheel):
     """Modules, pages, schemas, prices: whatever is below the import roots is read at run time."""
     with zipfile.ZipFile(wheel) as archive:
@@ -48,24 +36,23 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     assert packed == {path.relative_to(ROOT / "functions").as_posix() for path in files}
 
 
+def tested(wheel: Path, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a file of tests where nothing of this checkout but the wheel is imported."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "installed")
+    (folder / "test_stores.py").write_text(text, encoding="utf-8")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment = {**kept, "PYTHONPATH": str(folder / "installed")}
+    words = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_stores.py"]
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.long
 def test_a_store_of_your_own_is_tested_with_the_contract_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
-    """The example of docs/workers.md, run where nothing of this checkout but the wheel is imported."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
+    """The example of docs/workers.md."""
     page = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(# acme/test_stores\.py\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (tmp_path / "test_stores.py").write_text(example, encoding="utf-8")
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_stores.py"]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    ran = subprocess.run(
-        words,
-        cwd=tmp_path,
-        env={**kept, "PYTHONPATH": str(tmp_path / "installed")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = tested(wheel, example, tmp_path)
     assert ran.returncode == 0, ran.stdout
     assert f"{len(SEQUENTIAL) + len(CONCURRENT)} passed" in ran.stdout
 
@@ -110,8 +97,6 @@ def on(store, plans):
 @pytest.mark.long
 def test_other_stores_of_your_own_are_tested_with_the_contracts_of_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """Each contract on a store in memory; one of a broken store fails and shows its values."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
     files = {path.stem for path in (ROOT / "functions" / "delegation" / "testing").glob("*.py")} - {"__init__"}
     assert files | {"backends"} == {name.partition(".")[0] for name in IN_MEMORY}
     text = _HELPERS
@@ -137,72 +122,11 @@ class TestOfAForgetfulStore(TestOfPauseStoreContract):
         return store
 """
     shutil.copyfile(ROOT / "tests" / "kit" / "dynamodb.py", tmp_path / "memory_dynamodb.py")
-    (tmp_path / "test_stores.py").write_text(text, encoding="utf-8")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "test_stores.py"],
-        cwd=tmp_path,
-        env={**kept, "PYTHONPATH": str(tmp_path / "installed")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = tested(wheel, text, tmp_path)
     outcomes = set(re.findall(r"::TestOf(\w+)::\S+ (PASSED|FAILED|ERROR|SKIPPED)", ran.stdout))
     passed = {(name.partition(".")[2], "PASSED") for name in IN_MEMORY}
     assert outcomes == passed | {("AForgetfulStore", "FAILED")}, ran.stdout
     assert "assert PauseRecord(" in ran.stdout
-
-
-@contextmanager
-def status_page(installed: FreshEnvironment, **variables: str) -> Iterator[str]:
-    """The address of `delegation ui` in an environment, until the end of the block."""
-    words, environment = installed.command("delegation", "ui", "--json", **variables)
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["url"]
-        finally:
-            process.terminate()
-
-
-def answer(url: str, name: str) -> tuple[int, str, bytes]:
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
-    connection.request("GET", f"{parts.path}{name}")
-    response = connection.getresponse()
-    found = response.status, response.headers["Content-Type"].partition(";")[0], response.read()
-    connection.close()
-    return found
-
-
-@pytest.mark.long
-def test_the_status_page_of_an_installed_command_has_its_files(command):
-    with serving() as stub, status_page(command, **stub.variables) as url:
-        found = [answer(url, name) for name in ("", "app.js", "catalog.js", "style.css")]
-    assets = ROOT / "functions" / "delegation" / "cli" / "assets"
-    assert found == [
-        (200, "text/html", (assets / "index.html").read_bytes()),
-        (200, "text/javascript", (assets / "app.js").read_bytes()),
-        (200, "text/javascript", (assets / "catalog.js").read_bytes()),
-        (200, "text/css", (assets / "style.css").read_bytes()),
-    ]
-
-
-@pytest.mark.long
-def test_the_installed_command_shows_a_task(command):
-    with serving() as stub:
-        done = command.run("delegation", "tasks", "show", TASK_ID, "--json", **stub.variables)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["task_id"] == TASK_ID
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("number", [pytest.param(0, id="blocking"), pytest.param(1, id="asyncio")])
-def test_an_example_of_the_readme_runs_from_the_wheel(command, number):
-    with serving() as stub:
-        done = command.run("python", "-c", examples()[number], **stub.variables)
-    assert done.returncode == 0, done.stderr
-    assert "SUCCESS 42" in done.stdout
 
 
 @pytest.mark.long

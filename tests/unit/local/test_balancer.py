@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,12 +85,19 @@ def function() -> RecordedFunction:
     return RecordedFunction()
 
 
-@pytest.fixture
-def address(catalog: str, function: RecordedFunction) -> Iterator[str]:
-    url = f"{catalog}/api/catalog"
-    balancer = CatalogBalancer(catalog_url=url, gateway=function, region="us-east-1", account="123456789012").start()
+@contextmanager
+def balanced(catalog_url: str, function: RecordedFunction, **options: Any) -> Iterator[str]:
+    """The address of a balancer before a catalog and a function."""
+    given = {"region": "us-east-1", "account": "123456789012", **options}
+    balancer = CatalogBalancer(catalog_url=catalog_url, gateway=function, **given).start()
     yield balancer.url
     balancer.stop()
+
+
+@pytest.fixture
+def address(catalog: str, function: RecordedFunction) -> Iterator[str]:
+    with balanced(f"{catalog}/api/catalog", function) as url:
+        yield url
 
 
 def send(
@@ -111,13 +119,10 @@ def test_only_the_requests_of_the_rule_reach_the_function(address: str, function
     assert ("etag" in headers) is not sample.to_gateway
 
 
-def test_the_base_is_that_of_an_iceberg_rest_catalog(address: str):
-    assert address.endswith("/api/catalog")
-
-
 def test_what_goes_to_the_catalog_arrives_unchanged(address: str, function: RecordedFunction):
     target = f"{TABLE}?a=%2F&b=c+d&snapshots=refs"
     sent = (("Accept-Encoding", "gzip"),)
+    assert address.endswith("/api/catalog")
     _, headers, body = send(address, "POST", target, '{"größe": 1}'.encode(), sent)
     assert json.loads(body) == {"target": target, "body": '{"größe": 1}', "accept": "gzip"}
     assert headers["etag"] == '"1"'
@@ -170,29 +175,19 @@ def test_too_large_a_request_is_advised_to_go_without_its_key(address: str, func
 
 
 def test_a_catalog_that_is_not_there_is_a_502(function: RecordedFunction):
-    balancer = CatalogBalancer(
-        catalog_url=f"http://{LOOPBACK}:1/api/catalog", gateway=function, region="us-east-1", account="123456789012"
-    ).start()
-    status, *_ = send(balancer.url, "GET", f"{BASE}/lake/namespaces")
-    balancer.stop()
-    assert status == 502
+    with balanced(f"http://{LOOPBACK}:1/api/catalog", function) as url:
+        assert send(url, "GET", f"{BASE}/lake/namespaces")[0] == 502
 
 
 def test_a_catalog_at_another_base_gets_its_own_paths(function: RecordedFunction, catalog: str):
-    balancer = CatalogBalancer(
-        catalog_url=catalog, base_path="/api/catalog", gateway=function, region="r", account="a"
-    ).start()
-    *_, body = send(balancer.url, "GET", f"{BASE}/lake/namespaces?parent=a%1Fb")
-    balancer.stop()
+    with balanced(catalog, function, base_path="/api/catalog") as url:
+        *_, body = send(url, "GET", f"{BASE}/lake/namespaces?parent=a%1Fb")
     assert json.loads(body)["target"] == "/v1/lake/namespaces?parent=a%1Fb"
     assert function.events == []
 
 
-def test_an_event_carries_no_certificate_headers_without_a_certificate(function: RecordedFunction, catalog: str):
-    balancer = CatalogBalancer(
-        catalog_url=f"{catalog}/api/catalog", gateway=function, region="r", account="a", takes_all=True
-    ).start()
-    send(balancer.url, "GET", f"{BASE}/lake/namespaces?pageToken=")
-    balancer.stop()
+def test_a_function_that_takes_all_gets_empty_parameters_too(function: RecordedFunction, catalog: str):
+    with balanced(f"{catalog}/api/catalog", function, takes_all=True) as url:
+        send(url, "GET", f"{BASE}/lake/namespaces?pageToken=")
     (event,) = function.events
     assert event["multiValueQueryStringParameters"] == {"pageToken": [""]}

@@ -42,9 +42,7 @@ def test_below_is_an_order(one: str, two: str, three: str) -> None:
 
 @settings(max_examples=examples(100))
 @given(LOCATIONS, st.none() | LOCATIONS, st.none() | LOCATIONS)
-def test_what_a_table_uses_covers_all_its_locations_without_one_inside_another(
-    location: str, data: str | None, metadata: str | None
-) -> None:
+def test_what_a_table_uses_covers_all_its_locations_without_one_inside_another(location, data, metadata):
     given_paths = {"write.data.path": data, "write.metadata.path": metadata}
     properties = {name: path for name, path in given_paths.items() if path is not None}
     used = used_by({"location": location, "properties": properties})

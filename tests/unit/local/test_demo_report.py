@@ -67,11 +67,8 @@ def report(*tables, **changes):
     return Report(**(values | changes))
 
 
-def test_expected_results_are_no_problems():
-    assert report().problems() == []
-
-
 def test_a_purge_that_waited_for_anothers_pass_over_the_catalog_is_no_problem():
+    assert report().problems() == []
     versions = history(*LIFE[:2], "RETRY_SCHEDULED", *LIFE[1:])
     waited = versions[2].model_copy(update={"error_code": "REFERENCES_NOT_KNOWN"})
     assert report(purged(history=[*versions[:2], waited, *versions[3:]])).problems() == []

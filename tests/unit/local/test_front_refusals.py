@@ -112,17 +112,13 @@ def test_what_is_no_request_is_answered_with_400(send: Callable[..., bytes], sen
     [b"GET / HT", POST, POST + b"Content-Length: 9\r\n\r\n{}", POST + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"],
     ids=["line", "headers", "body", "chunk"],
 )
-def test_a_request_that_does_not_end_is_answered_with_400(
-    send: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, begun: bytes
-) -> None:
+def test_a_request_that_does_not_end_is_answered_with_400(send, monkeypatch, begun):
     monkeypatch.setattr(http11, "REQUEST_TIMEOUT_SECONDS", 0.2)
     assert_one_refusal(send(begun))
 
 
 @pytest.mark.parametrize("begun", [b"GET /", POST + b"X-A: b", POST + b"Content-Length: 90\r\n\r\n"], ids=str)
-def test_the_time_of_a_request_is_that_of_the_whole_and_not_of_each_read(
-    send: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, begun: bytes
-) -> None:
+def test_the_time_of_a_request_is_that_of_the_whole_and_not_of_each_read(send, monkeypatch, begun):
     monkeypatch.setattr(http11, "REQUEST_TIMEOUT_SECONDS", 0.3)
     began = time.monotonic()
     assert_one_refusal(send(begun, dripping=40))
@@ -151,8 +147,6 @@ def test_a_client_that_waits_before_its_body_is_asked_for_it(send: Callable[...,
 
 
 @pytest.mark.parametrize("header", ["two\r\nlines", "\u2713"])
-def test_an_answer_with_a_header_that_cannot_be_sent_is_a_bad_gateway(
-    send: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, header: str
-) -> None:
+def test_an_answer_with_a_header_that_cannot_be_sent_is_a_bad_gateway(send, monkeypatch, header):
     monkeypatch.setattr(API, "answer", lambda _event: {"statusCode": 200, "headers": {"X": header}, "body": "{}"})
     assert send(POST + b"Connection: close\r\n\r\n").startswith(b"HTTP/1.1 502 ")

@@ -55,9 +55,7 @@ def test_the_client_can_use_basic_authentication(issuer: TokenIssuer) -> None:
         ({"grant_type": "password"}, 400, "unsupported_grant_type"),
     ],
 )
-def test_an_invalid_token_request_is_refused(
-    issuer: TokenIssuer, change: dict[str, str], status: int, error: str
-) -> None:
+def test_an_invalid_token_request_is_refused(issuer, change, status, error):
     answer = httpx.post(issuer.token_url, data=FORM | change)
     assert (answer.status_code, answer.json()) == (status, {"error": error})
 

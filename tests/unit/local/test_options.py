@@ -15,6 +15,7 @@ from infra.local.errors import CannotStartError
 from infra.local.options import StackOptions
 from infra.local.stack_file import write
 
+OWNER = {"polaris_url": "http://p", "polaris_client_id": "i", "polaris_client_secret": SecretStr("x")}
 USER = {"AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "s3cret", "AWS_SESSION_TOKEN": "t0ken"}
 
 
@@ -28,12 +29,7 @@ def test_incomplete_polaris_options_are_refused(given):
     "given",
     [
         {"polaris_service_client_id": "s", "polaris_service_client_secret": SecretStr("x")},
-        {
-            "polaris_url": "http://p",
-            "polaris_client_id": "i",
-            "polaris_client_secret": SecretStr("x"),
-            "polaris_service_client_id": "s",
-        },
+        {**OWNER, "polaris_service_client_id": "s"},
     ],
 )
 def test_a_service_principal_needs_both_parts_and_a_polaris(given):
@@ -42,13 +38,12 @@ def test_a_service_principal_needs_both_parts_and_a_polaris(given):
 
 
 def test_the_service_has_the_owners_credentials_and_scope_unless_it_has_its_own():
-    owner = {"polaris_url": "http://p", "polaris_client_id": "i", "polaris_client_secret": SecretStr("x")}
     assert StackOptions().given_polaris() is None
-    same = StackOptions(**owner, polaris_scope="PRINCIPAL_ROLE:a", polaris_realm="r").given_polaris()
+    same = StackOptions(**OWNER, polaris_scope="PRINCIPAL_ROLE:a", polaris_realm="r").given_polaris()
     assert (same.realm, same.owner.scope, same.service.scope) == ("r", "PRINCIPAL_ROLE:a", "PRINCIPAL_ROLE:a")
     assert same.service.client_id == "i"
     own = {"polaris_service_client_id": "s", "polaris_service_client_secret": SecretStr("y")}
-    other = StackOptions(**owner, **own, polaris_service_scope="PRINCIPAL_ROLE:b").given_polaris()
+    other = StackOptions(**OWNER, **own, polaris_service_scope="PRINCIPAL_ROLE:b").given_polaris()
     assert (other.owner.client_id, other.service.client_id) == ("i", "s")
     assert (other.owner.scope, other.service.scope) == ("PRINCIPAL_ROLE:ALL", "PRINCIPAL_ROLE:b")
     assert "--polaris-service-client-id" in other.service.options
@@ -74,21 +69,10 @@ def test_a_property_that_functions_would_refuse_is_refused_before_the_start(give
         StackOptions(properties=given)
 
 
-def test_options_show_no_secret():
-    options = StackOptions(polaris_url="http://p", polaris_client_id="i", polaris_client_secret=SecretStr("s3cret"))
-    assert "s3cret" not in repr(options)
-
-
 def test_the_users_keys_are_for_the_users_endpoints_only():
     assert AwsKeys.choose(USER, foreign=True) == AwsKeys("user", "s3cret", "t0ken")
     assert AwsKeys.choose(USER, foreign=False) == AwsKeys("local", "local")
     assert AwsKeys.choose({"AWS_ACCESS_KEY_ID": "user"}, foreign=True) == AwsKeys("local", "local")
-
-
-def test_keys_show_no_secret():
-    shown = repr(Endpoints("http://a", "http://d", "http://s", AwsKeys.choose(USER, foreign=True)))
-    assert "s3cret" not in shown
-    assert "t0ken" not in shown
 
 
 def test_functions_get_the_standard_variables_and_no_empty_one():
@@ -115,9 +99,18 @@ def test_stack_json_is_replaced_atomically_and_readable_by_its_owner_only(tmp_pa
     assert [each.name for each in tmp_path.iterdir()] == ["stack.json"]
 
 
-def test_a_stack_file_shows_no_secret():
-    shown = repr(stack_file(client_secret="s3cret", polaris_credential="id:s3cret"))
-    assert "s3cret" not in shown
+@pytest.mark.parametrize(
+    "value",
+    [
+        StackOptions(**{**OWNER, "polaris_client_secret": SecretStr("s3cret")}),
+        Endpoints("http://a", "http://d", "http://s", AwsKeys.choose(USER, foreign=True)),
+        stack_file(client_secret="s3cret", polaris_credential="id:s3cret"),
+    ],
+    ids=["options", "endpoints", "stack file"],
+)
+def test_no_text_of_a_value_shows_a_secret(value):
+    assert "s3cret" not in repr(value)
+    assert "t0ken" not in repr(value)
 
 
 def test_the_definition_names_functions_of_the_table():
@@ -136,7 +129,6 @@ def test_a_definition_with_a_placeholder_of_an_unknown_function_is_refused(tmp_p
 
 
 def test_a_given_polaris_has_a_catalog_of_its_own():
-    owner = {"polaris_url": "http://p", "polaris_client_id": "i", "polaris_client_secret": SecretStr("x")}
-    assert StackOptions(**owner).catalog == "memory"
+    assert StackOptions(**OWNER).catalog == "memory"
     with pytest.raises(CannotStartError, match=r"--catalog .* --polaris-url"):
-        StackOptions(**owner, catalog="persistence")
+        StackOptions(**OWNER, catalog="persistence")

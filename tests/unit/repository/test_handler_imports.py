@@ -80,14 +80,3 @@ def test_a_handler_keeps_its_import_budget(handler: str) -> None:
 def test_settings_load_neither_an_engine_nor_a_client() -> None:
     modules = loaded("delegation.wiring.settings")
     assert below(modules, (*ENGINE, "delegation.polaris", "delegation.edge", "boto3", "httpx")) == set()
-
-
-def test_help_loads_no_command() -> None:
-    modules = loaded("delegation.cli.main")
-    assert (
-        below(
-            modules,
-            ("delegation.client", "delegation.removal", "polaris_persistence", "boto3"),
-        )
-        == set()
-    )

@@ -63,15 +63,6 @@ def repeated_in_java(answer: HttpError) -> bool:
 @pytest.mark.parametrize("code", ["request_in_progress", "OTHER"])
 @pytest.mark.parametrize("http_status", [400, 401, 403, 404, 409, 413, 415, 422, 429, 500, 502, 503, 504])
 def test_java_repeats_what_the_python_client_repeats(http_status, code, status, retryable):
-    answer = HttpError(
-        http_status=http_status,
-        error_code=code,
-        message="",
-        details=None,
-        delegation_task_id=None,
-        status=status,
-        retryable=retryable,
-        retry_after_seconds=None,
-    )
+    answer = HttpError(http_status, code, "", status=status, retryable=retryable)
     in_python = isinstance(error_for(answer), RequestStillRunning | ServiceFailed)
     assert repeated_in_java(answer) == in_python

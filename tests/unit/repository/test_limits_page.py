@@ -53,15 +53,3 @@ def test_the_page_says_what_a_purge_does_not_free() -> None:
     assert all(words in TEXT for words in ("unfinished multipart uploads", "VERSIONED_BUCKET", "UNSUPPORTED_LOCATION"))
     calls = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "functions/delegation/storage").glob("*.py"))
     assert not [call for call in ("list_multipart_uploads", "list_object_versions", "VersionId=") if call in calls]
-
-
-def test_the_page_says_what_reaches_other_regions() -> None:
-    said = " ".join(TEXT.split())
-    assert "private profile without NAT gateways" in said
-    assert "Tables in other regions then need `delegation:nat-gateways`" in said
-    assert "nat_gateways" in Settings.model_fields
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/deployment.md", "docs/runbook/unfinished-tasks.md"])
-def test_the_page_is_linked(page: str) -> None:
-    assert "limits.md" in (ROOT / page).read_text(encoding="utf-8")

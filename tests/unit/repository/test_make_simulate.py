@@ -41,11 +41,6 @@ def test_the_store_can_be_chosen(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "-m tests.faults.simulator.persistence --seeds 7 --mutation none"
 
 
-@pytest.mark.parametrize(("ends", "status"), [(0, 0), (1, 2), (2, 2)])
-def test_with_another_goal_a_failure_has_the_exit_code_2(tmp_path: Path, ends: int, status: int) -> None:
-    assert make(tmp_path, "venv", "simulate", ends=ends).returncode == status
-
-
 def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:
     done = make(tmp_path, "-n", "simulate", ends=3)
     assert done.returncode == 0

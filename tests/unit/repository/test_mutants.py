@@ -1,9 +1,6 @@
 """The list of mutants that `make mutants` runs: every edit still applies, and every test that it names exists."""
 
 import re
-from pathlib import Path
-
-import pytest
 
 from tests.mutants import __main__ as runner
 from tests.mutants.listed import MUTANTS
@@ -25,9 +22,7 @@ def test_every_mutant_changes_one_place_of_the_code_and_names_tests_that_exist()
             assert not name or name.partition("[")[0] in defined, f"{mutant.name}: {test}"
 
 
-def test_a_mutant_that_survives_is_named_and_fails_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mutant_that_survives_is_named_and_fails_the_run(tmp_path, capsys, monkeypatch):
     """With a stand-in for pytest that notices another limit."""
     monkeypatch.setattr(runner, "passes", lambda copy, _tests: "LIMIT = 3" in (copy / "limits.txt").read_text())
     (tmp_path / "limits.txt").write_text("LIMIT = 3\nSPARE = 1\n")
@@ -39,9 +34,3 @@ def test_a_mutant_that_survives_is_named_and_fails_the_run(
     assert "SURVIVED  another spare" in capsys.readouterr().out
     assert runner.run([gone], tmp_path) == 2
     assert (tmp_path / "limits.txt").read_text() == "LIMIT = 3\nSPARE = 1\n"
-
-
-def test_make_runs_the_mutants() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert re.search(r"^mutants: .*## ", makefile, re.MULTILINE)
-    assert re.search(r"^\.PHONY:.* mutants", makefile, re.MULTILINE)

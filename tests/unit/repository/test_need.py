@@ -42,34 +42,40 @@ def java(version: str) -> str:
     return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
 
 
-@pytest.mark.parametrize("version", ["17.0.15", "21"])
-def test_java_that_spark_supports_is_used(machine, version):
-    machine.install("java", java(version))
-    machine.install("mvn", "")
-    done = machine.need("java")
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(machine.path / "java"), "")
+@pytest.mark.parametrize(
+    ("name", "programs", "found"),
+    [
+        ("java", {"java": java("17.0.15"), "mvn": ""}, "java"),
+        ("java", {"java": java("21"), "mvn": ""}, "java"),
+        ("node", {"node": "echo v20.20.2"}, "node"),
+        ("python", {"python3": "exit 1", "python3.12": "exit 0"}, "python3.12"),
+    ],
+)
+def test_a_program_of_a_supported_version_is_used(machine, name, programs, found):
+    for program, script in programs.items():
+        machine.install(program, script)
+    done = machine.need(name)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, str(machine.path / found), "")
 
 
-@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "25"])
-def test_other_java_is_refused_naming_what_to_install(machine, version):
-    machine.install("java", java(version))
-    done = machine.need("java")
+@pytest.mark.parametrize(
+    ("name", "programs", "said"),
+    [
+        ("java", {"java": java("1.8.0_402")}, ("Java 17 is needed", "JAVA_HOME")),
+        ("java", {"java": java("25")}, ("Java 17 is needed", "JAVA_HOME")),
+        ("java", {}, ("no java is on the PATH",)),
+        ("java", {"java": "exit 1"}, ("not a working Java",)),
+        ("node", {"node": "echo v18.19.0"}, ("Node 20 or later",)),
+        ("python", {"python3": "exit 1"}, ("Python 3.11 or later is needed",)),
+        ("python", {"python3": 'case "$2" in *ensurepip*) exit 1 ;; esac'}, ("python3-venv",)),
+    ],
+)
+def test_a_missing_broken_or_old_program_is_refused_naming_what_to_install(machine, name, programs, said):
+    for program, script in programs.items():
+        machine.install(program, script)
+    done = machine.need(name)
     assert done.returncode == 1
-    assert "Java 17 is needed" in done.stderr
-    assert "JAVA_HOME" in done.stderr
-
-
-def test_missing_java_is_named(machine):
-    done = machine.need("java")
-    assert done.returncode == 1
-    assert "no java is on the PATH" in done.stderr
-
-
-def test_broken_java_is_refused(machine):
-    machine.install("java", "exit 1")
-    done = machine.need("java")
-    assert done.returncode == 1
-    assert "not a working Java" in done.stderr
+    assert [words for words in said if words not in done.stderr] == []
 
 
 def test_java_home_wins_over_the_path(machine, tmp_path):
@@ -86,38 +92,6 @@ def test_missing_maven_is_reported_without_failure(machine):
     done = machine.need("java")
     assert done.returncode == 0
     assert "Maven is not installed" in done.stderr
-
-
-def test_old_node_is_refused(machine):
-    machine.install("node", "echo v18.19.0")
-    done = machine.need("node")
-    assert done.returncode == 1
-    assert "Node 20 or later" in done.stderr
-
-
-def test_node_20_is_used(machine):
-    machine.install("node", "echo v20.20.2")
-    assert machine.need("node").stdout.strip() == str(machine.path / "node")
-
-
-def test_an_old_python_is_skipped(machine):
-    machine.install("python3", "exit 1")
-    machine.install("python3.12", "exit 0")
-    assert machine.need("python").stdout.strip() == str(machine.path / "python3.12")
-
-
-def test_only_old_pythons_are_refused_naming_what_to_install(machine):
-    machine.install("python3", "exit 1")
-    done = machine.need("python")
-    assert done.returncode == 1
-    assert "Python 3.11 or later is needed" in done.stderr
-
-
-def test_python_without_venv_is_refused_naming_its_package(machine):
-    machine.install("python3", 'case "$2" in *ensurepip*) exit 1 ;; esac')
-    done = machine.need("python")
-    assert done.returncode == 1
-    assert "python3-venv" in done.stderr
 
 
 def test_unknown_program_is_misuse(machine):

@@ -55,9 +55,7 @@ def test_the_start_of_the_persistence_runs(written: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("written", ["workers"], indirect=True)
-def test_the_asynchronous_behavior_of_the_page_gathers_its_children(
-    written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_asynchronous_behavior_of_the_page_gathers_its_children(written, monkeypatch):
     monkeypatch.syspath_prepend(str(written))
     from acme.loads import load  # type: ignore[import-not-found]
     from acme.reports import count  # type: ignore[import-not-found]

@@ -9,16 +9,15 @@ import pytest
 
 from delegation.cli.catalog.findings import MOST_NAMED, overlapping
 from delegation.cli.catalog.health import GIB
-from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import CatalogPass, TableEntry
 from delegation.removal.chunks import Chunk, Phase, Total
 from delegation.removal.index import store_index
-from delegation.removal.orphans.index import OrphanIndex
 from delegation.storage.memory import MemoryPlanStore
 from delegation.upkeep.health.model import FreedBytes, TableHealth
 from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
+from tests.unit.cli.orphans.plans import orphan_index
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -28,9 +27,8 @@ PRICE = document_of(BUNDLED)["s3_gb_month"]
 class Ledger:
     """What the service stored of the catalog `lake`."""
 
-    def __init__(self, service: Any) -> None:
-        self.healths = MemoryHealthStore()
-        self.references = MemoryReferenceStore()
+    def __init__(self, service: Any, healths: MemoryHealthStore, references: MemoryReferenceStore) -> None:
+        self.healths, self.references = healths, references
         self.plans = MemoryPlanStore()
         self.service = service
         self.tasks: dict[str, list[dict[str, Any]]] = {"ORPHAN_FILES": [], "ORPHAN_FILES_PLAN": []}
@@ -57,31 +55,12 @@ class Ledger:
         chunk = Chunk(
             name="DATA-00000.jsonl.gz", kind=Phase.DATA, count=files, bytes=size, sha256="00", first="a", last="b"
         )
-        index = OrphanIndex.model_construct(
-            format=1,
-            plan_id=plan_id,
-            task_id=TASK_ID,
-            attempt=1,
-            table_uuid=f"uuid-{name}",
-            identifier=f"lake.sales.{name}",
-            metadata_location="s3://b/m.json",
-            last_updated_ms=0,
-            format_version=2,
-            snapshots=1,
-            engine="inline",
-            created_at=at.isoformat(),
-            roots=(f"s3://b/{name}/",),
-            covered=None,
-            outside="keep",
-            chunks=tuple([chunk] if files else []),
-            counts={},
-            findings=(),
-            stage="planned",
-            listed=Total(files=100, bytes=10_000),
-            listed_at=int(at.timestamp()),
-            age=0,
+        about = {"table_uuid": f"uuid-{name}", "identifier": f"lake.sales.{name}", "roots": (f"s3://b/{name}/",)}
+        listed = {"listed": Total(files=100, bytes=10_000), "listed_at": int(at.timestamp())}
+        chunks = (chunk,) if files else ()
+        segment = store_index(
+            self.plans, orphan_index(plan_id=plan_id, task_id=TASK_ID, chunks=chunks, **about, **listed)
         )
-        segment = store_index(self.plans, index)
         payload = {
             "common_payload": {"operation_type": kind, "realm_identifier": "POLARIS"},
             "operation_parameters": {
@@ -105,10 +84,8 @@ class Ledger:
 
 
 @pytest.fixture
-def ledger(monkeypatch: pytest.MonkeyPatch, service: Any) -> Ledger:
-    made = Ledger(service)
-    monkeypatch.setattr(Connection, "health_store", lambda _self, _table: made.healths)
-    monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: made.references)
+def ledger(monkeypatch: pytest.MonkeyPatch, service: Any, healths: Any, index: Any) -> Ledger:
+    made = Ledger(service, healths, index)
     monkeypatch.setattr("delegation.cli.catalog.audit.plans_of", lambda _connection, _bucket: made.plans)
     return made
 

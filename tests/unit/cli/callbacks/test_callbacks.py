@@ -55,12 +55,8 @@ def test_the_list_for_programs(run, store):
     document = json.loads(run("callbacks", "list", "--json").stdout)
     (one,) = document["notifications"]
     assert one.keys() >= {"notification_id", "version", "due_at", "ended_ts"}
-    assert (one["task_id"], one["channel"], one["state"], one["last_error"]) == (
-        task_id,
-        "callback:catalog",
-        "dead",
-        WHY,
-    )
+    assert (one["task_id"], one["channel"], one["state"]) == (task_id, "callback:catalog", "dead")
+    assert one["last_error"] == WHY
     assert "body" not in one
 
 

@@ -1,11 +1,8 @@
 """`delegation certs`: certificates that TLS and the authorizer admit, keys of their owner alone, a signed list."""
 
 import json
-import ssl
 import stat
-import threading
 from datetime import UTC, datetime, timedelta
-from socket import socketpair
 
 import pytest
 from cryptography import x509
@@ -13,7 +10,9 @@ from cryptography import x509
 from delegation.edge.errors import CertificateRefused
 from delegation.edge.trust.authorizer import CertificatePin, parse_name
 from delegation.edge.trust.revocation import RevocationCheck, StaticLists, verified_list
+from infra.local.identities import KeyPair, subject_of
 from tests.unit.cli.conftest import lines
+from tests.unit.local.test_pki import handshake
 
 
 @pytest.fixture
@@ -35,31 +34,15 @@ def certificate(path):
 
 
 def shake_hands(folder, name="polaris", host="localhost"):
-    """Return the version of TLS that a client with the certificate and the server agree on."""
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem"))
-    server.verify_mode = ssl.CERT_REQUIRED
-    server.load_cert_chain(folder / "server.pem", folder / "server.key")
-    client = ssl.create_default_context(cafile=str(folder / "ca.pem"))
-    client.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
-    here, there = socketpair()
-
-    def serve():
-        with server.wrap_socket(there, server_side=True) as accepted:
-            accepted.send(b"x")
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    with client.wrap_socket(here, server_hostname=host) as connected:
-        assert connected.recv(1) == b"x"
-        version = connected.version()
-    thread.join()
-    return version
+    """Return the subject of the client that the server admits."""
+    authority = folder / "ca.pem"
+    return handshake(KeyPair.of(folder, "server"), authority, authority, KeyPair.of(folder, name), host)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_the_certificates_work_for_mutual_tls(pki, host):
-    assert shake_hands(pki, "polaris", host) == "TLSv1.3"
-    assert shake_hands(pki, "alice", host) == "TLSv1.3"
+    for name in ("polaris", "alice"):
+        assert shake_hands(pki, name, host) == subject_of(pki / f"{name}.pem")
 
 
 def test_only_the_owner_can_read_a_key(pki):
@@ -95,12 +78,12 @@ def test_a_rotated_certificate_has_the_same_name_and_another_key(run, pki):
     assert document["former_serial"] == f"{before.serial_number:x}"
     assert after.not_valid_after_utc - after.not_valid_before_utc == timedelta(days=30, minutes=5)
     assert stat.S_IMODE((pki / "alice.former.key").stat().st_mode) == 0o600
-    assert shake_hands(pki, "alice") == shake_hands(pki, "alice.former") == "TLSv1.3"
+    assert shake_hands(pki, "alice") == shake_hands(pki, "alice.former") == subject_of(pki / "alice.pem")
 
 
 def test_a_rotated_server_keeps_its_host_names(run, pki):
     assert run("certs", "rotate", "server", "--dir", str(pki)).exit_code == 0
-    assert shake_hands(pki, host="127.0.0.1") == "TLSv1.3"
+    assert shake_hands(pki, host="127.0.0.1") == subject_of(pki / "polaris.pem")
 
 
 def verified(pki):

@@ -95,21 +95,6 @@ BLOCKED = (
     *("jwt", "rfc8785", "tzdata", "zstandard"),
 )
 """What the extra `service` brings."""
-WITHOUT_SERVICE = f"""
-import sys
-for name in {BLOCKED}:
-    sys.modules[name] = None  # as in an environment with the extras client and cli alone
-import delegation.cli.tasks.commands, delegation.cli.deployment.config, delegation.cli.catalog.polaris
-import delegation.cli.doctor.command
-print("imported")
-"""
-DIRECT = f"""
-import sys
-for name in {BLOCKED}:
-    sys.modules[name] = None
-from delegation.cli.main import build
-build(())(["tasks", "list", "--direct", "--json"])
-"""
 
 
 ALONE = f"""
@@ -154,15 +139,3 @@ def test_the_page_lists_the_commands_that_need_the_service_and_no_other_does(tmp
         if needs != any(f"{line} ".startswith(f"delegation {words} ") for words in listed)
     }
     assert wrong == {}
-
-
-def test_commands_that_call_the_service_need_no_library_of_the_service():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_SERVICE], capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == ("imported", "")
-
-
-def test_a_command_that_needs_the_service_names_what_to_install(tmp_path):
-    done = subprocess.run([sys.executable, "-c", DIRECT], capture_output=True, text=True, check=False, cwd=tmp_path)
-    problem = json.loads(done.stderr)
-    assert (done.returncode, problem["error_code"]) == (1, "COMMAND_UNAVAILABLE")
-    assert "polaris-delegation-service[service]" in problem["next_step"]

@@ -78,11 +78,8 @@ def test_a_profile_may_name_a_local_stack(config, stack):
 def test_the_operator_has_an_identity_of_its_own(config):
     connection = Connection(None, CallerSettings.load(environ={}))
     found = connection.operator_settings()
-    assert (found.client_id, found.client_secret.get_secret_value(), found.scope) == (
-        "alice",
-        "hunter3",
-        "manage_tasks",
-    )
+    secret = found.client_secret.get_secret_value()
+    assert (found.client_id, secret, found.scope) == ("alice", "hunter3", "manage_tasks")
     assert connection.client_settings().client_id == "polaris"
 
 

@@ -90,11 +90,6 @@ def test_arm_costs_less_and_a_gateway_more() -> None:
     assert monthly(replace(regional, nat_gateways=2), PRICES) == monthly(regional, PRICES), "it has no VPC"
 
 
-def test_a_purge_has_eleven_invocations() -> None:
-    lines = {(one.service, one.what): one.quantity for one in monthly(Workload(7, 100), PRICES)}
-    assert lines["Lambda", "requests"] == 7 * counted.INVOCATIONS == 77
-
-
 @given(works)
 def test_more_tables_or_files_never_cost_less(work: Workload) -> None:
     cost = total(monthly(work, PRICES))

@@ -8,13 +8,9 @@ from typing import Any
 
 import pytest
 
-from delegation.storage.file_system import FileObjectStore
-from tests.unit.cli.test_purge_files import Disk
+from tests.unit.cli.test_purge_files import Disk, disk
 
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(tmp_path)
+__all__ = ["disk"]
 
 
 def stop_at_manifests(disk: Disk, monkeypatch: pytest.MonkeyPatch, location: str) -> tuple[int, dict[str, Any]]:
@@ -49,9 +45,7 @@ def test_the_figures_after_an_error_are_what_the_marks_say(disk: Disk, monkeypat
     assert (report["files_deleted"], report["bytes_deleted"], report["files_planned"]) == (files, size, planned)
 
 
-def test_the_figures_of_a_refused_rerun_have_what_earlier_runs_deleted(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_figures_of_a_refused_rerun_have_what_earlier_runs_deleted(disk, monkeypatch):
     location = disk.table("doomed").metadata_location
     stop_at_manifests(disk, monkeypatch, location)
     root = Path(location.removeprefix("file://"))
@@ -91,4 +85,3 @@ def test_the_newest_metadata_file_is_not_warned_about(disk: Disk) -> None:
     other = Path(doomed.removeprefix("file://")).parent / "00099-of-another-table.metadata.json"
     other.write_text(Path(disk.table("stays").metadata_location.removeprefix("file://")).read_text())
     assert "warnings" not in disk.purge(doomed, "--dry-run")[1]
-    assert isinstance(FileObjectStore(), FileObjectStore)

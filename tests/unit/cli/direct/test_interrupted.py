@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,9 +84,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[SilentStore]:
 
 
 @pytest.mark.parametrize("flags", [(), pytest.param(("--json",), marks=pytest.mark.long)])
-def test_ctrl_c_ends_within_two_seconds_and_says_how_to_resume(
-    store: SilentStore, tmp_path: Path, flags: tuple[str, ...]
-) -> None:
+def test_ctrl_c_ends_within_two_seconds_and_says_how_to_resume(store, tmp_path, flags):
     endpoint = f"http://127.0.0.1:{store.server_address[1]}"
     arguments = [store.lake.pointers["t"], "--yes", "--s3-endpoint", endpoint, "--plan", str(tmp_path / "plan")]
     env = {**os.environ, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}

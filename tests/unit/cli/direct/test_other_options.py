@@ -9,12 +9,9 @@ from typer.testing import CliRunner
 
 from delegation.cli.main import build
 from delegation.storage.file_system import FileObjectStore
-from tests.unit.cli.test_purge_files import Disk
+from tests.unit.cli.test_purge_files import Disk, disk
 
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(tmp_path)
+__all__ = ["disk"]
 
 
 def with_stranger(disk: Disk) -> tuple[str, Path]:
@@ -58,9 +55,7 @@ def test_a_table_that_is_no_longer_protected_needs_another_plan(disk: Disk) -> N
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
-def test_a_purge_that_began_continues_with_its_own_options(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
-) -> None:
+def test_a_purge_that_began_continues_with_its_own_options(disk, monkeypatch, dry):
     doomed, stranger = with_stranger(disk)
     delete = FileObjectStore.delete
 

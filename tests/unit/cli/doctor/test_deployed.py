@@ -14,7 +14,6 @@ from botocore.validate import validate_parameters
 from delegation.cli.doctor import command
 from delegation.cli.doctor.aws import LOG_GROUPS, RUNTIME, DeployedCheck
 from infra.package.parts import PYTHON_VERSION
-from tests.paths import ROOT
 
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:purge"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:alarms"
@@ -259,12 +258,3 @@ def test_the_command_exits_with_1(run: Any, monkeypatch: Any) -> None:
     done = run("doctor", "--deployed", "--json")
     assert done.exit_code == 1
     assert {one["name"] for one in json.loads(done.stdout)["checks"] if one["ok"] is False} == {"schedule"}
-
-
-def test_the_page_names_a_proof_for_each_assumption() -> None:
-    page = (ROOT / "docs/deployment.md").read_text(encoding="utf-8").partition("## What AWS has not shown yet")[2]
-    section = page.partition("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) >= 7
-    assert [row for row in rows if row.count("`") < 2] == []
-    assert "`delegation doctor --deployed --stage STAGE`" in section.partition("\n| ")[0]

@@ -6,14 +6,13 @@ something needs another FORMAT.
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from delegation.cli.doctor.checks import CHECKS, CheckResult, failed, not_checked, passed, report
+from delegation.cli.doctor.checks import CheckResult, failed, not_checked, passed, report
 from tests.paths import ROOT
 from tests.unit.cli.conftest import lines
 
@@ -99,9 +98,3 @@ def test_ids_are_names_without_their_subject(name, expected):
 def test_a_check_that_is_not_listed_is_refused():
     with pytest.raises(ValueError, match="not listed in CHECKS"):
         CheckResult("something new", ok=True, detail="")
-
-
-def test_the_page_lists_every_id():
-    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8").partition("### `delegation doctor`")[2]
-    lists = re.findall(r"^Ids.*?\.$", page.partition("\n### ")[0], re.MULTILINE | re.DOTALL)
-    assert [name for text in lists for name in re.findall(r"`([a-z_]+)`", text)] == list(CHECKS)

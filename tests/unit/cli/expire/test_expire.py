@@ -7,19 +7,11 @@ from typing import Any
 import pytest
 
 from delegation.timestamps import isoformat
-from tests.unit.cli.conftest import IN_CATALOG, lines
-from tests.unit.client.service import TASK_ID, TASKS, json_answer
+from tests.unit.cli.conftest import IDENTITY, IN_CATALOG, TABLE, lines, sent
+from tests.unit.client.service import TASK_ID, TASKS
 from tests.unit.polaris.scripted import raw_json
 
-TABLE = "lake.sales.eu.orders"
-ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
-
-
-@pytest.fixture
-def accepting(service):
-    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
-    return service
 
 
 def snapshot(number: int, days: float, **more: Any) -> dict[str, Any]:
@@ -59,11 +51,6 @@ def loaded(polaris, **changed: Any) -> None:
     polaris.answer("GET", IN_CATALOG, raw_json(json.dumps(answer)))
 
 
-def sent(service) -> dict[str, Any]:
-    [request] = service.asked("POST", TASKS)
-    return json.loads(request.content)
-
-
 def test_it_sends_the_identity_and_the_options_that_were_given(run, accepting, stack):
     words = ("--older-than", "now", "--retain-last", "3", "--snapshot-id", "7", "--snapshot-id", "-8")
     result = run("expire", TABLE, *words, "--max-ref-age", "2d", "--clean-expired-metadata", "--stack", str(stack))
@@ -73,7 +60,7 @@ def test_it_sends_the_identity_and_the_options_that_were_given(run, accepting, s
     body = sent(accepting)
     assert body["common_payload"]["operation_type"] == "TABLE_EXPIRE_SNAPSHOTS"
     assert body["operation_parameters"] == {
-        "table_identity": {"catalog_name": "lake", "namespace_levels": ["sales", "eu"], "table_name": "orders"},
+        "table_identity": IDENTITY,
         "properties": {
             "older-than": "now",
             "retain-last": "3",
@@ -84,15 +71,11 @@ def test_it_sends_the_identity_and_the_options_that_were_given(run, accepting, s
     }
 
 
-def test_an_age_is_sent_as_an_age(run, accepting, stack):
-    """A request with it is the same tomorrow, and attaches to or resumes the task of today."""
-    run("expire", TABLE, "--older-than", "7d", "--stack", str(stack))
-    assert sent(accepting)["operation_parameters"]["properties"] == {"max-snapshot-age-ms": str(7 * 86_400_000)}
-
-
 @pytest.mark.parametrize(
     ("given", "property_"),
     [
+        # A request with an age is the same tomorrow, and attaches to or resumes the task of today.
+        ("7d", {"max-snapshot-age-ms": str(7 * 86_400_000)}),
         ("PT36H", {"max-snapshot-age-ms": str(36 * 3_600_000)}),
         ("2026-11-01", {"older-than": "2026-11-01T00:00:00Z"}),
         ("2026-11-01T02:00:00+02:00", {"older-than": "2026-11-01T02:00:00+02:00"}),
@@ -109,8 +92,6 @@ def test_times_are_read_as_people_write_them(run, accepting, stack, given, prope
         (("--older-than", "yesterday"), "--older-than"),
         (("--older-than", isoformat(datetime.now(UTC) + timedelta(days=1))), "--older-than"),
         (("--older-than", "0s"), "--older-than"),
-        (("--older-than", "2026-13-01"), "--older-than"),
-        (("--older-than", "2999-01-01"), "--older-than"),
         (("--older-than", "2026-11-01T00:00:00"), "--older-than"),
         (("--retain-last", "0"), "--retain-last"),
         (("--retain-last", "10000000000"), "--retain-last"),

@@ -3,32 +3,15 @@
 import json
 from datetime import UTC, datetime
 
-import pytest
-
 from delegation.cli.catalog.health import GIB
-from delegation.cli.connection import Connection
 from delegation.cli.deployment.costs import BUNDLED, document_of
 from delegation.identifiers import TableIdentifier
 from delegation.upkeep.health.model import FreedBytes, LastRun, PastRun, TableHealth
-from tests.kit.dynamodb import MemoryHealthStore, MemoryReferenceStore
+from tests.kit.dynamodb import MemoryHealthStore
 from tests.unit.cli.references.test_lost import lost_refs
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 PRICE = document_of(BUNDLED)["s3_gb_month"]
-
-
-@pytest.fixture
-def index() -> MemoryReferenceStore:
-    return MemoryReferenceStore()
-
-
-@pytest.fixture
-def healths(monkeypatch, index) -> MemoryHealthStore:
-    store = MemoryHealthStore()
-    monkeypatch.setattr(Connection, "health_store", lambda _self, _table: store)
-    monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: index)
-    monkeypatch.setenv("COLUMNS", "200")
-    return store
 
 
 def put(store: MemoryHealthStore, name: str, **fields: object) -> None:

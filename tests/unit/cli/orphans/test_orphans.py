@@ -8,18 +8,10 @@ import pytest
 from delegation.identifiers import TableIdentifier
 from delegation.removal.orphans.behavior import success
 from delegation.removal.orphans.context import OrphanResult
+from tests.unit.cli.conftest import IDENTITY, TABLE, sent
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
-TABLE = "lake.sales.eu.orders"
 PLAN = f"{TASK_ID}/1/ab12"
-ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": f"{TASKS}/{TASK_ID}"}
-IDENTITY = {"catalog_name": "lake", "namespace_levels": ["sales", "eu"], "table_name": "orders"}
-
-
-@pytest.fixture
-def accepting(service):
-    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
-    return service
 
 
 def planned(
@@ -60,11 +52,6 @@ def approving(service, task: dict[str, Any]) -> None:
     """Have the service know a task, and record approvals of its plan."""
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, task))
     service.answer("POST", APPROVE, json_answer(200, {**task, "approval": APPROVAL}))
-
-
-def sent(service) -> dict[str, Any]:
-    [request] = service.asked("POST", TASKS)
-    return json.loads(request.content)
 
 
 def test_scan_asks_for_a_plan_and_deletes_nothing(run, accepting, stack):

@@ -1,23 +1,20 @@
 """`delegation orphans restore`: against versioned buckets of moto, with the operator's own credentials."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from delegation.cli.connection import Connection
-from delegation.removal.chunks import Total
 from delegation.removal.index import store_index
-from delegation.removal.orphans.index import Candidate, CandidateWriter, OrphanIndex, record_markers
+from delegation.removal.orphans.index import Candidate, CandidateWriter, record_markers
 from delegation.removal.orphans.released import remember_tagged
 from delegation.storage.credentials import S3Settings
 from delegation.storage.listing.tags_s3 import S3Tags
 from delegation.storage.s3 import S3ObjectStore
 from delegation.storage.s3_plans import S3PlanStore
-from tests.aws import mock_aws
+from tests.unit.cli.orphans.plans import orphan_index
 from tests.unit.client.service import TASK_ID, TASKS, json_answer
 
 PLAN = f"{TASK_ID}/1/ab12"
@@ -85,13 +82,10 @@ class _Limited:
 
 
 @pytest.fixture
-def bay(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bay]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        made = Bay(boto3.client("s3", region_name="us-east-1"))
-        monkeypatch.setattr(Connection, "s3", lambda _self, bucket, endpoint=None: made.s3(bucket, endpoint))
-        yield made
+def bay(s3: Any, monkeypatch: pytest.MonkeyPatch) -> Bay:
+    made = Bay(s3)
+    monkeypatch.setattr(Connection, "s3", lambda _self, bucket, endpoint=None: made.s3(bucket, endpoint))
+    return made
 
 
 def test_it_brings_back_what_the_removal_deleted(run, bay, stack):
@@ -193,29 +187,8 @@ def quarantined(bay: Bay) -> None:
     writer = CandidateWriter(bay.plans, PLAN, "", chunk_paths=2)
     writer.extend([Candidate(f"s3://plain/{one.key}", one.size, one.etag, one.modified) for one in listed])
     writer.flush()
-    index = OrphanIndex(
-        plan_id=PLAN,
-        task_id=TASK_ID,
-        attempt=1,
-        table_uuid="u",
-        identifier="lake.sales.orders",
-        metadata_location="s3://plain/orders/metadata/1.metadata.json",
-        last_updated_ms=1,
-        format_version=2,
-        snapshots=1,
-        engine="inline",
-        created_at="2026-11-24T00:00:00Z",
-        roots=("s3://plain/orders/",),
-        covered=None,
-        outside="keep",
-        chunks=tuple(writer.chunks),
-        counts={},
-        findings=(),
-        stage="tagging",
-        listed=Total(),
-        listed_at=0,
-        age=0,
-    )
+    about = {"roots": ("s3://plain/orders/",), "chunks": tuple(writer.chunks), "stage": "tagging"}
+    index = orphan_index(plan_id=PLAN, task_id=TASK_ID, **about)
     remember_tagged(bay.plans, index, store_index(bay.plans, index))
     bay.receipt(
         location="s3://plain/orders/", files_deleted=0, bytes_freed=0, quarantine="delegation-quarantine=orphan"

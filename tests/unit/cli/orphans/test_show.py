@@ -2,17 +2,15 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any
 
-import boto3
 import pytest
 
 from delegation.cli.connection import Connection
 from delegation.removal.chunks import Total
 from delegation.removal.index import store_index
-from delegation.removal.orphans.index import Candidate, CandidateWriter, ForeignPart, OrphanIndex
+from delegation.removal.orphans.index import Candidate, CandidateWriter, ForeignPart
 from delegation.storage.s3_plans import S3PlanStore
-from tests.aws import mock_aws
+from tests.unit.cli.orphans.plans import orphan_index
 from tests.unit.client.service import TASK_ID
 
 PLAN = f"{TASK_ID}/1/ab12"
@@ -20,44 +18,11 @@ LISTED_AT = int(datetime(2026, 12, 2, 12, tzinfo=UTC).timestamp())
 FILES = [Candidate(f"s3://lake/t/data/{number}.parquet", 2048, "e", LISTED_AT - 400_000) for number in range(3)]
 
 
-def index_of(**changed: Any) -> OrphanIndex:
-    return OrphanIndex.model_validate(
-        {
-            "plan_id": "task/1/ab",
-            "task_id": "task",
-            "attempt": 1,
-            "table_uuid": "u",
-            "identifier": "c.n.t",
-            "metadata_location": "s3://lake/t/metadata/1.json",
-            "last_updated_ms": 0,
-            "format_version": 2,
-            "snapshots": 1,
-            "engine": "inline",
-            "created_at": "2027-01-15T08:00:00+00:00",
-            "roots": ("s3://lake/t/",),
-            "covered": None,
-            "outside": "keep",
-            "chunks": (),
-            "counts": {},
-            "findings": (),
-            "stage": "planned",
-            "listed": Total(files=1, bytes=1),
-            "listed_at": LISTED_AT,
-            "age": 259_200,
-            **changed,
-        }
-    )
-
-
 @pytest.fixture
-def plans(monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    with mock_aws():
-        client = boto3.client("s3", region_name="us-east-1")
-        client.create_bucket(Bucket="my-plans")
-        monkeypatch.setattr(Connection, "s3", lambda _self, _bucket, _endpoint=None: client)
-        yield S3PlanStore(client, "my-plans")
+def plans(s3, monkeypatch):
+    s3.create_bucket(Bucket="my-plans")
+    monkeypatch.setattr(Connection, "s3", lambda _self, _bucket, _endpoint=None: s3)
+    return S3PlanStore(s3, "my-plans")
 
 
 def published(plans, **changed):
@@ -67,7 +32,7 @@ def published(plans, **changed):
     counts = {"ORPHAN": Total(files=3, bytes=6144)}
     listed = Total(files=47, bytes=126_313)
     about = {"chunks": tuple(writer.chunks), "counts": counts, "listed": listed, "listed_at": LISTED_AT, "age": 259_200}
-    store_index(plans, index_of(plan_id=PLAN, identifier="lake.shop.orders", **about, **changed))
+    store_index(plans, orphan_index(plan_id=PLAN, identifier="lake.shop.orders", **about, **changed))
 
 
 def test_people_see_where_how_old_and_which(run, plans, stack):

@@ -1,8 +1,5 @@
 """`delegation polaris setup` and `doctor` against the stand-in for Polaris, which answers as Apache Polaris 1.7."""
 
-from typing import Any, cast
-
-import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -12,33 +9,8 @@ from delegation.cli.doctor.catalog import CatalogCheck, GrantCheck, ViewCheck
 from delegation.polaris.policies import PolicyClient, PolicyTarget
 from delegation.removal.orphans.catalog_places import CatalogPlaces
 from delegation.removal.orphans.place import Place
-from infra.local.catalog.server import LocalCatalog
-from infra.local.s3.requests import VendedKeys
 from tests.unit.cli.conftest import lines
-
-URL = "http://polaris.test/api/catalog"
-
-
-@pytest.fixture
-def stand_in(monkeypatch):
-    catalog = LocalCatalog(
-        name="lake", location="s3://lake", s3=cast("Any", None), sts=cast("Any", None), keys=VendedKeys(),
-        s3_endpoint="http://127.0.0.1:1", region="us-east-1", principals=[], root=SecretStr("hunter2"),
-    )  # fmt: skip
-    with httpx.Client(transport=httpx.WSGITransport(app=_with_raw_path(catalog))) as http:
-        monkeypatch.setattr(Connection, "http", lambda _self: http)
-        monkeypatch.setenv("DELEGATION_POLARIS_URL", URL)
-        monkeypatch.setenv("DELEGATION_POLARIS_ADMIN_CREDENTIAL", "root:hunter2")
-        monkeypatch.setenv("DELEGATION_REALM", "POLARIS")
-        yield http
-    catalog.stop()
-
-
-def _with_raw_path(app):
-    def with_raw_path(environ, start_response):
-        return app({**environ, "REQUEST_URI": environ["PATH_INFO"]}, start_response)
-
-    return with_raw_path
+from tests.unit.cli.polaris.conftest import URL
 
 
 def administrator():
@@ -61,14 +33,6 @@ def test_the_principal_can_then_do_what_doctor_checks(run, stand_in):
     assert [each.ok for each in found] == [True, True]
     needed = wanted_grants([], whole_index=True)
     assert all(each.ok for each in GrantCheck(administrator(), URL, "lake", "delegation", needed).findings())
-
-
-def test_doctor_finds_what_is_missing_before(run, stand_in):
-    needed = wanted_grants([], whole_index=True)
-    first, *rest = GrantCheck(administrator(), URL, "lake", "delegation", needed).findings()
-    assert (first.ok, {each.ok for each in rest}) == (False, {None})
-    run("polaris", "setup", "lake", "--dry-run")
-    assert not next(GrantCheck(administrator(), URL, "lake", "delegation", needed).findings()).ok
 
 
 def test_doctor_finds_that_nobody_can_drop_a_view_and_setup_mends_it(run, stand_in):

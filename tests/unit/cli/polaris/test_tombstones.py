@@ -9,9 +9,7 @@ from delegation.cli.doctor.command import catalog_findings, wanted_of
 from delegation.polaris.answers import NamespaceNotEmpty, NoSuchNamespace
 from delegation.polaris.client import PolarisClient
 from tests.unit.cli.conftest import lines
-from tests.unit.cli.polaris.test_stand_in import stand_in
 
-__all__ = ["stand_in"]
 WORDS = ("polaris", "setup", "lake", "--namespace", "sales", "--tombstones", "ops.dropped", "--callers", "analysts")
 
 

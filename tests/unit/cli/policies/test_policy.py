@@ -116,9 +116,7 @@ def test_a_namespace_and_a_catalog_show_what_their_tables_inherit(run: Run) -> N
     assert run("policy", "show", "lake.sales.", "--json").exit_code == 2
 
 
-def test_policies_of_a_namespace_that_the_principal_may_not_read_are_named(
-    run: Run, polaris: Polaris, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_policies_of_a_namespace_that_the_principal_may_not_read_are_named(run, polaris, monkeypatch):
     created(run, "keep", "--set", "max_snapshot_age_days=7")
     run("policy", "attach", "lake.gov.keep", "--namespace", "lake.sales")
     assert shown(run)["unreadable"] is None
@@ -163,9 +161,7 @@ def deployed(service: Service, properties: dict[str, str], **more: Any) -> None:
     service.answer("GET", f"{API}/v1/health", raw_json(json.dumps({**health, "maintenance": maintenance})))
 
 
-def test_the_limits_are_those_of_the_running_deployment_whatever_the_checkout_has(
-    run: Run, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_limits_are_those_of_the_running_deployment_whatever_the_checkout_has(run, service, tmp_path, monkeypatch):
     monkeypatch.setenv("DELEGATION_EDGE_URL", "https://edge.test/delegation-service/api")
     created(run, "keep", "--set", "max_snapshot_age_days=7")
     run("policy", "attach", "lake.gov.keep", "--catalog", "lake")
@@ -173,17 +169,13 @@ def test_the_limits_are_those_of_the_running_deployment_whatever_the_checkout_ha
     (tmp_path / "cdk.json").write_text(json.dumps(off), encoding="utf-8")
     deployed(service, {"delegation.upkeep.types": "snapshot-expiry", "delegation.upkeep.least-age": "90d"})
     document = shown(run)
-    assert (expiry(document)["status"], document["limits_from"]) == (
-        "ACTIVE",
-        "https://edge.test/delegation-service/api",
-    )
+    assert document["limits_from"] == "https://edge.test/delegation-service/api"
+    assert expiry(document)["status"] == "ACTIVE"
     assert expiry(document)["values"]["max_snapshot_age_days"]["origin_name"] == "delegation.upkeep.least-age"
     assert expiry(shown(run, "--cdk", str(tmp_path / "cdk.json")))["status"] == "OFF"
 
 
-def test_a_deployment_that_does_not_answer_is_said_beside_the_limits_of_the_file(
-    run: Run, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deployment_that_does_not_answer_is_said_beside_the_limits_of_the_file(run, service, tmp_path, monkeypatch):
     monkeypatch.setenv("DELEGATION_EDGE_URL", "https://edge.test/delegation-service/api")
     off = {"context": {"delegation:properties": {"delegation.upkeep.types": "none"}}}
     (tmp_path / "cdk.json").write_text(json.dumps(off), encoding="utf-8")
@@ -192,9 +184,7 @@ def test_a_deployment_that_does_not_answer_is_said_beside_the_limits_of_the_file
     assert all(fact in text for fact in ("cdk.json.", "release 0.1 does not return"))
 
 
-def test_the_policies_of_the_deployments_file_are_not_taken_for_those_of_the_catalog(
-    run: Run, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_policies_of_the_deployments_file_are_not_taken_for_those_of_the_catalog(run, service, monkeypatch):
     monkeypatch.setenv("DELEGATION_EDGE_URL", "https://edge.test/delegation-service/api")
     deployed(service, {"delegation.upkeep.types": "snapshot-expiry"}, policy_file=["lake"])
     result = run("policy", "show", "lake.sales.eu.orders", "--json")

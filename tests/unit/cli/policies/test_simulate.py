@@ -36,11 +36,8 @@ def test_what_would_run_is_shown_with_its_cost_and_nothing_is_written(run, world
     before = list(world.healths.healths("lake"))
     found = json.loads(run("policy", "simulate", "lake", "--json", "--stack", str(stack)).stdout)
     [one] = found["runs"]
-    assert (one["table"], one["policy"], one["begins"]) == (
-        "lake.ns.old",
-        "lake.gov.keep",
-        "2026-11-23T12:00:00.000000Z",
-    )
+    assert (one["table"], one["policy"]) == ("lake.ns.old", "lake.gov.keep")
+    assert one["begins"] == "2026-11-23T12:00:00.000000Z"
     assert one["expirable_snapshots"] == 2
     assert one["freed_bytes"]["at_most"] == 100 * 1024 * 1024
     assert one["cost"] > 0

@@ -5,11 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from delegation.cli.connection import Connection
 from delegation.identifiers import TableIdentifier
 from delegation.references.model import LostRefs
 from delegation.timestamps import utc_now
-from tests.kit.dynamodb import MemoryReferenceStore
 
 
 def lost_refs(**fields: object) -> LostRefs:
@@ -26,14 +24,6 @@ def lost_refs(**fields: object) -> LostRefs:
         "until": now + timedelta(days=90),
     }
     return LostRefs(**{**values, **fields})  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def index(monkeypatch) -> MemoryReferenceStore:
-    index = MemoryReferenceStore()
-    monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: index)
-    monkeypatch.setenv("COLUMNS", "200")
-    return index
 
 
 def test_what_is_kept_is_listed_with_what_restores_and_what_dismisses_it(run, index, stack):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from delegation.cli.catalog.references import exempt_words, name_of, parse_subject
-from delegation.cli.connection import Connection, find_index_table
+from delegation.cli.connection import find_index_table
 from delegation.cli.errors import CommandError
 from delegation.identifiers import TableIdentifier
 from delegation.references.blocking import Blocking, Exemption, HeldPurge, Subject
@@ -23,10 +23,8 @@ from tests.unit.cli.conftest import OPERATOR
 
 
 @pytest.fixture
-def index(monkeypatch) -> MemoryReferenceStore:
+def index(index) -> MemoryReferenceStore:
     """The index with a torn, an encrypted and a foreign table, and a namespace that may not be listed."""
-    index = MemoryReferenceStore()
-    monkeypatch.setattr(Connection, "reference_store", lambda _self, _table: index)
     since = utc_now() - timedelta(hours=3)
     for name, problem, read in (
         ("torn", "CORRUPT_MANIFEST: s3://lake/ns/torn/metadata/m0.avro is corrupt at byte 0: it is no Avro file", ""),
@@ -60,14 +58,6 @@ def test_what_cannot_be_read_is_listed_with_the_command_that_exempts_it(run, ind
     assert text.endswith("\n1 purge waits.\n")
     assert "delegation references exempt 'cat.ns.`far.away`' --why …" in text
     assert "delegation references exempt cat.secret --list --why …" in text
-
-
-@pytest.mark.parametrize("columns", [80, 160])
-def test_the_screen_fits_the_terminal(run, index, stack, monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", str(columns))
-    text = run("references", "blocking", "cat", "--stack", str(stack)).stdout
-    assert max(len(line) for line in text.splitlines()) <= columns
-    assert text.count("unreadable since") == 4
 
 
 def test_json_has_everything(run, index, stack):

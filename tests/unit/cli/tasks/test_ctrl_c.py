@@ -8,7 +8,6 @@ from tests.unit.cli.conftest import lines
 from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 
 TASK = f"{TASKS}/{TASK_ID}"
-ACCEPTED = {"delegation_task_id": TASK_ID, "status": "QUEUED", "status_query_url": TASK}
 
 
 def ctrl_c():
@@ -16,10 +15,9 @@ def ctrl_c():
 
 
 @pytest.fixture
-def watched(service):
-    service.answer("POST", TASKS, json_answer(202, ACCEPTED))
-    service.answer("GET", TASK, json_answer(200, record()), ctrl_c)
-    return service
+def watched(accepting):
+    accepting.answer("GET", TASK, json_answer(200, record()), ctrl_c)
+    return accepting
 
 
 FOLLOWING = [("tasks", "watch", TASK_ID), ("submit", "lake.sales.orders", "--wait", "--yes")]

@@ -198,16 +198,6 @@ def test_the_text_names_how_to_continue_with_the_same_time(run, terminal, throug
     assert "--cursor " in text
 
 
-@pytest.mark.parametrize("width", [80, 160])
-def test_lists_fit_the_terminal_and_show_whole_ids(run, terminal, through_api, monkeypatch, width):
-    put(through_api, a_task(6, Status.FAILURE, "lake.a-very-long-namespace-name.another_level.customer_orders_2019"))
-    monkeypatch.setenv("COLUMNS", str(width))
-    text = run("tasks", "list").stdout
-    assert max(map(len, text.splitlines())) <= width
-    assert all(a_task(number).task_id in text for number in range(1, 7))
-    assert "customer_orders" in text.replace("\n", "")
-
-
 def test_every_failure_of_a_filter_is_retried_after_a_confirmation(run, through_api):
     refused = run("tasks", "retry", "--since", "2026-11-01", "--json")
     assert (refused.exit_code, json.loads(refused.stderr)["error_code"]) == (2, "MISUSE")
@@ -263,12 +253,6 @@ def test_ids_and_filters_exclude_each_other_and_one_is_needed(run, through_api):
     assert run("tasks", "cancel", "x", "--since", "1h").exit_code == 2
     assert run("tasks", "retry").exit_code == 2
     assert run("tasks", "cancel", "--table", "lake.no.table", "--yes").stdout == "0 of 0 tasks cancelled.\n"
-
-
-@pytest.mark.parametrize("words", [("--since", "soon"), ("x", "--since", "1h"), ()])
-def test_misuse_is_answered_before_anything_is_connected(run, words):
-    for command in ("cancel", "retry"):
-        assert run("tasks", command, *words).exit_code == 2
 
 
 def test_a_task_has_its_screens_through_the_service(run, through_api):

@@ -8,10 +8,23 @@ from delegation.cli.tasks.filters import TaskFilter
 from delegation.tasks.life.model import Status
 from delegation.tasks.stores.base import Advance, Create
 from delegation.wiring.types import TYPES
-from tests.kit.tasks.builders import MINUTE, NOW, SECOND, acquired, in_status, retried, started, submitted, succeeded
+from tests.kit.tasks.builders import (
+    MINUTE,
+    NOW,
+    SECOND,
+    acquired,
+    failed,
+    in_status,
+    retried,
+    started,
+    submitted,
+    succeeded,
+)
 from tests.unit.cli.conftest import lines
-from tests.unit.client.service import TASK_ID, TASKS, json_answer, record, refusal
+from tests.unit.client.service import TASK_ID, TASKS, json_answer, record
 from tests.unit.wiring.test_plugins import EXAMPLES
+
+ENDED = {Status.SUCCESS, Status.FAILURE}
 
 
 def put(store, *tasks):
@@ -29,29 +42,12 @@ def a_life(store, task_id=TASK_ID):
         store.apply(Advance(before, after))
 
 
-def test_list_shows_each_task_with_its_table_and_status(run, store):
-    put(store, submitted(TASK_ID, task_payload=record()["task_payload"]))
-    result = run("tasks", "list", "--direct")
-    assert result.exit_code == 0
-    assert TASK_ID in result.stdout
-    assert "lake.sales.eu.orders" in result.stdout
-    assert "SUBMITTED" in result.stdout
-
-
 @pytest.mark.parametrize("columns", ["80", "160"])
 def test_list_says_which_table_is_not_whole(run, terminal, service, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     failed = record(status="FAILURE", error_code="DELETE_INCOMPLETE", partly_deleted=True)
     service.answer("GET", TASKS, json_answer(200, {"tasks": [failed], "unreadable": [], "next_page_token": None}))
     assert "DELETE_INCOMPLETE, table incomplete" in " ".join(run("tasks", "list").stdout.split())
-
-
-def test_ids_fit_on_80_columns(run, terminal, store, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    put(store, acquired(submitted(TASK_ID, task_payload=record()["task_payload"])))
-    text = run("tasks", "list", "--direct").stdout
-    assert TASK_ID in text
-    assert "ACQUIRING_RESOURCES" in text
 
 
 def test_list_marks_an_unknown_behavior(run, terminal, store):
@@ -64,23 +60,6 @@ def test_list_marks_an_unknown_behavior(run, terminal, store):
         "COMPACTION": False,
         "TABLE_PURGE": True,
     }
-
-
-def test_list_of_one_status_leaves_the_others_out(run, store):
-    put(store, *(in_status(status, task_id=f"t-{status}") for status in Status))
-    (document,) = lines(run("tasks", "list", "--direct", "--json", "--status", "FAILURE", "--status", "RUNNING").stdout)
-    assert {task["task_id"] for task in document["tasks"]} == {"t-FAILURE", "t-RUNNING"}
-
-
-def test_cursor_continues_the_list(run, store):
-    put(store, *(submitted(f"t-{n}") for n in range(5)))
-    seen, cursor = [], []
-    for _ in range(3):
-        (document,) = lines(run("tasks", "list", "--direct", "--json", "--limit", "2", *cursor).stdout)
-        seen += [task["task_id"] for task in document["tasks"]]
-        cursor = ["--cursor", document["cursor"]] if document["cursor"] else []
-    assert sorted(seen) == [f"t-{n}" for n in range(5)]
-    assert cursor == []
 
 
 def test_pages_of_a_filtered_list_lose_nothing(store):
@@ -145,27 +124,13 @@ def test_history_shows_every_version_and_how_long_it_lasted(run, store):
     a_life(store)
     text = run("tasks", "history", TASK_ID, "--direct").stdout
     rows = [line.split() for line in text.splitlines() if line.strip()[:1].isdigit()]
-    assert [(row[0], row[1]) for row in rows] == [
-        ("1", "SUBMITTED"),
-        ("2", "ACQUIRING_RESOURCES"),
-        ("3", "RUNNING"),
-        ("4", "SUCCESS"),
-    ]
+    versions = [(1, "SUBMITTED"), (2, "ACQUIRING_RESOURCES"), (3, "RUNNING"), (4, "SUCCESS")]
+    assert [(int(row[0]), row[1]) for row in rows] == versions
+    (document,) = lines(run("tasks", "history", TASK_ID, "--direct", "--json").stdout)
+    assert [(row["version"], row["status"]) for row in document["versions"]] == versions
+    assert document["versions"][0]["task_payload"] == '{"table": "orders"}'
     assert "57.0 s" in text
     assert "deleted 3 files" in text
-
-
-def test_history_as_json_holds_whole_records(run, store):
-    a_life(store)
-    (document,) = lines(run("tasks", "history", TASK_ID, "--direct", "--json").stdout)
-    assert document["task_id"] == TASK_ID
-    assert [(row["version"], row["status"]) for row in document["versions"]] == [
-        (1, "SUBMITTED"),
-        (2, "ACQUIRING_RESOURCES"),
-        (3, "RUNNING"),
-        (4, "SUCCESS"),
-    ]
-    assert document["versions"][0]["task_payload"] == '{"table": "orders"}'
 
 
 def test_history_longer_than_a_page_is_complete(store):
@@ -180,33 +145,16 @@ def test_history_longer_than_a_page_is_complete(store):
 def test_unknown_task_fails_with_a_next_step(run, store):
     result = run("tasks", "history", "nope", "--direct")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "there is no task nope" in result.stderr
     assert "delegation tasks list" in result.stderr
 
 
-def test_show_prints_every_field_that_is_set(run, service):
-    service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record()))
-    text = run("tasks", "show", TASK_ID).stdout
-    assert "RUNNING" in text
-    assert "added_by_a_later_release" in text
-    (document,) = lines(run("tasks", "show", TASK_ID, "--json").stdout)
-    assert document["task_payload"] == record()["task_payload"]
-    assert document["added_by_a_later_release"] == {"x": 1}
-
-
-def test_show_has_the_id_by_which_the_logs_are_searched(run, service):
+def test_show_prints_every_field_that_is_set_and_the_id_by_which_the_logs_are_searched(run, service):
     payload = '{"common_payload": {"polaris_correlation_id": "query-42"}}'
     service.answer("GET", f"{TASKS}/{TASK_ID}", json_answer(200, record(task_payload=payload)))
-    assert "correlation_id query-42" in " ".join(run("tasks", "show", TASK_ID).stdout.split())
-
-
-def test_show_of_an_unknown_task_fails_as_json_too(run, service):
-    service.answer("GET", f"{TASKS}/{TASK_ID}", refusal(404, "TASK_NOT_FOUND"))
-    result = run("tasks", "show", TASK_ID, "--json")
-    assert (result.exit_code, result.stdout) == (1, "")
-    problem = json.loads(result.stderr)
-    assert problem["error_code"] == "TASK_NOT_FOUND"
-    assert "tasks list" in problem["next_step"]
+    text = " ".join(run("tasks", "show", TASK_ID).stdout.split())
+    assert all(word in text for word in ("RUNNING", "added_by_a_later_release", "correlation_id query-42"))
+    (document,) = lines(run("tasks", "show", TASK_ID, "--json").stdout)
+    assert (document["task_payload"], document["added_by_a_later_release"]) == (payload, {"x": 1})
 
 
 def test_watch_prints_a_line_per_change_and_ends_with_success(run, service):
@@ -243,12 +191,35 @@ def test_watch_of_a_failed_task_exits_with_1_and_the_reason(run, service):
     assert f"delegation tasks history {TASK_ID}" in result.stderr
 
 
-def test_bounds_are_misuse(run, store):
-    assert run("tasks", "list", "--direct", "--limit", "0").exit_code == 2
-    assert run("tasks", "list", "--direct", "--status", "QUEUED").exit_code == 2
-
-
 def test_collect_of_exactly_as_many_as_the_limit_has_no_cursor(store):
     put(store, *(submitted(f"t-{n}") for n in range(3)))
     assert collect(store, TaskFilter(), cursor=None, limit=3).cursor is None
     assert collect(store, TaskFilter(), cursor=None, limit=2).cursor == "t-1"
+
+
+def test_what_is_left_of_a_task_type_that_this_release_lacks_is_counted_and_listed(run, store):
+    put(store, *(in_status(status, task_id=f"t-{status}", task_type="acme.old") for status in Status))
+    (document,) = lines(run("tasks", "types", "--json").stdout)
+    assert document["types"]["acme.old"] == dict.fromkeys(Status, 1)
+    (listed,) = lines(run("tasks", "list", "--direct", "--type", "acme.old", "--open", "--json").stdout)
+    assert {task["task_id"] for task in listed["tasks"]} == {f"t-{status}" for status in Status if status not in ENDED}
+
+
+PLAN = [{"id": f"{TASK_ID}/1/aaaaaaaaaaaa", "sha256": "0" * 64}]
+
+
+@pytest.mark.parametrize(("begun", "kept"), [(NOW, PLAN), (None, None)], ids=["begun to delete", "only planned"])
+def test_only_a_purge_that_began_to_delete_keeps_its_plan(run, store, begun, kept):
+    running = in_status(Status.RUNNING, task_id=TASK_ID)
+    put(store, failed(running.evolve(details={"plan_segments": PLAN}, effects_began_ts=begun)))
+    assert run("tasks", "retry", "--direct", TASK_ID).exit_code == 0
+    after = store.get(TASK_ID)
+    assert (after.status, after.effects_began_ts, after.details.get("plan_segments")) == (Status.SUBMITTED, begun, kept)
+
+
+@pytest.mark.parametrize("task_type", ["STORE_MAINTENANCE", "COMPACTION"])
+def test_a_task_of_any_type_is_cancelled_and_retried_with_its_details(run, store, task_type):
+    put(store, in_status(Status.SUBMITTED, task_id=TASK_ID, task_type=task_type, tier="gold"))
+    for word, status in (("cancel", Status.FAILURE), ("retry", Status.SUBMITTED)):
+        assert run("tasks", word, "--direct", TASK_ID).exit_code == 0
+        assert (store.get(TASK_ID).status, store.get(TASK_ID).details["tier"]) == (status, "gold")

@@ -50,8 +50,7 @@ def test_a_running_task_names_its_holder_its_progress_and_its_end():
 
 def test_a_holder_without_an_estimate_has_its_lease():
     found = why(lost_not_before=LATER, lease_owner="worker-3")
-    assert found.holder == "worker-3, spark engine"
-    assert found.when == LATER
+    assert (found.holder, found.when) == ("worker-3, spark engine", LATER)
     assert "another attempt will follow in 50 min 00 s" in found.next
 
 
@@ -141,15 +140,22 @@ def test_the_command_says_who_executed_a_plan(run, service):
     assert json.loads(found.stdout)["next"] == f"Nothing: the task {other} executed the plan."
 
 
-def test_a_lease_that_ended_is_taken_away_by_the_sweeper():
-    found = why(lost_not_before=BEFORE)
-    assert "ended 9 min 00 s ago" in found.next
-    assert "the sweeper will end attempt 1" in found.next
-    assert "delegation doctor" in found.advice
-
-
-def test_a_cancelled_running_task_stops_at_its_checkpoint():
-    assert "next checkpoint" in why(lost_not_before=LATER, cancel_requested=True).next
+@pytest.mark.parametrize(
+    ("changes", "follows", "advice"),
+    [
+        ({"lost_not_before": BEFORE}, "the sweeper will end attempt 1", "delegation doctor"),
+        ({"lost_not_before": LATER, "cancel_requested": True}, "next checkpoint", ""),
+        ({"status": "SUCCESS", "recurrence_seconds": 60}, "next run", ""),
+        ({"status": "SUCCESS"}, "done", ""),
+        ({"status": "PAUSED"}, "does not know the status PAUSED", ""),
+        ({"status": "FAILURE", "partly_deleted": True}, "Files were deleted", "Do not drop"),
+        ({"status": "FAILURE", "partly_deleted": True}, "Files were deleted", f"delegation tasks retry {TASK_ID}"),
+    ],
+)
+def test_what_follows_has_the_advice_that_it_needs(changes, follows, advice):
+    found = why(**changes)
+    assert follows in found.next
+    assert advice in found.advice
 
 
 def test_a_scheduled_retry_has_its_time_and_the_error_before():
@@ -158,9 +164,8 @@ def test_a_scheduled_retry_has_its_time_and_the_error_before():
         error_code="STORAGE_THROTTLED", result_summary="SlowDown",
     )  # fmt: skip
     assert found.attempt == "3 (1 not counted against the limit, 1 throttled)"
-    assert found.holder == "none"
-    assert found.last_error == "STORAGE_THROTTLED: SlowDown"
-    assert (found.when, "Attempt 4 will start in 8 min 00 s" in found.next) == (SOON, True)
+    assert (found.holder, found.last_error, found.when) == ("none", "STORAGE_THROTTLED: SlowDown", SOON)
+    assert "Attempt 4 will start in 8 min 00 s" in found.next
 
 
 @pytest.mark.parametrize(("minutes", "text"), [(1, "will start"), (9, "has been due for 9 min 00 s")])
@@ -170,26 +175,10 @@ def test_a_task_that_is_due_says_for_how_long(minutes, text):
     assert bool(found.advice) == (minutes > 2)
 
 
-def test_a_half_deleted_table_must_not_be_dropped():
-    found = why(status="FAILURE", error_code="STORAGE_DENIED", partly_deleted=True)
-    assert "Files were deleted" in found.next
-    assert f"delegation tasks retry {TASK_ID}" in found.advice
-    assert "Do not drop" in found.advice
-
-
 def test_a_cancelled_task_names_who_cancelled_it():
     cancelled = {"client_id": "ops", "subject": "alice"}
     found = why(status="FAILURE", error_code="CANCELLED", result_summary="on request", cancelled_by=cancelled)
     assert found.last_error == "CANCELLED: on request, by ops (alice)"
-
-
-def test_a_recurring_task_runs_again():
-    assert "next run" in why(status="SUCCESS", recurrence_seconds=60).next
-    assert "done" in why(status="SUCCESS").next
-
-
-def test_a_status_of_a_later_release_is_said_to_be_unknown():
-    assert "does not know the status PAUSED" in why(status="PAUSED").next
 
 
 STATUSES = ["SUBMITTED", "ACQUIRING_RESOURCES", "RUNNING", "RETRY_SCHEDULED", "SUCCESS", "FAILURE", "PAUSED"]
@@ -283,29 +272,12 @@ def test_without_the_caps_what_runs_is_counted(monkeypatch):
     assert "1 in all, 1 of the same tenant, 1 on the same bucket, 1 of the same type" in found.next
 
 
-def test_a_place_that_is_free_is_said_to_be_given_soon(monkeypatch):
+def test_a_free_place_is_given_at_the_next_check_or_after_the_backoff(monkeypatch):
     monkeypatch.setenv("DELEGATION_PROPERTIES", '{"delegation.limits.all": "9"}')
     table = Table()
     assert "the next check by the dispatcher or a worker" in table.why(table.queued(1)).next
-
-
-def test_a_task_whose_backoff_has_not_ended_waits_from_then_on(monkeypatch):
-    monkeypatch.setenv("DELEGATION_PROPERTIES", '{"delegation.limits.all": "9"}')
-    table = Table()
-    found = table.why(table.queued(1, SOON))
+    found = table.why(table.queued(2, SOON))
     assert (found.when, "will wait for a place" in found.next) == (SOON, True)
-
-
-def test_a_service_of_a_former_release_names_the_lane_and_how_to_see_the_place():
-    outlook = {
-        "as_of": NOW.isoformat(),
-        "next_attempt": {
-            "number": 1, "at": BEFORE.isoformat(), "seconds": 0, "awaits_admission": True, "lane": LANE.words
-        },
-    }  # fmt: skip
-    found = why(status="SUBMITTED", attempt_count=0, next_scheduled_run_ts=BEFORE, outlook=outlook)
-    assert LANE.words in found.next
-    assert f"delegation tasks why {TASK_ID} --direct" in found.advice
 
 
 def queued_record() -> TaskRecord:
@@ -339,11 +311,12 @@ def test_the_service_names_the_place_and_what_the_lane_waits_for():
     assert "all: 9 of 9 run" in found.next
 
 
-def test_a_service_without_places_is_asked_once_and_the_record_is_shown():
+def test_a_service_of_a_former_release_names_the_lane_and_how_to_see_the_place():
     service, task = ServiceWithPlaces(None), queued_record()
     found = explain(task, NOW, (), ApiTasks(service).waiting(task))
     assert service.asked == [TASK_ID]
     assert LANE.words in found.next
+    assert f"delegation tasks why {TASK_ID} --direct" in found.advice
 
 
 def test_a_task_that_does_not_wait_for_a_place_is_not_asked_about():

@@ -10,18 +10,11 @@ from delegation.cli.connection import Connection
 from delegation.cli.tombstones.receipts import ReceiptFile
 from delegation.storage.memory import Faults, Killed
 from tests.unit.cli.conftest import lines
-from tests.unit.cli.tombstones.test_drop_namespace import MemoryCatalog, name_of, names, with_others, written_in
+from tests.unit.cli.tombstones.test_drop_namespace import catalog, name_of, names, with_others, written_in
 
+__all__ = ["catalog"]
 RECEIPT = "r.json"
 TABLES = ("lake.sales.orders", "lake.sales.eu.orders", "lake.sales.eu.old.t")
-
-
-@pytest.fixture
-def catalog(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    found = MemoryCatalog()
-    monkeypatch.setattr(Connection, "catalog_through_gateway", lambda _self: found)
-    return found
 
 
 @pytest.fixture

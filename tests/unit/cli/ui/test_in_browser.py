@@ -398,36 +398,11 @@ def test_a_plan_that_waits_is_in_the_upkeep_of_its_table_and_of_its_catalog(tmp_
     assert "ORPHAN_FILES waits for approval" in page.text("health-rows")
 
 
-def test_upkeep_that_is_not_known_says_what_to_do(tmp_path):
-    unknown = {"message": "the health of lake.a.b is not known", "next_step": "Check the name."}
-    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (404, unknown)}, "#upkeep/lake.a.b")
-    assert "is not known" in page.text("problem")
-    assert page.hidden("upkeep-found")
-
-
-def test_a_task_of_a_table_leads_to_the_upkeep_of_the_table(tmp_path):
-    task = record(table="lake.sales.orders")
-    answers = {
-        "api/health": (200, HEALTH),
-        f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
-    }
-    assert 'href="#upkeep/lake.sales.orders"' in shown(tmp_path, answers, f"#{TASK_ID}").document
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("found", [LAKE, UPKEEP], ids=["catalog", "table"])
 def test_upkeep_stays_within_the_page(tmp_path, width, found):
     answers = {"api/health": (200, HEALTH), "api/upkeep": (200, found)}
     assert len(right_margin(tmp_path, answers, width, "#upkeep/x")) == 1, "something is drawn in the margin"
-
-
-def test_a_caller_that_acts_for_itself_is_named_once(tmp_path):
-    task = record(requested_by={"client_id": "polaris", "subject": "polaris"})
-    answers = {
-        "api/health": (200, HEALTH),
-        f"api/tasks/{TASK_ID}": (200, {"task": task, "why": WHY, "versions": [task]}),
-    }
-    assert "polaris (polaris)" not in shown(tmp_path, answers, f"#{TASK_ID}").document
 
 
 VIEWS = ("list", "task", "choose", "audit", "upkeep", "tombstones", "pauses")

@@ -1,4 +1,4 @@
-"""Three changes that somebody will make one day: the files that they touch, and what has to hold once they are made.
+"""Two changes that somebody will make one day: the files that they touch, and what has to hold once they are made.
 
 `python -m tests.unit.repository.changes.foreseen NAME` checks the change of that name in the tree that it is run in.
 """
@@ -19,16 +19,9 @@ import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 
-from delegation.cli.submit import form_of
-from delegation.cli.submit import options_of as asked_by
 from delegation.cli.tasks.screens import task_screen
 from delegation.edge.answers import problem_of
 from delegation.edge.codes import by_code
-from delegation.errors import GuardRefused
-from delegation.removal.index import Finding
-from delegation.removal.path_guard import AT_ANOTHER_TABLE
-from delegation.removal.purge.context import refuse_findings
-from delegation.removal.purge.requests import Limits, options_of
 from delegation.tasks.errors import TaskError
 from delegation.tasks.life.model import Status
 from delegation.tasks.life.policy import Lease
@@ -37,14 +30,12 @@ from delegation.tasks.stores import codec
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
 from delegation.wire.tasks import TaskRecord, shown
 from infra import api_schemas, error_page
-from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import in_status
 from tests.paths import ROOT
 
 NOW: Final = datetime(2026, 11, 1, tzinfo=UTC)
 FIELD: Final = "first_acquired_ts"
 CODE: Final = "STORE_BLOCKED"
-OPTION: Final = "at-another-table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +83,6 @@ def field_is_stored_and_shown() -> None:
     written = StringIO()
     Console(file=written, width=100).print(task_screen(record))
     assert FIELD in written.getvalue()
-
-
-def option_is_taken_and_obeyed() -> None:
-    """Callers choose the option within the operator's setting, both are described, and the guard obeys it."""
-    strict = Limits.from_properties({f"delegation.purge.{OPTION}": "refuse"})
-    with pytest.raises(DelegationError, match=r"looser .* refuse") as raised:
-        options_of({OPTION: "subtract"}, strict)
-    assert raised.value.code == "PROPERTY_NOT_ALLOWED"
-    found = Finding(code=AT_ANOTHER_TABLE, count=1, sample=("s3://lake/a",))
-    refuse_findings([found], options_of({"shared": "refuse"}))
-    with pytest.raises(GuardRefused):
-        refuse_findings([found], options_of({OPTION: "refuse"}))
-    assert asked_by(form_of(None), {OPTION: "refuse"}, dry_run=False) == {OPTION: "refuse"}
-    assert f"`delegation.purge.{OPTION}`" in (Path.cwd() / "docs/settings.md").read_text(encoding="utf-8")
-    assert f"{OPTION}:" in (Path.cwd() / "docs/openapi.yaml").read_text(encoding="utf-8")
 
 
 CHANGES: Final[Mapping[str, ForeseenChange]] = {
@@ -169,33 +145,6 @@ CHANGES: Final[Mapping[str, ForeseenChange]] = {
         generators=("infra.api_schemas",),
         most=5,
         check=field_is_stored_and_shown,
-    ),
-    "a new option of a purge with its setting": ForeseenChange(
-        edits={
-            "functions/delegation/removal/purge/requests.py": (
-                (
-                    '        _limited(\n            "versioned",',
-                    (
-                        f'        _limited("{OPTION}", ("refuse", "subtract"), "subtract", "Files at other tables."),\n'
-                        '        _limited(\n            "versioned",'
-                    ),
-                ),
-                (
-                    '    overlap_scan: OverlapScan = "namespace"\n',
-                    '    overlap_scan: OverlapScan = "namespace"\n    at_another_table: str = "subtract"\n',
-                ),
-            ),
-            "functions/delegation/removal/purge/context.py": (
-                (
-                    'finding.code == AT_ANOTHER_TABLE and options.shared == "refuse"',
-                    'finding.code == AT_ANOTHER_TABLE and options.at_another_table == "refuse"',
-                ),
-            ),
-            "docs/architecture/guards.md": (("# Guards\n", f"# Guards\n\n`{OPTION}` …\n"),),
-        },
-        generators=("infra.api_schemas", "infra.settings_page"),
-        most=7,
-        check=option_is_taken_and_obeyed,
     ),
 }
 
