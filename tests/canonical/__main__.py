@@ -67,7 +67,6 @@ def compared() -> tuple[Mapping[str, tuple[str, str]], list[str]]:
 
 
 def main() -> int:
-    """Compare and print."""
     try:
         theirs, differ = compared()
     except NodeUnavailable as error:

@@ -48,7 +48,6 @@ TYPES = ObjectTypes([ENTITY, COUNTER, HEAD])
 
 
 def split_id(id_: int) -> IdParts:
-    """Return the parts of an id."""
     return IdParts(id_ >> 22, id_ >> 12 & (NODES - 1), id_ & (SEQUENCES - 1))
 
 
@@ -100,8 +99,6 @@ def committer_on(store: CatalogStore, clock: MicrosecondClock | None = None, **m
 
 
 def put(name: str, number: int) -> Callable[[CommitAttempt[Head]], Changed[Head, ObjectRef]]:
-    """Return a change that writes an entity under a name."""
-
     def change(attempt: CommitAttempt[Head]) -> Changed[Head, ObjectRef]:
         head = attempt.head or Head()
         ref = attempt.write(Entity(name=name, number=number))

@@ -84,7 +84,6 @@ class ExpiringTables:
         return expire_snapshots(self.context(table, retention, **more))
 
     def plan(self) -> ExpiryIndex:
-        """Return the published plan."""
         return load_index_as(ExpiryIndex, self.plans, self.head.read()[-1])
 
     def planned(self, index: ExpiryIndex | None = None) -> set[str]:

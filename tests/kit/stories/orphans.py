@@ -222,7 +222,6 @@ class SweptTables:
         return remove_orphan_files(self.context(table, task_id=f"task{self.attempts}", **more))
 
     def plan(self) -> OrphanIndex:
-        """Return what is published last."""
         return load_plan(self.plans, self.head.read()[-1])
 
     def claim(self, head: PlanHead) -> None:

@@ -108,7 +108,6 @@ class Warehouse:
         return self.made
 
     def manifest(self, folder: str, entries: Sequence[Entry]) -> str:
-        """Write a manifest."""
         rows = [
             {
                 "status": one.status,
@@ -127,7 +126,6 @@ class Warehouse:
         return self.put(path, _avro(_ENTRY, rows))
 
     def manifest_list(self, folder: str, manifests: Sequence[str]) -> str:
-        """Write a manifest list."""
         rows = []
         for one in manifests:
             counts = [0, 0, 0]
@@ -345,7 +343,6 @@ class StoryTable:
         self.branch("main", snapshot_id)
 
     def statistics(self, snapshot_id: int, path: str | None = None) -> str:
-        """Set a snapshot's statistics file."""
         path = path or self.lake.put(f"{self.folder}/metadata/s{self.lake.next()}.stats")
         self.apply(
             {
@@ -362,7 +359,6 @@ class StoryTable:
         return path
 
     def partition_statistics(self, snapshot_id: int, path: str | None = None) -> str:
-        """Set a snapshot's partition statistics file."""
         path = path or self.lake.put(f"{self.folder}/metadata/p{self.lake.next()}.parquet")
         found = {"snapshot-id": snapshot_id, "statistics-path": path, "file-size-in-bytes": 1}
         self.apply({"action": "set-partition-statistics", "partition-statistics": found})

@@ -22,7 +22,6 @@ from tests.kit.worlds.service import World
 
 
 def expiries_of(world: World, commits: LakeCommits, **parts: Any) -> ExpiryBehavior:
-    """Return the expiries of a world's tables."""
     return ExpiryBehavior(
         tasks=world.tasks,
         commits=commits,
@@ -63,7 +62,6 @@ class ExpiringWorld(IndexedWorld):
         return self.tasks.reads.get(task_id)
 
     def planned(self, task: Task) -> set[str]:
-        """Return the files of a task's plan."""
         indexes = [load_index(self.plans, segment) for segment in ExpiryDetails.of(task).plan_segments]
         return set(planned_paths(self.plans, indexes, (Phase.DATA, Phase.META)))
 

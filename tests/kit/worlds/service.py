@@ -196,7 +196,6 @@ class World:
         return {"common_payload": common, "operation_parameters": parameters}
 
     def files(self) -> set[str]:
-        """Return the paths of all objects of the lake."""
         return set(self.lake.uris())
 
     def execute(

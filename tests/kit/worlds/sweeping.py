@@ -80,7 +80,6 @@ class SweepingWorld(IndexedWorld):
         return {f"s3://lake/wh/t/{name}" for name in names}
 
     def removal(self, name: str = "t", **properties: str) -> dict[str, Any]:
-        """Return the body of a request."""
         return self.request(TASK_TYPE, name, **{one.replace("_", "-"): value for one, value in properties.items()})
 
     def ask(self, name: str = "t", **properties: str) -> Task:
@@ -98,7 +97,6 @@ class SweepingWorld(IndexedWorld):
         return approve(self.tasks.writes, lambda: self.plans, approvers, task_id, wanted, by=caller, is_operator=True)
 
     def planned(self, task: Task) -> set[str]:
-        """Return the files of a task's plan."""
         indexes = [load_index(self.plans, segment) for segment in OrphanDetails.of(task).plan_segments]
         return set(planned_paths(self.plans, indexes, (Phase.DATA,)))
 
@@ -141,6 +139,5 @@ class SparkRemovals(SweepingWorld):
         busy_table(self.lake, "t")
 
     def only_task(self) -> Task:
-        """Return the removal."""
         [found] = [one for one in self.tasks.reads.store.heads().tasks if one.task_type == TASK_TYPE]
         return found

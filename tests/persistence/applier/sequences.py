@@ -336,7 +336,6 @@ class Commits:
         return [self.rng.choice(choices) for _ in range(self.rng.choice([0, 0, 1, 2]))]
 
     def table(self, document: Json) -> Json:
-        """Return a random commit to a table."""
         makers: list[tuple[Callable[[Json], list[Json]], int]] = [
             (self.append, 30), (self.add_schema, 14), (self.set_schema, 4), (self.add_spec, 12), (self.set_spec, 4),
             (self.add_order, 8), (self.set_order, 3), (self.remove_parts, 8), (self.set_ref, 10), (self.remove_ref, 4),
@@ -397,7 +396,6 @@ class Commits:
         return version
 
     def view(self, document: Json) -> Json:
-        """Return a random commit to a view."""
         uuid = document.get("view-uuid", "9c12d441-03fe-4693-9a96-a0705ddf69c1")
         updates: list[Json] = []
         for _ in range(self.rng.choice([1, 1, 2, 3])):
@@ -445,6 +443,5 @@ class Ids:
         self.last = last
 
     def next(self) -> int:
-        """Return the next id."""
         self.last += 1
         return self.last if self.rng.random() < 0.985 else self.rng.randint(1, max(1, self.last))

@@ -102,15 +102,6 @@ def test_unprocessed_items_are_written_until_none_is_left() -> None:
         assert client.count("batch_write_item") == 5
 
 
-def test_unprocessed_deletes_are_repeated() -> None:
-    with faulty() as (backend, client):
-        stored = [obj() for _ in range(10)]
-        backend.put_many(stored)
-        client.script["batch_write_item"] = [does_some(n, left="UnprocessedItems") for n in (1, 2)]
-        backend.delete_many([locator(one) for one in stored])
-        assert all_rows(backend) == []
-
-
 def test_unprocessed_keys_are_read_until_none_is_left() -> None:
     with faulty() as (backend, client):
         stored = [obj() for _ in range(120)]
@@ -153,14 +144,6 @@ def test_a_store_that_never_answers_is_unavailable() -> None:
             backend.read_reference(ref().key)
         with pytest.raises(BackendUnavailable, match="failed"):
             backend.create_reference(ref())
-
-
-def test_a_refused_request_is_not_repeated() -> None:
-    with faulty() as (backend, client):
-        client.script["put_item"] = [refuses(error("AccessDeniedException"))]
-        with pytest.raises(BackendUnavailable, match="AccessDenied"):
-            backend.create_reference(ref())
-        assert client.count("put_item") == 1
 
 
 @pytest.mark.parametrize("failure", [THROTTLED, error("TransactionConflictException"), NOT_SENT, NO_SERVER], ids=repr)

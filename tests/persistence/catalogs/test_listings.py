@@ -4,37 +4,32 @@ import itertools
 
 import pytest
 
-from polaris_persistence.catalogs.process import OWN_TYPES
-from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.directories import Directory, entity_committer
-from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.commits.entities import EntityChanges
 from polaris_persistence.errors import PersistenceError
 from polaris_persistence.index.keys import IndexKey
-from polaris_persistence.objects.types import ObjectTypes
 from tests.kit.errors import coded
-from tests.persistence.builders import ENTITY, CountingBackend, Entity, store_on
+from tests.persistence.builders import CountingBackend, Entity, store_on
+from tests.persistence.worlds import ENTITY_TYPES, entity_change
 
-TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 IDS = itertools.count(1)
 NAMES = ["a", "a\x00b", "ab", "aé", "a\U0010ffff", "b", "B", "", "ba", "a\x01", *(f"t{one:04}" for one in range(40))]
 
 
 def directory(backend: CountingBackend) -> Directory[Entity]:
-    store = store_on(backend, types=TYPES, ids=IDS.__next__)
+    store = store_on(backend, types=ENTITY_TYPES, ids=IDS.__next__)
     return Directory(store, entity_committer(store, "main"), Entity)
 
 
 def with_names(names: list[str]) -> CountingBackend:
     backend = CountingBackend()
-    store_on(backend, types=TYPES, ids=IDS.__next__).create_reference("main")
+    store_on(backend, types=ENTITY_TYPES, ids=IDS.__next__).create_reference("main")
 
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
+    def change(entities: EntityChanges, _attempt: object) -> None:
         for name in names:
             entities.put(IndexKey.of(name), Entity(name=name))
-        return Changed(entities.head, None)
 
-    directory(backend)._committer.commit(change)
+    directory(backend)._committer.commit(entity_change(change))
     return backend
 
 

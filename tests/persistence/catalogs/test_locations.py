@@ -6,52 +6,40 @@ import random
 import pytest
 
 from polaris_persistence.backends.memory import MemoryBackend
-from polaris_persistence.catalogs.locations import LocationOwner, claim, place_of, release
-from polaris_persistence.catalogs.process import OWN_TYPES
-from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.catalogs.locations import claim, place_of, release
 from polaris_persistence.commits.committer import Committer
 from polaris_persistence.commits.directories import entity_committer
 from polaris_persistence.commits.entities import EntityChanges, EntityHead
 from polaris_persistence.errors import LocationTaken, PersistenceError
 from polaris_persistence.index.keys import IndexKey
-from polaris_persistence.objects.types import ObjectTypes
 from tests.kit.errors import coded
-from tests.persistence.builders import ENTITY, CountingBackend, Entity, store_on
+from tests.persistence.builders import CountingBackend, Entity, store_on
+from tests.persistence.worlds import ENTITY_TYPES, entity_change
 
-TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
 IDS = itertools.count(1)
 
 
 def process_on(backend: MemoryBackend) -> Committer[EntityHead]:
-    return entity_committer(store_on(backend, types=TYPES, ids=IDS.__next__), "main")
+    return entity_committer(store_on(backend, types=ENTITY_TYPES, ids=IDS.__next__), "main")
 
 
 @pytest.fixture
 def backend() -> CountingBackend:
     backend = CountingBackend()
-    store_on(backend, types=TYPES, ids=IDS.__next__).create_reference("main")
+    store_on(backend, types=ENTITY_TYPES, ids=IDS.__next__).create_reference("main")
     return backend
 
 
 def create(committer: Committer[EntityHead], table: str, location: str) -> None:
-    """Create a table and claim its location in one commit."""
-
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
+    def change(entities: EntityChanges, _attempt: object) -> None:
         claim(entities, location, table)
         entities.put(IndexKey.of("tables", table), Entity(name=table))
-        return Changed(entities.head, None)
 
-    committer.commit(change, operation=table)
+    committer.commit(entity_change(change), operation=table)
 
 
 def drop(committer: Committer[EntityHead], table: str, location: str) -> bool:
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, bool]:
-        entities = EntityChanges(attempt)
-        released = release(entities, location, table)
-        return Changed(entities.head, released)
-
-    return committer.commit(change).result
+    return committer.commit(entity_change(lambda entities, _attempt: release(entities, location, table))).result
 
 
 @pytest.mark.parametrize(
@@ -108,24 +96,10 @@ def test_others_do_not_overlap(backend: CountingBackend, one: str, other: str) -
 
 @pytest.mark.parametrize(
     "location",
-    [
-        "",
-        "a/b",
-        "/a/b",
-        "s3:/a",
-        "s3:///a",
-        "s3://b/a/../c",
-        "s3://b/./c",
-        "s3://b/a?x=1",
-        "s3://b/a#f",
-        "file:/tmp/a%20b",
-        "abfss://acc.dfs.core.windows.net/a",
-        "abfss://c@localhost/a",
-        "s3://b" + "/a" * 101,
-        "s3://b/" + "x" * 9_000,
-        "s3://b/\ud800",
-    ],
-)
+    ["", "a/b", "/a/b", "s3:/a", "s3:///a", "s3://b/a/../c", "s3://b/./c", "s3://b/a?x=1", "s3://b/a#f",
+     "file:/tmp/a%20b", "abfss://acc.dfs.core.windows.net/a", "abfss://c@localhost/a", "s3://b" + "/a" * 101,
+     "s3://b/" + "x" * 9_000, "s3://b/\ud800"],
+)  # fmt: skip
 def test_what_is_no_location_is_refused(backend: CountingBackend, location: str) -> None:
     with pytest.raises(PersistenceError, check=coded("INVALID_LOCATION")):
         create(process_on(backend), "t1", location)
@@ -178,4 +152,3 @@ def test_a_claim_reads_few_rows(backend: CountingBackend) -> None:
     backend.calls.clear()
     create(fresh, "new", "s3://b/warehouse/ns1/new")
     assert backend.calls.count("fetch_many") <= 3
-    assert LocationOwner(owner="new", location="x").owner == "new"

@@ -10,13 +10,8 @@ from polaris_persistence.errors import PersistenceError
 from tests.kit.errors import coded
 from tests.persistence.builders import CountingBackend, Entity, store_on
 
-WRITES = {"put_many", "create_reference", "replace_reference", "insert", "update"}
 LONG = "ü" * 341
 """2,046 bytes percent-encoded: too long with anything besides."""
-
-
-def writes(backend: CountingBackend) -> set[str]:
-    return WRITES & set(backend.calls)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +44,8 @@ def test_a_realm_or_catalog_with_a_long_name_is_not_half_created() -> None:
     realms.create(LONG * 2, {})
     realms.create_catalog(LONG * 2, LONG * 2, {})
     backend.calls.clear()
-    for name in ("x" * 9_000,):
-        with pytest.raises(ValueError, match="8192"):
-            realms.create(name, {})
-        with pytest.raises(ValueError, match="8192"):
-            realms.create_catalog("acme", name, {})
-    assert writes(backend) == set()
+    with pytest.raises(ValueError, match="8192"):
+        realms.create("x" * 9_000, {})
+    with pytest.raises(ValueError, match="8192"):
+        realms.create_catalog("acme", "x" * 9_000, {})
+    assert not {"put_many", "create_reference", "replace_reference", "insert", "update"} & set(backend.calls)

@@ -9,11 +9,10 @@ import cbor2
 import pytest
 
 from polaris_persistence.backends.base import SYSTEM, ObjectKey, StoredObject
-from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
 from polaris_persistence.catalogs.realms import CATALOGS, MAIN, Realms, RealmStatus
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.committer import Committer
-from polaris_persistence.commits.entities import EntityChanges, EntityHead, seal
+from polaris_persistence.commits.entities import EntityHead, seal
 from polaris_persistence.errors import (
     EntityExists,
     EntityNotFound,
@@ -24,9 +23,9 @@ from polaris_persistence.errors import (
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
 from polaris_persistence.objects.store import CatalogStore
-from polaris_persistence.objects.types import ObjectTypes
 from tests.kit.clocks import MicrosecondClock
-from tests.persistence.builders import ENTITY, CountingBackend, Entity
+from tests.persistence.builders import CountingBackend, Entity
+from tests.persistence.worlds import naming, process_on, read_entities
 
 CALLS = ("read_reference", "create_reference", "replace_reference", "references", "delete_reference", "fetch_many",
          "put_many", "delete_many", "scan")  # fmt: skip
@@ -42,13 +41,7 @@ class TwoProcesses:
         self.mine.create("acme", {})
 
     def realms(self) -> Realms:
-        return PersistenceProcess(
-            self.backend,
-            types=ObjectTypes([*OWN_TYPES, ENTITY]),
-            now_ns=lambda: self.clock.us * 1_000,
-            clock=self.clock.seconds,
-            sleep=self.clock.sleep,
-        ).realms()
+        return process_on(self.backend, self.clock).realms()
 
     def between(self, call: int, action: Callable[[], object]) -> Callable[[], bool]:
         """Have `action` run before the call with that number; the answer says whether it ran."""
@@ -71,20 +64,12 @@ class TwoProcesses:
             queue(operation)
         return lambda: bool(ran)
 
-    def calm(self) -> None:
-        self.backend.meanwhile.clear()
-
     def references(self) -> list[Any]:
         return [one.key for one in self.backend.references()]
 
 
 def put(store: CatalogStore, name: str) -> None:
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
-        entities.put(IndexKey.of(name), Entity(name=name))
-        return Changed(entities.head, None)
-
-    Committer(store, MAIN, EntityHead, seal=seal(IndexPolicy())).commit(change)
+    Committer(store, MAIN, EntityHead, seal=seal(IndexPolicy())).commit(naming(name))
 
 
 def every_call(race: Callable[[TwoProcesses, int], Callable[[], bool]]) -> int:
@@ -123,7 +108,7 @@ def test_a_late_drop_leaves_a_catalog_made_anew_alone() -> None:
         ran = world.between(call, anew)
         with contextlib.suppress(EntityNotFound):
             world.mine.drop_catalog("acme", "sales")
-        world.calm()
+        world.backend.meanwhile.clear()
         # A drop that had not marked its catalog yet meets the new one, and drops that.
         try:
             store = world.theirs.open("acme", "sales")
@@ -152,14 +137,10 @@ def test_a_late_purge_leaves_a_realm_made_anew_alone() -> None:
         ran = world.between(call, anew)
         with contextlib.suppress(EntityNotFound, RealmNotReady):
             world.mine.purge("acme")
-        world.calm()
+        world.backend.meanwhile.clear()
         if ran():
             assert world.theirs.get("acme").properties == {"tenant": "new"}
-            head = Committer(world.theirs.open("acme", "sales"), MAIN, EntityHead).head()
-            assert head is not None
-            assert world.theirs.open("acme", "sales").fetch_many(
-                head.value.working_index(lambda _refs: []).items().__next__()[1:]
-            ) != [None]
+            assert read_entities(world.theirs.open("acme", "sales")) == {"kept": Entity(name="kept")}
         return ran
 
     assert every_call(race) >= 5
@@ -177,7 +158,7 @@ def test_a_new_realm_never_lists_the_catalogs_of_a_former_one() -> None:
         ran = world.between(call, anew)
         with contextlib.suppress(PersistenceError):
             world.mine.create_catalog("acme", "secret", {})
-        world.calm()
+        world.backend.meanwhile.clear()
         # Before call 0 the realm is not read yet, so that the catalog is one of the new tenant.
         if ran() and call > 0:
             assert world.theirs.catalogs("acme").page(limit=5).entities == ()
@@ -198,7 +179,7 @@ def test_a_registered_catalog_has_its_reference_whenever_the_creator_ends() -> N
         ran = world.between(call, ends)
         with contextlib.suppress(Ended):
             world.mine.create_catalog("acme", "sales", {})
-        world.calm()
+        world.backend.meanwhile.clear()
         try:
             found = world.theirs.catalogs("acme").get("sales").value
         except EntityNotFound:
@@ -218,7 +199,7 @@ def test_of_two_creators_one_wins_and_the_other_leaves_nothing() -> None:
             won = "mine"
         except EntityExists:
             won = "theirs"
-        world.calm()
+        world.backend.meanwhile.clear()
         if ran():
             assert world.theirs.get("new").properties == {"by": won}
             assert world.theirs.get("new").space
@@ -246,26 +227,18 @@ def test_open_and_catalogs_write_nothing() -> None:
 def test_a_realm_of_the_last_release_keeps_its_name_in_its_keys() -> None:
     """The last release wrote realms without a space; they are used as they are."""
     world = TwoProcesses()
-    world.mine.create("fresh", {})
-    legacy = cbor2.dumps({"status": "ACTIVE", "properties": {}})
-    register(world, "old", legacy)
+    legacy, store = cbor2.dumps({"status": "ACTIVE", "properties": {}}), world.mine._system
+
+    def register(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
+        ref = attempt.write(Entity(name="in its place"))
+        world.backend.put_many([StoredObject(ObjectKey(SYSTEM, SYSTEM, "realm", ref.id), legacy, 1)])
+        # Not by `link`, which refuses an object that no attempt wrote.
+        head = attempt.head or EntityHead()
+        return Changed(head.with_changes({IndexKey.of("old"): ref._replace(type="realm")}), None)
+
+    Committer(store, "realms", EntityHead, seal=seal(IndexPolicy())).commit(register)
     world.mine._store_of("old", SYSTEM).create_reference(CATALOGS)
     store = world.mine.create_catalog("old", "sales", {})
     assert store.realm == "old"
     put(store, "n")
     assert world.theirs.open("old", "sales").current_reference(MAIN).head
-
-
-def register(world: TwoProcesses, name: str, value: bytes) -> None:
-    """Put a realm into the list as another release encoded it."""
-    store = world.mine._system
-
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
-        ref = entities.put(IndexKey.of(name), Entity(name="in its place"))
-        world.backend.put_many([StoredObject(ObjectKey(SYSTEM, SYSTEM, "realm", ref.id), value, 1)])
-        # Not by `link`, which refuses an object that no attempt wrote.
-        head = attempt.head or EntityHead()
-        return Changed(head.with_changes({IndexKey.of(name): ref._replace(type="realm")}), None)
-
-    Committer(store, "realms", EntityHead, seal=seal(IndexPolicy())).commit(change)

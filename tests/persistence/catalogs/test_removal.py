@@ -10,7 +10,7 @@ import cbor2
 import pytest
 
 from polaris_persistence.backends.base import CLOSED, SYSTEM, ObjectKey, Reference, ReferenceKey, StoredObject
-from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from polaris_persistence.catalogs.process import OWN_TYPES
 from polaris_persistence.catalogs.realms import CATALOGS, MAIN, Realms, RealmStatus
 from polaris_persistence.commits.committer import Committer
 from polaris_persistence.commits.directories import Directory, entity_committer
@@ -23,11 +23,10 @@ from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectType, ObjectTypes
 from tests.kit.clocks import MicrosecondClock
 from tests.persistence.builders import ENTITY, CountingBackend, Entity
+from tests.persistence.worlds import process_on
 
 SMALL = IndexPolicy(min_embedded=0, max_embedded=32, stripe=64)
 """Every entry is in a stripe."""
-CALLS = ("read_reference", "create_reference", "replace_reference", "delete_reference", "fetch_many", "put_many",
-         "put_row", "delete_many", "delete_row")  # fmt: skip
 
 
 class Ended(BaseException):
@@ -50,16 +49,9 @@ class TwoRealms:
         self.fill(3)
 
     def realms(self) -> Realms:
-        """Return the realms as a new process has them."""
-        return PersistenceProcess(
-            self.backend,
-            types=self.types,
-            now_ns=lambda: self.clock.us * 1_000,
-            clock=self.clock.seconds,
-            sleep=self.clock.sleep,
-            # In the thread that is killed, so that calls have a fixed order.
-            overlaps_lease=False,
-        ).realms(policy=SMALL)
+        """Return the realms as a new process has them, whose calls are all made in the thread that is killed."""
+        process = process_on(self.backend, self.clock, types=self.types, overlaps_lease=False)
+        return process.realms(policy=SMALL)
 
     def fill(self, commits: int) -> None:
         realms = self.realms()
@@ -87,6 +79,30 @@ class TwoRealms:
         stored |= self.backend._references
         return {key: one for key, one in stored.items() if key.realm not in (self.space, SYSTEM)}
 
+    def saved(self) -> Callable[[], None]:
+        """Return what brings back the objects and references that are stored now."""
+        objects, references = dict(self.backend._objects), dict(self.backend._references)
+
+        def restore() -> None:
+            self.backend._objects, self.backend._references = dict(objects), dict(references)
+            self.backend._order = None
+
+        return restore
+
+    def purge_killed_at(self, call: int, *, after: bool = False, **options: Any) -> bool:
+        """Purge, killed at a call, and again to the end; return whether there was such a call."""
+
+        def ends() -> None:
+            raise Ended
+
+        killed = self.before(call, ends, after=after)
+        with contextlib.suppress(Ended):
+            self.realms().purge("acme", **options)
+        self.calm()
+        with contextlib.suppress(EntityNotFound):  # Killed after all was done.
+            self.realms().purge("acme", **options)
+        return killed()
+
     def before(self, number: int, action: Callable[[], object], *, after: bool = False) -> Callable[[], bool]:
         """Have `action` run before or after the call or row with that number; the answer says whether it ran."""
         numbers = itertools.count()
@@ -111,31 +127,19 @@ def directory(store: CatalogStore) -> Directory[Entity]:
     return Directory(store, entity_committer(store, MAIN, policy=SMALL, feed=True), Entity)
 
 
-def ends() -> None:
-    raise Ended
-
-
 @pytest.mark.parametrize("after", [False, True])
 def test_a_purge_killed_at_every_call_and_repeated_leaves_nothing_of_its_realm(after: bool) -> None:
     site = TwoRealms()
     site.inactive()
-    objects, references, others = dict(site.backend._objects), dict(site.backend._references), site.of_others()
+    restore, others = site.saved(), site.of_others()
     assert len(site.of_acme()) > 30
     for call in itertools.count():
-        site.backend._objects, site.backend._references = dict(objects), dict(references)
-        site.backend._order = None
-        killed = site.before(call, ends, after=after)
-        with contextlib.suppress(Ended):
-            site.realms().purge("acme", page=3)
-        site.calm()
-        with contextlib.suppress(EntityNotFound):  # Killed after all was done.
-            done = site.realms().purge("acme", page=3)
-            assert done.scanned == ()
-        assert site.of_acme() == []
-        assert site.of_others() == others
+        restore()
+        killed = site.purge_killed_at(call, after=after, page=3)
+        assert (site.of_acme(), site.of_others()) == ([], others)
         with pytest.raises(EntityNotFound):
             site.realms().get("acme")
-        if not killed():
+        if not killed:
             break
     assert call > 60
 
@@ -147,10 +151,9 @@ def test_a_writer_that_commits_at_any_call_of_a_purge_is_refused_or_its_objects_
     tables = directory(realms.open("acme", "one"))
     cold = directory(site.realms().open("acme", "one"))
     site.inactive()
-    objects, references = dict(site.backend._objects), dict(site.backend._references)
+    restore = site.saved()
     for call in itertools.count():
-        site.backend._objects, site.backend._references = dict(objects), dict(references)
-        site.backend._order = None
+        restore()
         outcomes: list[str] = []
 
         def write(outcomes: list[str] = outcomes, call: int = call) -> None:
@@ -311,19 +314,12 @@ def test_a_purge_that_has_to_scan_may_be_killed_at_every_call(spoil: Callable[[T
     site = TwoRealms()
     spoil(site)
     site.inactive()
-    objects, references, others = dict(site.backend._objects), dict(site.backend._references), site.of_others()
+    restore, others = site.saved(), site.of_others()
     for call in itertools.count():
-        site.backend._objects, site.backend._references = dict(objects), dict(references)
-        site.backend._order = None
-        killed = site.before(call, ends)
-        with contextlib.suppress(Ended):
-            site.realms().purge("acme")
-        site.calm()
-        with contextlib.suppress(EntityNotFound):
-            site.realms().purge("acme")
-        assert site.of_acme() == []
-        assert site.of_others() == others
-        if not killed():
+        restore()
+        killed = site.purge_killed_at(call)
+        assert (site.of_acme(), site.of_others()) == ([], others)
+        if not killed:
             break
 
 
@@ -376,8 +372,7 @@ def test_a_reference_that_cannot_be_read_does_not_keep_the_rest_of_its_realm(
     monkeypatch: pytest.MonkeyPatch, damaged: str
 ) -> None:
     world = TwoRealms()
-    realms = world.realms()
-    realms.set_status("acme", RealmStatus.INACTIVE)
+    world.inactive()
     world.backend.create_reference(Reference(ReferenceKey(world.space, SYSTEM, "more"), (), 1))
     mine = sorted(one for one in world.backend._references if one.realm == world.space)
     bad = next(one for one in mine if one.name == (MAIN if damaged == "catalog" else CATALOGS))

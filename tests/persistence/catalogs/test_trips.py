@@ -11,7 +11,7 @@ from tests.persistence.commits.test_entities import IndexedEntities
 
 def realms_of(world: IndexedEntities) -> Realms:
     names = NameCache(5.0, clock=world.clock.seconds)
-    return Realms(world.backend, world.store_of, names=names, policy=world.policy, **world.settings())
+    return Realms(world.backend, world.store_of, names=names, policy=world.index, **world.settings())
 
 
 def test_a_catalog_that_was_opened_is_opened_again_without_a_call() -> None:

@@ -134,12 +134,10 @@ class FleetReport:
     total: int = 0
 
     def percentile(self, share: float) -> float:
-        """Return the latency that `share` of the commits do not exceed."""
         ordered = sorted(self.latencies)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     def line(self) -> str:
-        """Return the figures as text."""
         done = max(1, len(self.latencies))
         return (
             f"p50 {self.percentile(0.5):.3f} s, p99 {self.percentile(0.99):.3f} s, longest {max(self.latencies):.3f} s,"
@@ -154,12 +152,10 @@ ADD = ChangeKind[Head]("add", lambda attempt, data: add(data)(attempt))
 
 
 def by_function(committer: Committer[Head], number: int) -> object:
-    """Commit a change given as a function."""
     return committer.commit(add(f"e{number % 50}"), operation=str(number))
 
 
 def by_data(committer: Committer[Head], number: int) -> object:
-    """Commit a change given as data."""
     return committer.commit_data(ADD.name, f"e{number % 50}", operation=str(number))
 
 
@@ -213,7 +209,6 @@ def _gaps(draw: random.Random, rate: float) -> Iterator[float]:
 
 
 def process_of(backend: Backend, time: VirtualTime, node: int, **more: Any) -> tuple[CatalogStore, Committer[Head]]:
-    """Return a new process of the fleet."""
     sequence = itertools.count()
     draw = random.Random(node)
 

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,8 +23,7 @@ from polaris_persistence.errors import (
     ValueNotStorable,
 )
 from tests.persistence.builders import Head, add, put, store_on
-from tests.persistence.commits.commit_world import CommitWorld, times
-from tests.persistence.commits.test_groups import Gate, queued
+from tests.persistence.commits.commit_world import CommitWorld, Gate, grouped, queued, times
 from tests.persistence.contract.backends import moto_backend
 from tests.persistence.waiting.waiting_world import KINDS, Waiting, operations
 
@@ -292,19 +292,17 @@ def test_a_value_that_cannot_be_stored_fails_only_its_own_change() -> None:
     world = Waiting()
     world.committer.commit(add("n"))
     _, committer = world.process(kinds=[*KINDS, *[type(KINDS[0])("ignore", lambda attempt, _: add("n")(attempt))]])
-    gate = Gate(world)
-    with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(committer.commit, add("n"))
-        assert gate.reached.wait(30)
-        done = []
-        for number, (kind, data) in enumerate([("add", "n"), ("ignore", "\ud800"), ("add", "n"), ("add", "n")], 1):
-            done.append(pool.submit(committer.commit_data, kind, data, operation=str(number)))
-            queued(committer, number)
+
+    def lose() -> None:
         left = world.backend.meanwhile.pop("replace_reference")
         times(world, 3)
         world.backend.meanwhile["replace_reference"][:0] = left
-        gate.opened.set()
-        assert first.result().result == 2
-        with pytest.raises(ValueNotStorable):
-            done[1].result()
-        assert sorted(done[number].result().result for number in (0, 2, 3)) == [3, 4, 5]
+
+    data = partial(committer.commit_data, "add", "n")
+    bad = partial(committer.commit_data, "ignore", "\ud800")
+    first, second, odd, *others = grouped(
+        world, partial(committer.commit, add("n")), data, bad, data, data, then=lose, committer=committer
+    )
+    assert first.result().result == 2
+    assert isinstance(odd.exception(), ValueNotStorable)
+    assert sorted(one.result().result for one in (second, *others)) == [3, 4, 5]

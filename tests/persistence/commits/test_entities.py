@@ -1,8 +1,7 @@
 """Named entities, realms and catalogs, and references after a disaster."""
 
-import itertools
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -11,12 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from polaris_persistence.backends.base import SYSTEM, Locator, ObjectKey
 from polaris_persistence.catalogs.realms import CATALOG_TYPE, MAIN, REALM_TYPE, Realms, RealmStatus
-from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.committer import CommitRetries, Committer
 from polaris_persistence.commits.directories import Directory, directory_of
 from polaris_persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
 from polaris_persistence.errors import (
-    BackendUnavailable,
     CommitOutcomeUnknown,
     EntityExists,
     EntityNotFound,
@@ -29,68 +26,44 @@ from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
 from polaris_persistence.index.stripes import STRIPES
 from polaris_persistence.maintenance.recovery import recent_heads, reset
-from polaris_persistence.maintenance.run import SweepPolicy
-from polaris_persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
+from polaris_persistence.maintenance.sweep import MAINTENANCE_TYPES
 from polaris_persistence.objects.objects import ObjectRef
 from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectTypes
-from tests.kit.clocks import MicrosecondClock
 from tests.kit.errors import coded
-from tests.persistence.builders import ENTITY, CountingBackend, Entity, store_on
+from tests.persistence.builders import ENTITY, Entity
+from tests.persistence.worlds import Catalogs, Change, entity_change, read_entities
 
 TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, REALM_TYPE, CATALOG_TYPE, *MAINTENANCE_TYPES])
 SMALL = IndexPolicy(min_embedded=64, max_embedded=128, stripe=160)
 KEYS = [IndexKey.of("ns", f"t{number}") for number in range(40)]
 
 
-class IndexedEntities:
-    def __init__(self, policy: IndexPolicy = SMALL) -> None:
-        self.backend = CountingBackend()
-        self.clock = MicrosecondClock()
-        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
-        self._ids = itertools.count(1)
-        self.policy = policy
-        self.store = self.store_of("r", "c")
-        self.store.create_reference(MAIN)
-        self.committer = self.committer_of(self.store)
+class IndexedEntities(Catalogs):
+    types = TYPES
+    policy: ClassVar[dict[str, Any]] = {"grace": 100.0}
 
-    def store_of(self, realm: str, catalog: str) -> CatalogStore:
-        return store_on(self.backend, self.clock, ids=self._ids.__next__, realm=realm, catalog=catalog, types=TYPES)
+    def __init__(self, index: IndexPolicy = SMALL) -> None:
+        super().__init__()
+        self.index = index
+        self.committer = self.committer_of(self.store)
 
     def settings(self) -> dict[str, Any]:
         retry = CommitRetries(tries=50, seconds=1e9)
         return {"sleep": self.clock.sleep, "clock": self.clock.seconds, "draw": lambda: 0.5, "retry": retry}
 
     def committer_of(self, store: CatalogStore, **more: Any) -> Committer[EntityHead]:
-        return Committer(store, MAIN, EntityHead, seal=seal(self.policy), **self.settings(), **more)
+        return Committer(store, MAIN, EntityHead, seal=seal(self.index), **self.settings(), **more)
 
     def realms(self) -> Realms:
-        return Realms(self.backend, self.store_of, policy=self.policy, **self.settings())
+        return Realms(self.backend, self.store_of, policy=self.index, **self.settings())
 
     def directory(self) -> Directory[Entity]:
-        return directory_of(self.store_of("r", "c"), MAIN, Entity, policy=self.policy, **self.settings())
+        return directory_of(self.store_of(), MAIN, Entity, policy=self.index, **self.settings())
 
     def content(self) -> dict[str, int]:
         """Return all entities of the head as a new process reads them."""
-        store = self.store_of("r", "c")
-        head = self.committer_of(store).head()
-        if head is None:
-            return {}
-        items = dict(head.value.working_index(store.fetch_many).items())
-        found = store.fetch_many(items.values())
-        return {
-            key.elements()[-1]: one.value.number
-            for key, one in zip(items, found, strict=True)
-            if one is not None and isinstance(one.value, Entity)
-        }
-
-    def sweep(self) -> int:
-        """Run maintenance twice, a grace period apart; return how many objects were deleted."""
-        deleted = 0
-        for _ in range(2):
-            deleted += RealmMaintenance(self.backend, self.store_of, policy=SweepPolicy(grace=100)).run().deleted
-            self.clock.advance(102)
-        return deleted
+        return {name: value.number for name, value in read_entities(self.store_of()).items() if value}
 
 
 @pytest.fixture
@@ -98,9 +71,10 @@ def world() -> IndexedEntities:
     return IndexedEntities()
 
 
-def changing(**changes: int | None) -> Any:
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, list[bool]]:
-        entities = EntityChanges(attempt)
+def changing(**changes: int | None) -> Change[list[bool]]:
+    """Return a change that puts and removes entities, and returns which of the removed ones were there."""
+
+    def act(entities: EntityChanges, _attempt: object) -> list[bool]:
         done = []
         for name, number in changes.items():
             key = IndexKey.of("ns", name)
@@ -108,9 +82,9 @@ def changing(**changes: int | None) -> Any:
                 done.append(entities.remove(key))
             else:
                 entities.put(key, Entity(name=name, number=number))
-        return Changed(entities.head, done)
+        return done
 
-    return change
+    return entity_change(act)
 
 
 class Entities(RuleBasedStateMachine):
@@ -119,7 +93,7 @@ class Entities(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.world = IndexedEntities()
-        self.others = [self.world.committer_of(self.world.store_of("r", "c")) for _ in range(2)]
+        self.others = [self.world.committer_of(self.world.store_of()) for _ in range(2)]
         self.model: dict[str, int] = {}
 
     @rule(
@@ -139,8 +113,7 @@ class Entities(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        self.world.clock.advance(1_000)
-        self.world.sweep()
+        self.world.sweep(2)
 
     @invariant()
     def same(self) -> None:
@@ -155,8 +128,7 @@ TestEntities.settings = settings(max_examples=25, stateful_step_count=20, deadli
 def test_put_after_remove_in_one_commit(world: IndexedEntities) -> None:
     world.committer.commit(changing(a=1))
 
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
+    def change(entities: EntityChanges, _attempt: object) -> None:
         key = IndexKey.of("ns", "a")
         assert entities.remove(key)
         assert entities.get(key) is None
@@ -164,24 +136,21 @@ def test_put_after_remove_in_one_commit(world: IndexedEntities) -> None:
         ref = entities.put(key, Entity(name="a", number=2))
         assert entities.get(key) == ref
         assert dict(entities.items()) == {key: ref}
-        return Changed(entities.head, None)
 
-    world.committer.commit(change)
+    world.committer.commit(entity_change(change))
     assert world.content() == {"a": 2}
 
 
 def test_a_renamed_entity_keeps_its_object(world: IndexedEntities) -> None:
     world.committer.commit(changing(a=1))
 
-    def rename(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
+    def rename(entities: EntityChanges, _attempt: object) -> None:
         ref = entities.get(IndexKey.of("ns", "a"))
         assert ref
         entities.link(IndexKey.of("ns", "b"), ref)
         entities.remove(IndexKey.of("ns", "a"))
-        return Changed(entities.head, None)
 
-    world.committer.commit(rename)
+    world.committer.commit(entity_change(rename))
     assert world.content() == {"b": 1}
     assert len(world.backend.stored_ids("entity")) == 1
 
@@ -200,23 +169,14 @@ def test_an_uncontended_commit_that_spills_takes_two_round_trips_too(world: Inde
 def test_grouped_changes_see_each_other_and_the_index_is_stored_once(world: IndexedEntities) -> None:
     world.committer.commit(changing(n=0))
 
-    def raised(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
-        entities = EntityChanges(attempt)
-        done = entities.update(
-            IndexKey.of("ns", "n"), lambda old: old.model_copy(update={"number": old.number + 1}), Entity
-        )
-        return Changed(entities.head, done.value.number)
+    def raised(entities: EntityChanges, _attempt: object) -> int:
+        key = IndexKey.of("ns", "n")
+        return entities.update(key, lambda old: old.model_copy(update={"number": old.number + 1}), Entity).value.number
 
     with ThreadPoolExecutor(8) as pool:
-        results = [done.result for done in pool.map(lambda _: world.committer.commit(raised), range(80))]
+        results = [done.result for done in pool.map(lambda _: world.committer.commit(entity_change(raised)), range(80))]
     assert sorted(results) == list(range(1, 81))
     assert world.content() == {"n": 80}
-
-
-def test_grouped_changes_of_different_names_are_all_stored(world: IndexedEntities) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: world.committer.commit(changing(**{f"t{number}": number})), range(60)))
-    assert world.content() == {f"t{number}": number for number in range(60)}
     head = world.committer.head()
     assert head
     assert dict(head.value.waiting) == {}
@@ -256,20 +216,6 @@ def test_paging_sees_one_state_while_others_commit(world: IndexedEntities) -> No
         directory.page(limit=4, token="bm9uZQ")
 
 
-def test_a_page_of_a_commit_that_is_no_longer_kept_is_refused(world: IndexedEntities) -> None:
-    directory = world.directory()
-    assert directory.page(limit=2).entities == ()
-    for number in range(5):
-        directory.create(f"n{number}", Entity(name="x", number=number))
-    token = directory.page(limit=2).next_token
-    for number in range(25):
-        directory.update("n0", lambda old, n=number: old.model_copy(update={"number": n}))
-    world.clock.advance(1_000)
-    world.sweep()
-    with pytest.raises(PersistenceError, check=coded("INVALID_PAGE_TOKEN"), match="no longer kept"):
-        world.directory().page(limit=2, token=token)
-
-
 def test_realms_and_catalogs_are_entities(world: IndexedEntities) -> None:
     realms = world.realms()
     realms.create("acme", {"tier": "gold"})
@@ -298,14 +244,11 @@ def test_a_catalog_of_a_reused_name_starts_empty(world: IndexedEntities) -> None
     realms.drop_catalog("acme", "sales")
     with pytest.raises(EntityNotFound):
         realms.open("acme", "sales")
-    with pytest.raises(ReferenceNotFound):
-        world.committer_of(old).commit(changing(b=1))
     new = realms.create_catalog("acme", "sales", {})
     assert world.committer_of(new).head() is None
     with pytest.raises(ReferenceNotFound):
         world.committer_of(old).commit(changing(b=1))
-    world.clock.advance(1_000)
-    world.sweep()
+    world.sweep(2)
     assert world.backend.stored_ids("entity") == set()
 
 
@@ -330,57 +273,13 @@ def test_realm_status_changes_only_as_allowed(world: IndexedEntities) -> None:
     for wrong in (RealmStatus.PURGING, RealmStatus.ACTIVE):
         with pytest.raises(RealmNotReady):
             realms.set_status("acme", wrong)
+    with pytest.raises(RealmNotReady):
+        realms.purge("acme")
     realms.set_status("acme", RealmStatus.INACTIVE)
     with pytest.raises(RealmNotReady):
         realms.catalogs("acme")
     realms.set_status("acme", RealmStatus.ACTIVE)
     assert realms.catalogs("acme").page(limit=5).entities == ()
-
-
-def test_purge_of_a_realm_removes_all_of_it_and_nothing_else(world: IndexedEntities) -> None:
-    realms = world.realms()
-    for realm in ("acme", "other", "acm"):
-        realms.create(realm, {})
-        for catalog in ("one", "two"):
-            committer = world.committer_of(realms.create_catalog(realm, catalog, {}))
-            for number in range(15):
-                committer.commit(changing(**{f"t{number}": number}))
-    with pytest.raises(RealmNotReady):
-        realms.purge("acme")
-    realms.set_status("acme", RealmStatus.INACTIVE)
-    space = realms.get("acme").space
-    assert [key for key in world.backend._objects if key.realm == space]
-    done = realms.purge("acme", page=7)
-    assert done.references == 3
-    assert done.objects > 60
-    assert not [key for key in world.backend._objects if key.realm == space]
-    assert [key.elements()[0] for key, _ in realms.page(limit=9).entities] == ["acm", "other"]
-    assert world.committer_of(realms.open("other", "two")).head()
-    with pytest.raises(EntityNotFound):
-        realms.purge("acme")
-    realms.create("acme", {})
-    assert realms.catalogs("acme").page(limit=5).entities == ()
-
-
-def test_an_interrupted_purge_is_continued(world: IndexedEntities) -> None:
-    realms = world.realms()
-    realms.create("acme", {})
-    committer = world.committer_of(realms.create_catalog("acme", "one", {}))
-    for number in range(20):
-        committer.commit(changing(**{f"t{number}": number}))
-    realms.set_status("acme", RealmStatus.INACTIVE)
-    for step in ("replace_reference", "fetch_many", "delete_many", "delete_reference"):
-        # The first compare-and-set that changes the status is answered.
-        first = [None] if step == "replace_reference" else []
-        world.backend.fail_before[step] = [*first, BackendUnavailable("down")]
-        with pytest.raises(BackendUnavailable):
-            world.realms().purge("acme", page=5)
-        with pytest.raises(RealmNotReady):
-            realms.set_status("acme", RealmStatus.ACTIVE)
-    space = realms.get("acme").space
-    assert [key for key in world.backend._objects if key.realm == space]
-    world.realms().purge("acme")
-    assert not [key for key in world.backend._objects if key.realm == space]
 
 
 def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: IndexedEntities) -> None:
@@ -395,7 +294,7 @@ def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: Inde
     world.backend.delete_many(
         [Locator(ObjectKey("r", "c", "catalog-head", ids[4])), Locator(ObjectKey("r", "c", "entity", last))]
     )
-    fresh = world.store_of("r", "c")
+    fresh = world.store_of()
     heads = list(recent_heads(fresh, reference))
     assert [one.problem is None for one in heads] == [False, False, True, True, True]
     with pytest.raises(PersistenceError, check=coded("HEAD_INCOMPLETE"), match=str(ids[3])):
@@ -403,7 +302,7 @@ def test_recent_heads_show_which_are_complete_and_reset_moves_to_one(world: Inde
     moved = reset(fresh, MAIN, ids[2])
     assert moved.heads == (ids[2], *ids[::-1])
     assert world.content() == {"t0": 0, "t1": 1, "t2": 2}
-    world.committer_of(world.store_of("r", "c")).commit(changing(new=1))
+    world.committer_of(world.store_of()).commit(changing(new=1))
     assert world.content() == {"t0": 0, "t1": 1, "t2": 2, "new": 1}
 
 
@@ -413,9 +312,7 @@ def test_reset_refuses_what_is_not_a_recent_head_and_a_moving_reference(world: I
         reset(world.store, MAIN, 10**9)
     with pytest.raises(ReferenceNotFound):
         reset(world.store, "other", ids[0])
-    world.backend.meanwhile["replace_reference"] = [
-        lambda: world.committer_of(world.store_of("r", "c")).commit(changing(b=1))
-    ]
+    world.backend.meanwhile["replace_reference"] = [lambda: world.committer_of(world.store_of()).commit(changing(b=1))]
     with pytest.raises(StaleObject):
         reset(world.store, MAIN, ids[0])
     assert world.content() == {"a": 2, "b": 1}
@@ -432,7 +329,7 @@ def test_a_reset_without_an_answer_is_done_once(world: IndexedEntities, applied:
 
 def test_a_commit_prepared_before_a_reset_does_not_undo_it(world: IndexedEntities) -> None:
     ids = [world.committer.commit(changing(a=n)).commit_id or 0 for n in range(3)]
-    world.backend.meanwhile["replace_reference"] = [lambda: reset(world.store_of("r", "c"), MAIN, ids[0])]
+    world.backend.meanwhile["replace_reference"] = [lambda: reset(world.store_of(), MAIN, ids[0])]
     world.committer.commit(changing(b=1))
     assert world.content() == {"a": 0, "b": 1}
 
@@ -443,7 +340,7 @@ def test_a_reset_to_an_incomplete_head_needs_the_option(world: IndexedEntities) 
     first = done.commit_id or 0
     lowest = min(world.backend.stored_ids("entity"))
     world.backend.delete_many([Locator(ObjectKey("r", "c", "entity", lowest))])
-    fresh = world.store_of("r", "c")
+    fresh = world.store_of()
     with pytest.raises(PersistenceError, check=coded("HEAD_INCOMPLETE")):
         reset(fresh, MAIN, first)
     assert reset(fresh, MAIN, first, even_if_incomplete=True).head == first

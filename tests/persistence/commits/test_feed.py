@@ -2,50 +2,52 @@
 
 import itertools
 import random
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from polaris_persistence.catalogs.process import OWN_TYPES
-from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.directories import Directory, entity_committer
-from polaris_persistence.commits.entities import EntityChanges, EntityHead
+from polaris_persistence.commits.entities import EntityChanges
 from polaris_persistence.commits.feed import Feed, FeedCursor, FeedEntry
 from polaris_persistence.errors import PersistenceError
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.maintenance.recovery import reset
-from polaris_persistence.maintenance.run import SweepPolicy
-from polaris_persistence.maintenance.sweep import RealmMaintenance
-from polaris_persistence.objects.store import CatalogStore
-from polaris_persistence.objects.types import ObjectTypes
-from tests.kit.clocks import MicrosecondClock
 from tests.kit.errors import coded
-from tests.persistence.builders import ENTITY, CountingBackend, Entity, store_on
-
-TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
-GRACE = 100.0
+from tests.persistence.builders import Entity
+from tests.persistence.worlds import Catalogs, entity_change
 
 
-class FedEntities:
+class FedEntities(Catalogs):
     """Entities of a reference that keeps a feed, and maintenance."""
 
+    policy: ClassVar[dict[str, Any]] = {"grace": 100.0, "lost_after": 10.0}
+
     def __init__(self) -> None:
-        self.backend = CountingBackend()
-        self.clock = MicrosecondClock()
-        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
-        self._ids = itertools.count(1)
-        self.store = self.store_of("r", "c")
-        self.store.create_reference("main")
+        super().__init__()
         self.names = self.process()
-        self.feed = Feed(self.store_of("r", "c"), "main")
+        self.feed = self.fresh_feed()
         self.start = self.feed.now()
 
-    def store_of(self, realm: str, catalog: str) -> CatalogStore:
-        return store_on(self.backend, self.clock, ids=self._ids.__next__, realm=realm, catalog=catalog, types=TYPES)
+    def fresh_feed(self) -> Feed:
+        """Return the feed as a new process reads it."""
+        return Feed(self.store_of(), "main")
+
+    def read_all(self, feed: Callable[[], Feed], limit: int) -> tuple[list[FeedEntry], str]:
+        """Read pages from the start on, each with another call of `feed`; return the entries and the last cursor."""
+        found: list[FeedEntry] = []
+        cursor, more = self.start, True
+        while more:
+            page = feed().read(cursor, limit=limit)
+            assert len(page.entries) <= limit
+            assert len(page.cursor) < 500
+            found += page.entries
+            cursor, more = page.cursor, page.more
+        return found, cursor
 
     def process(self, **more: Any) -> Directory[Entity]:
-        store = self.store_of("r", "c")
+        store = self.store_of()
         return Directory(store, entity_committer(store, "main", feed=True, sleep=self.clock.sleep, **more), Entity)
 
     def create(self, *names: str) -> None:
@@ -53,36 +55,22 @@ class FedEntities:
             self.clock.advance(1)
             self.names.create(name, Entity(name=name))
 
-    def sweep(self, runs: int = 3, **policy: float) -> None:
-        for _ in range(runs):
-            self.clock.advance(GRACE + 2)
-            settings = SweepPolicy(grace=GRACE, lost_after=10.0, **policy)
-            report = RealmMaintenance(self.backend, self.store_of, policy=settings, clock=self.clock.seconds).run()
-            assert report.complete
-            assert not report.refused
-
 
 @pytest.fixture
 def world() -> FedEntities:
     return FedEntities()
 
 
-def names(entries: tuple[FeedEntry, ...]) -> list[str]:
+def names(entries: Iterable[FeedEntry]) -> list[str]:
     return [key.elements()[0] for one in entries for key, _ in one.names or ()]
 
 
 def test_every_commit_is_read_once_in_order(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(75)))
     for limit in (1, 7, 100):
-        found: list[FeedEntry] = []
-        cursor, more = world.start, True
-        while more:
-            page = world.feed.read(cursor, limit=limit)
-            assert len(page.entries) <= limit
-            found += page.entries
-            cursor, more = page.cursor, page.more
+        found, cursor = world.read_all(lambda: world.feed, limit)
         assert [one.seq for one in found] == list(range(1, 76))
-        assert names(tuple(found)) == [f"t{number}" for number in range(75)]
+        assert names(found) == [f"t{number}" for number in range(75)]
         assert world.feed.read(cursor).entries == ()
         assert world.feed.read(cursor).cursor == cursor
     world.create("later")
@@ -103,7 +91,7 @@ def test_who_follows_closely_reads_little(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(200)))
     cursor = world.feed.now()
     world.create("new")
-    feed = Feed(world.store_of("r", "c"), "main")
+    feed = world.fresh_feed()
     world.backend.calls.clear()
     assert names(feed.read(cursor).entries) == ["new"]
     assert len(world.backend.calls) <= 4
@@ -113,14 +101,8 @@ def test_who_is_far_behind_reads_about_as_much_as_there_is(world: FedEntities) -
     """Each page in another process: all went back from the newest commit, which is quadratic in the distance."""
     world.create(*(f"t{number}" for number in range(600)))
     for limit in (5, 25):
-        found: list[FeedEntry] = []
-        cursor, more = world.start, True
         world.backend.calls.clear()
-        while more:
-            page = Feed(world.store_of("r", "c"), "main").read(cursor, limit=limit)
-            found += page.entries
-            cursor, more = page.cursor, page.more
-            assert len(cursor) < 500
+        found, _ = world.read_all(world.fresh_feed, limit)
         assert [one.seq for one in found] == list(range(1, 601))
         pages = 600 // limit
         # The reference, heads and names of a page; and a few heads on the way back.
@@ -135,24 +117,24 @@ def test_who_is_far_behind_follows_over_a_reset(world: FedEntities) -> None:
     world.create("after")
     found: list[FeedEntry] = list(page.entries)
     while page.more:
-        page = Feed(world.store_of("r", "c"), "main").read(page.cursor, limit=10)
+        page = world.fresh_feed().read(page.cursor, limit=10)
         found += page.entries
-    assert names(tuple(found)) == [*(f"t{number}" for number in range(81)), "after"]
+    assert names(found) == [*(f"t{number}" for number in range(81)), "after"]
 
 
 def test_the_log_is_kept_as_long_as_the_policy_says(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(60)))
-    world.sweep(log_kept=10_000.0)
+    world.sweep(3, log_kept=10_000.0)
     assert len(world.feed.read(world.start).entries) == 60
     stored = len(world.backend.stored_ids("catalog-head"))
     assert stored == 60
-    world.sweep(log_kept=50.0)
+    world.sweep(3, log_kept=50.0)
     assert len(world.backend.stored_ids("catalog-head")) == len(world.backend.stored_ids("commit-names")) == 20
     with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="List everything"):
-        Feed(world.store_of("r", "c"), "main").read(world.start)
+        world.fresh_feed().read(world.start)
     # The newest 20 commits stay anyway.
     cursor = FeedCursor(world.store.current_reference("main").created_at, 41, heads_of(world)[41]).encode()
-    found = Feed(world.store_of("r", "c"), "main").read(cursor).entries
+    found = world.fresh_feed().read(cursor).entries
     assert names(found) == [f"t{number}" for number in range(41, 60)]
 
 
@@ -165,8 +147,8 @@ def test_a_log_of_which_a_part_is_old_ends_there(world: FedEntities) -> None:
     between = world.feed.now()
     world.clock.advance(5_000)
     world.create(*(f"new{number}" for number in range(30)))
-    world.sweep(log_kept=2_000.0)
-    feed = Feed(world.store_of("r", "c"), "main")
+    world.sweep(3, log_kept=2_000.0)
+    feed = world.fresh_feed()
     with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED")):
         feed.read(world.start)
     # The commit of the cursor is gone, but all after it are there.
@@ -179,7 +161,7 @@ def test_a_reset_reference_is_noticed(world: FedEntities) -> None:
     last = world.feed.now()
     reset(world.store, "main", heads_of(world)[1], even_if_incomplete=True)
     world.process().create("other", Entity(name="other"))
-    feed = Feed(world.store_of("r", "c"), "main")
+    feed = world.fresh_feed()
     assert names(feed.read(first).entries) == ["other"]
     world.process().create("third", Entity(name="third"))
     with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED"), match="reset"):
@@ -203,14 +185,12 @@ def test_an_altered_cursor_is_refused(world: FedEntities, cursor: str) -> None:
 
 
 def test_a_commit_of_very_many_names_says_so(world: FedEntities) -> None:
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
+    def change(entities: EntityChanges, _attempt: object) -> None:
         ref = entities.put(IndexKey.of("x"), Entity(name="x"))
         for number in range(1_000):
             entities.name(IndexKey.of("y", str(number)), ref)
-        return Changed(entities.head, None)
 
-    world.names._committer.commit(change)
+    world.names._committer.commit(entity_change(change))
     [entry] = world.feed.read(world.start).entries
     assert entry.names is None
 
@@ -231,36 +211,17 @@ def test_followers_among_random_commits_of_several_processes(world: FedEntities)
     assert seen == [f"t{number}" for number in range(150)]
 
 
-@pytest.mark.parametrize("type_", ["commit-names", "catalog-head"])
-def test_a_commit_that_cannot_be_read_is_one_entry_without_names(world: FedEntities, type_: str) -> None:
+def test_a_commit_whose_names_cannot_be_read_is_one_entry_without_names(world: FedEntities) -> None:
     world.create("a", "b", "c")
     [_, bad, _] = world.feed.read(world.start).entries
-    [key] = [one for one in world.backend._objects if one.id == bad.commit_id and one.type == type_]
+    [key] = [one for one in world.backend._objects if one.id == bad.commit_id and one.type == "commit-names"]
     world.backend._objects[key] = replace(world.backend._objects[key], value=b"\xff")
-    found = Feed(world.store_of("r", "c"), "main").read(world.start)
+    found = world.fresh_feed().read(world.start)
     assert [(one.commit_id, one.seq) for one in found.entries] == [
         (one.commit_id, one.seq) for one in world.feed.read(world.start).entries
     ]
     assert found.entries[1].names is None
     assert names(found.entries) == ["a", "c"]
-
-
-def test_a_damaged_head_at_any_place_ends_no_feed(world: FedEntities) -> None:
-    """Every twentieth head is read for its tail; one of these that did not decode ended the feed for ever."""
-    world.create(*(f"t{number}" for number in range(64)))
-    whole = world.feed.read(world.start).entries
-    heads = {one.id: one for one in world.backend._objects if one.type == "catalog-head"}
-    rng = random.Random(7)
-    patterns = [[at] for at in range(63)] + [sorted(rng.sample(range(63), rng.randrange(2, 19))) for _ in range(40)]
-    for bad in patterns:
-        stored = {at: world.backend._objects[heads[whole[at].commit_id]] for at in bad}
-        for at, object_ in stored.items():
-            world.backend._objects[heads[whole[at].commit_id]] = replace(object_, value=b"\xff")
-        found = Feed(world.store_of("r", "c"), "main").read(world.start).entries
-        assert [(one.commit_id, one.seq) for one in found] == [(one.commit_id, one.seq) for one in whole], bad
-        assert [at for at, one in enumerate(found) if one.names is None] == bad
-        for at, object_ in stored.items():
-            world.backend._objects[heads[whole[at].commit_id]] = object_
 
 
 def damage(world: FedEntities, seqs: set[int]) -> None:
@@ -270,23 +231,20 @@ def damage(world: FedEntities, seqs: set[int]) -> None:
             world.backend._objects[key] = replace(world.backend._objects[key], value=b"\xff")
 
 
-@pytest.mark.parametrize("limit", [1, 7, 100])
+SETS_OF_BAD = [{35, 15}, {35, 36, 37, 17, 16}, {1}, set(range(17, 36)), set(range(1, 20))]
+
+
 @pytest.mark.parametrize(
-    "bad", [{35}, {15}, {35, 15}, {35, 36, 37, 17, 16}, {1}, set(range(17, 36)), set(range(1, 20))]
+    ("bad", "limit"), [*(({seq}, 7) for seq in range(1, 55)), *itertools.product(SETS_OF_BAD, [1, 7, 100])]
 )
 def test_heads_that_cannot_be_read_end_no_feed(world: FedEntities, bad: set[int], limit: int) -> None:
     """The heads at every twentieth commit name those before them: one damaged one ended the feed."""
     world.create(*(f"t{number}" for number in range(1, 56)))
     damage(world, bad)
-    found: list[FeedEntry] = []
-    cursor, more = world.start, True
-    while more:
-        page = Feed(world.store_of("r", "c"), "main").read(cursor, limit=limit)
-        found += page.entries
-        cursor, more = page.cursor, page.more
+    found, _ = world.read_all(world.fresh_feed, limit)
     assert [one.seq for one in found] == list(range(1, 56))
     assert [one.seq for one in found if one.names is None] == sorted(bad)
-    assert names(tuple(found)) == [f"t{number}" for number in range(1, 56) if number not in bad]
+    assert names(found) == [f"t{number}" for number in range(1, 56) if number not in bad]
 
 
 def test_behind_a_later_commit_that_cannot_be_read_the_feed_continues(world: FedEntities) -> None:
@@ -296,15 +254,15 @@ def test_behind_a_later_commit_that_cannot_be_read_the_feed_continues(world: Fed
     ahead = FeedCursor.decode(page.cursor).ahead
     assert ahead
     damage(world, {seq for seq, _ in ahead})
-    page = Feed(world.store_of("r", "c"), "main").read(page.cursor, limit=5)
+    page = world.fresh_feed().read(page.cursor, limit=5)
     assert names(page.entries) == [f"t{number}" for number in range(6, 11)]
 
 
 def test_what_is_before_twenty_heads_that_cannot_be_read_is_no_longer_kept(world: FedEntities) -> None:
     world.create(*(f"t{number}" for number in range(1, 56)))
-    [*_, last] = [world.feed.read(world.start, limit=number).cursor for number in (10, 40)]
+    last = world.feed.read(world.start, limit=40).cursor
     damage(world, set(range(12, 36)))
-    feed = Feed(world.store_of("r", "c"), "main")
+    feed = world.fresh_feed()
     with pytest.raises(PersistenceError, check=coded("FEED_EXPIRED")):
         feed.read(world.start)
     assert names(feed.read(last).entries) == [f"t{number}" for number in range(41, 56)]

@@ -1,12 +1,10 @@
 """Commits of one process grouped into one swap, with separate outcomes and common retries."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
-
-import pytest
+from functools import partial
 
 from polaris_persistence.commits.commits import Changed, CommitAttempt, Committed
-from polaris_persistence.commits.committer import CommitRetries, Committer
+from polaris_persistence.commits.committer import CommitRetries
 from polaris_persistence.errors import (
     BackendUnavailable,
 )
@@ -16,44 +14,15 @@ from tests.persistence.builders import (
     add,
     put,
 )
-from tests.persistence.commits.commit_world import DOWN, UNCONTENDED, CommitWorld, Refusal
-
-
-class Gate:
-    """Holds the first swap until as many commits as wanted wait behind it."""
-
-    def __init__(self, world: CommitWorld) -> None:
-        self.reached, self.opened = threading.Event(), threading.Event()
-        world.backend.meanwhile["replace_reference"] = [self._hold]
-
-    def _hold(self) -> None:
-        self.reached.set()
-        assert self.opened.wait(30)
-
-
-def queued(committer: Committer[Head], count: int) -> None:
-    """Return once `count` commits wait for their turn."""
-    while len(committer._queue) < count:
-        threading.Event().wait(0.001)
-
-
-@pytest.fixture
-def world() -> CommitWorld:
-    return CommitWorld()
+from tests.persistence.commits.commit_world import DOWN, UNCONTENDED, CommitWorld, Refusal, grouped
 
 
 def test_synchronizing_locally_groups_concurrent_commits_into_one_swap(world: CommitWorld) -> None:
     world.committer.commit(put("start", 0))
     world.calls()
-    gate = Gate(world)
-    with ThreadPoolExecutor(20) as pool:
-        first = pool.submit(world.committer.commit, add("n"), operation="0")
-        assert gate.reached.wait(30)
-        rest = [pool.submit(world.committer.commit, add("n"), operation=str(number)) for number in range(1, 20)]
-        queued(world.committer, 19)
-        gate.opened.set()
-        results = [done.result() for done in [first, *rest]]
-    assert sorted(done.result for done in results) == list(range(1, 21))
+    ends = grouped(world, *(partial(world.committer.commit, add("n"), operation=str(number)) for number in range(20)))
+    results = [done.result() for done in ends]
+    assert [done.result for done in results] == list(range(1, 21))
     assert world.calls() == [*UNCONTENDED, *UNCONTENDED]
     assert len({done.commit_id for done in results}) == 2
     log = list(world.committer.log())
@@ -77,24 +46,15 @@ def test_each_commit_of_a_group_has_a_separate_outcome(world: CommitWorld) -> No
         assert found
         return Changed(None, found.value.number)
 
-    gate = Gate(world)
-    with ThreadPoolExecutor(8) as pool:
-        holding = pool.submit(world.committer.commit, add("n"))
-        assert gate.reached.wait(30)
-        done = []
-        for number, change in enumerate([add("n"), refuse, bug, add("n"), look], 1):
-            done.append(pool.submit(world.committer.commit, change))
-            queued(world.committer, number)
-        gate.opened.set()
-        assert holding.result().result == 1
-        assert done[0].result().result == 2
-        with pytest.raises(Refusal):
-            done[1].result()
-        with pytest.raises(ZeroDivisionError):
-            done[2].result()
-        assert done[3].result().result == 3
-        # It read what was not stored yet, and was notified only when it was.
-        assert done[4].result() == Committed(3, None)
+    changes = (add("n"), add("n"), refuse, bug, add("n"), look)
+    first, second, refused, failed, third, seen = grouped(
+        world, *(partial(world.committer.commit, change) for change in changes)
+    )
+    assert [one.result().result for one in (first, second, third)] == [1, 2, 3]
+    assert isinstance(refused.exception(), Refusal)
+    assert isinstance(failed.exception(), ZeroDivisionError)
+    # It read what was not stored yet, and was notified only when it was.
+    assert seen.result() == Committed(3, None)
     # One entity for the start, one for the first commit, two for the group; the refused one wrote nothing.
     assert len(world.backend.stored_ids("entity")) == 4
 
@@ -108,53 +68,34 @@ def test_a_group_that_loses_is_decided_again_on_the_new_head(world: CommitWorld)
         return Changed(put("mine", 1)(attempt).head, "alone")
 
     rival = world.process()[1]
-    gate = Gate(world)
-    with ThreadPoolExecutor(8) as pool:
-        holding = pool.submit(world.committer.commit, add("n"))
-        assert gate.reached.wait(30)
-        done = [pool.submit(world.committer.commit, change) for change in (add("n"), only_without_rival)]
-        queued(world.committer, 2)
-        rival.commit(put("rival", 7))
-        gate.opened.set()
-        assert holding.result().result == 1
-        assert done[0].result().result == 2
-        with pytest.raises(Refusal):
-            done[1].result()
+    first, second, refused = grouped(
+        world,
+        *(partial(world.committer.commit, change) for change in (add("n"), add("n"), only_without_rival)),
+        then=lambda: rival.commit(put("rival", 7)),
+    )
+    assert [one.result().result for one in (first, second)] == [1, 2]
+    assert isinstance(refused.exception(), Refusal)
     assert world.numbers() == {"start": 0, "rival": 7, "n": 2}
     assert world.backend.stored_ids("entity") >= world.reachable()
 
 
 def test_a_store_failure_fails_the_whole_group_and_the_next_group_commits(world: CommitWorld) -> None:
     world.committer.commit(put("start", 0))
-    gate = Gate(world)
     world.backend.fail_before["replace_reference"] = [None, DOWN]
-    with ThreadPoolExecutor(8) as pool:
-        holding = pool.submit(world.committer.commit, add("n"))
-        assert gate.reached.wait(30)
-        done = [pool.submit(world.committer.commit, add("n")) for _ in range(3)]
-        queued(world.committer, 3)
-        gate.opened.set()
-        assert holding.result().result == 1
-        for one in done:
-            with pytest.raises(BackendUnavailable):
-                one.result()
+    first, *rest = grouped(world, *[partial(world.committer.commit, add("n"))] * 4)
+    assert first.result().result == 1
+    assert [type(one.exception()) for one in rest] == [BackendUnavailable] * 3
     assert world.committer.commit(add("n")).result == 2
     assert world.backend.stored_ids("entity") >= world.reachable()
 
 
 def test_groups_hold_at_most_their_size() -> None:
     world = CommitWorld()
-    committer = world.process(group_size=3)[1]
-    committer.commit(put("start", 0))
+    world.committer = world.process(group_size=3)[1]
+    world.committer.commit(put("start", 0))
     world.calls()
-    gate = Gate(world)
-    with ThreadPoolExecutor(8) as pool:
-        done = [pool.submit(committer.commit, add("n"))]
-        assert gate.reached.wait(30)
-        done += [pool.submit(committer.commit, add("n")) for _ in range(7)]
-        queued(committer, 7)
-        gate.opened.set()
-        assert sorted(one.result().result for one in done) == list(range(1, 9))
+    ends = grouped(world, *[partial(world.committer.commit, add("n"))] * 8)
+    assert sorted(one.result().result for one in ends) == list(range(1, 9))
     assert world.calls() == UNCONTENDED * 4
 
 

@@ -1,7 +1,5 @@
 """Reading the log of a reference: batches, short tails, and a log of which maintenance deleted the rest."""
 
-import pytest
-
 from polaris_persistence.commits.commits import TAIL
 from polaris_persistence.commits.log import in_log, read_log
 from polaris_persistence.objects.objects import ObjectRef
@@ -10,11 +8,6 @@ from tests.persistence.builders import (
     put,
 )
 from tests.persistence.commits.commit_world import CommitWorld
-
-
-@pytest.fixture
-def world() -> CommitWorld:
-    return CommitWorld()
 
 
 def test_commit_logs_and_offsets(world: CommitWorld) -> None:

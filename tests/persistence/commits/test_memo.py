@@ -1,6 +1,5 @@
 """What a memoised computation wrote belongs to its memo, which is not reused once maintenance may have run."""
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,19 +7,19 @@ import pytest
 
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.committer import CommitRetries, Committer
-from polaris_persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from polaris_persistence.commits.entities import EntityHead, seal
 from polaris_persistence.iceberg.layout import TABLE, Json
 from polaris_persistence.iceberg.metadata import ManagedMetadata
-from polaris_persistence.iceberg.objects import ICEBERG_TYPES, IcebergMetadata
+from polaris_persistence.iceberg.objects import IcebergMetadata
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
-from polaris_persistence.index.stripes import STRIPES
 from polaris_persistence.objects.objects import ObjectRef, PersistedModel
 from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectType, ObjectTypes
 from tests.kit.clocks import MicrosecondClock
-from tests.persistence.builders import ENTITY, CountingBackend, Entity, Head, put, store_on
+from tests.persistence.builders import Entity, Head, put
 from tests.persistence.commits.commit_world import CommitWorld
+from tests.persistence.worlds import ENTITY_TYPES, Catalogs, entity_change, read_entities
 
 POLICY = IndexPolicy(min_embedded=200, max_embedded=2_000, stripe=1_000)
 NAME = IndexKey.of("ns", "t")
@@ -32,64 +31,45 @@ class Album(PersistedModel):
     songs: tuple[ObjectRef, ...] = ()
 
 
-TYPES = ObjectTypes([HEAD_TYPE, STRIPES, ENTITY, ObjectType("album", Album), *ICEBERG_TYPES])
+TYPES = ObjectTypes([*ENTITY_TYPES, ObjectType("album", Album)])
 
 
 class Process:
     """One process that commits named entities."""
 
-    def __init__(self, backend: CountingBackend, ids: Any) -> None:
-        clock = MicrosecondClock()
-        self.store: CatalogStore = store_on(backend, clock, ids=ids, types=TYPES)
+    def __init__(self, store: CatalogStore, clock: MicrosecondClock) -> None:
+        self.store = store
         self.committer: Committer[EntityHead] = Committer(
-            self.store, "main", EntityHead, seal=seal(POLICY), sleep=clock.sleep, clock=clock.seconds, draw=lambda: 0.5
+            store, "main", EntityHead, seal=seal(POLICY), sleep=clock.sleep, clock=clock.seconds, draw=lambda: 0.5
         )
 
     def create(self, key: IndexKey, make: Any) -> None:
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-            entities = EntityChanges(attempt)
-            entities.put(key, make(attempt))
-            return Changed(entities.head, None)
-
-        self.committer.commit(change)
+        self.committer.commit(entity_change(lambda entities, at: entities.put(key, make(at))))
 
     def update(self, key: IndexKey, make: Any, model: type[PersistedModel]) -> None:
-        def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-            entities = EntityChanges(attempt)
-            entities.update(key, lambda old: make(attempt, old), model)
-            return Changed(entities.head, None)
-
-        self.committer.commit(change)
-
-    def read(self, key: IndexKey) -> Any:
-        head = self.committer.head()
-        assert head is not None
-        ref = head.value.working_index(self.store.fetch_many).get(key)
-        assert ref is not None
-        return self.store.fetch_many([ref])[0]
+        self.committer.commit(
+            entity_change(lambda entities, at: entities.update(key, lambda old: make(at, old), model))
+        )
 
 
-class Races:
+class Races(Catalogs):
     """A store on which another process commits before each of the next swaps."""
 
+    types = TYPES
+
     def __init__(self) -> None:
-        self.backend = CountingBackend()
-        self._ids = itertools.count(1 << 40).__next__
+        super().__init__()
         self.first = self.process()
-        self.first.store.create_reference("main")
 
     def process(self) -> Process:
-        return Process(self.backend, self._ids)
+        return Process(self.store_of(), self.clock)
 
     def lose(self, count: int) -> None:
-        rival, numbers = self.process(), itertools.count()
-
-        def meanwhile() -> None:
-            queue = self.backend.meanwhile.pop("replace_reference", [])
-            rival.create(IndexKey.of("rival", str(next(numbers))), lambda _attempt: Entity(name="rival"))
-            self.backend.meanwhile["replace_reference"] = queue
-
-        self.backend.meanwhile["replace_reference"] = [meanwhile] * count
+        rival = self.process()
+        self.lose_swaps(
+            count,
+            lambda number: rival.create(IndexKey.of("rival", str(number)), lambda _attempt: Entity(name="rival")),
+        )
 
 
 def a_table() -> Json:
@@ -114,8 +94,8 @@ def test_a_table_updated_in_parts_can_be_loaded_after_lost_races(lost: int) -> N
 
     races.first.update(NAME, add_properties, IcebergMetadata)
     reader = races.process()
-    found = reader.read(NAME)
-    assert ManagedMetadata(found.value, reader.store.fetch_many).document() == {**a_table(), "properties": {"c": "d"}}
+    found = read_entities(reader.store)["t"]
+    assert ManagedMetadata(found, reader.store.fetch_many).document() == {**a_table(), "properties": {"c": "d"}}
 
 
 def test_a_memo_made_inside_another_keeps_its_parts() -> None:
@@ -131,7 +111,7 @@ def test_a_memo_made_inside_another_keeps_its_parts() -> None:
 
     races.first.update(NAME, recorded, Album)
     reader = races.process()
-    inner, outer = reader.store.fetch_many(reader.read(NAME).value.songs)
+    inner, outer = reader.store.fetch_many(read_entities(reader.store)["t"].songs)
     assert outer
     assert isinstance(inner and inner.value, Album)
     assert reader.store.fetch_many(inner.value.songs)[0]
@@ -149,7 +129,7 @@ def test_the_parts_of_a_memo_that_is_not_used_are_deleted() -> None:
         NAME, lambda at, old: Album(songs=(*old.songs, at.write(Entity(name=f"after {len(old.songs)}")))), Album
     )
     reader = races.process()
-    songs = reader.store.fetch_many(reader.read(NAME).value.songs)
+    songs = reader.store.fetch_many(read_entities(reader.store)["t"].songs)
     assert [one and one.value.name for one in songs] == ["rival", "after 1"]
     assert len(races.backend.stored_ids("entity")) == 2
 
@@ -191,25 +171,21 @@ class Frozen:
         return len(made)
 
 
-def test_a_memo_is_reused_after_a_lost_race() -> None:
+@pytest.mark.parametrize(
+    ("wall", "monotonic", "computed"),
+    [(30, 0, 1), (61, 0, 2), (-61, 0, 2), (0, 61, 2)],
+    ids=["within a minute", "set ahead", "set back", "frozen, and thawed with the wall clock of before"],
+)
+def test_a_memo_is_reused_after_a_lost_race_within_a_minute_of_both_clocks(
+    wall: float, monotonic: float, computed: int
+) -> None:
     frozen = Frozen()
-    assert frozen.computed(lambda: frozen.world.clock.advance(30)) == 1
 
+    def meanwhile() -> None:
+        frozen.world.clock.advance(wall)
+        frozen.monotonic.advance(monotonic)
 
-def test_a_memo_is_not_reused_when_the_wall_clock_was_set_ahead() -> None:
-    frozen = Frozen()
-    assert frozen.computed(lambda: frozen.world.clock.advance(61)) == 2
-
-
-def test_a_memo_is_not_reused_when_the_wall_clock_was_set_back() -> None:
-    frozen = Frozen()
-    assert frozen.computed(lambda: frozen.world.clock.advance(-61)) == 2
-
-
-def test_a_memo_is_not_reused_after_a_minute_of_monotonic_time() -> None:
-    """The process was frozen, and thawed with the wall clock of before."""
-    frozen = Frozen()
-    assert frozen.computed(lambda: frozen.monotonic.advance(61)) == 2
+    assert frozen.computed(meanwhile) == computed
 
 
 def test_a_memo_is_not_reused_once_the_reference_was_fenced() -> None:

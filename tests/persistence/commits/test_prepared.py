@@ -1,92 +1,51 @@
 """Objects written before the commit that names them: used while they exist for certain, refused afterwards."""
 
-import itertools
-from collections.abc import Callable
-
 import pytest
 
-from polaris_persistence.commits.commits import Changed, CommitAttempt, PreparedHandle
+from polaris_persistence.commits.commits import PreparedHandle
 from polaris_persistence.commits.committer import CommitRetries, Committer
-from polaris_persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from polaris_persistence.commits.entities import EntityHead, seal
 from polaris_persistence.errors import PreparedExpired, ValueNotStorable
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
-from polaris_persistence.index.stripes import STRIPES
-from polaris_persistence.maintenance.run import SweepPolicy
-from polaris_persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from polaris_persistence.objects.objects import ObjectRef
 from polaris_persistence.objects.store import CatalogStore
-from polaris_persistence.objects.types import ObjectTypes
-from tests.kit.clocks import MicrosecondClock
-from tests.persistence.builders import ENTITY, CountingBackend, Entity, store_on
+from tests.persistence.builders import ENTITY, Entity
 from tests.persistence.commits.commit_world import LOST
+from tests.persistence.worlds import Catalogs, Change, entity_change, naming, read_entities
 
-TYPES = ObjectTypes([HEAD_TYPE, STRIPES, ENTITY, *MAINTENANCE_TYPES])
-GRACE = 1_000.0
 NAME = IndexKey.of("a")
-Change = Callable[[CommitAttempt[EntityHead]], Changed[EntityHead, None]]
 
 
-class NamedEntities:
+class NamedEntities(Catalogs):
     """A catalog of named entities under maintenance."""
 
     def __init__(self) -> None:
-        self.backend = CountingBackend()
-        self.clock = MicrosecondClock()
-        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
-        self._ids = itertools.count(1)
-        self.store, self.committer = self.process()
-        self.store.create_reference("main")
-        self.committer.commit(linking(IndexKey.of("first"), None))
+        super().__init__()
+        self.committer = self.process()[1]
+        self.committer.commit(naming("first", "new"))
 
     def process(self, reference: str = "main") -> tuple[CatalogStore, Committer[EntityHead]]:
-        store = self.store_of("r", "c")
+        store = self.store_of()
         committer = Committer(
             store, reference, EntityHead, seal=seal(IndexPolicy()), retry=CommitRetries(seconds=1e9),
             sleep=self.clock.sleep, clock=self.clock.seconds,
         )  # fmt: skip
         return store, committer
 
-    def store_of(self, realm: str, catalog: str) -> CatalogStore:
-        return store_on(self.backend, self.clock, ids=self._ids.__next__, realm=realm, catalog=catalog, types=TYPES)
-
-    def sweep(self, runs: int = 1) -> None:
-        """Run maintenance, each time once the grace period has passed, also while a call is under way."""
-        meanwhile, self.backend.meanwhile = self.backend.meanwhile, {}
-        for _ in range(runs):
-            self.clock.advance(GRACE + 2)
-            policy = SweepPolicy(grace=GRACE, lost_after=100.0)
-            report = RealmMaintenance(self.backend, self.store_of, policy=policy, clock=self.clock.seconds).run()
-            assert report.complete
-            assert not report.refused
-            assert report.not_before is None
-        self.backend.meanwhile = meanwhile
-
     def named(self) -> Entity | None:
         """Return the entity under NAME as a new process reads it; None if there is no such name."""
-        store, committer = self.process()
-        head = committer.head()
-        assert head is not None
-        ref = head.value.working_index(store.fetch_many).get(NAME)
-        if ref is None:
-            return None
-        found = store.fetch(ref, Entity)
-        assert found is not None, "acknowledged, but the object is gone"
-        return found.value
+        found = read_entities(self.store_of())
+        assert None not in found.values(), "acknowledged, but the object is gone"
+        return found.get("a")
 
 
-def linking(key: IndexKey, handle: PreparedHandle | ObjectRef | None) -> Change:
-    """Return a change that names a prepared object, or a new one."""
+def linking(handle: PreparedHandle | ObjectRef) -> Change[None]:
+    return entity_change(lambda entities, _attempt: entities.link(NAME, handle))
 
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
-        if handle is None:
-            entities.put(key, Entity(name="new"))
-        else:
-            entities.link(key, handle)
-        return Changed(entities.head, None)
 
-    return change
+def removing(key: IndexKey) -> Change[bool]:
+    return entity_change(lambda entities, _attempt: entities.remove(key))
 
 
 @pytest.fixture
@@ -107,16 +66,16 @@ def test_what_is_acknowledged_is_there(
     [handle] = world.committer.prepare([Entity(name="prepared", number=7)])
     world.sweep(before)
     for number in range(commits):
-        world.process()[1].commit(linking(IndexKey.of(f"other{number}"), None))
+        world.process()[1].commit(naming(f"other{number}"))
     world.backend.meanwhile["replace_reference"] = [lambda: world.sweep(during)]
     try:
-        world.committer.commit(linking(NAME, handle))
+        world.committer.commit(linking(handle))
     except PreparedExpired:
         assert while_writing + before + during >= 2
         assert world.named() is None
         world.backend.meanwhile.clear()
         [handle] = world.committer.prepare([Entity(name="prepared", number=7)])
-        world.committer.commit(linking(NAME, handle))
+        world.committer.commit(linking(handle))
     world.sweep(3)
     assert world.named() == Entity(name="prepared", number=7)
 
@@ -125,14 +84,14 @@ def test_what_two_sweeps_may_have_deleted_is_refused(world: NamedEntities) -> No
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.sweep(2)
     with pytest.raises(PreparedExpired, match="Prepare it again"):
-        world.committer.commit(linking(NAME, handle))
+        world.committer.commit(linking(handle))
 
 
 def test_a_lost_answer_and_a_sweep_leave_one_commit(world: NamedEntities) -> None:
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.backend.fail_after["replace_reference"] = [LOST]
     world.backend.meanwhile["read_reference"] = [lambda: world.sweep(2)]
-    world.committer.commit(linking(NAME, handle))
+    world.committer.commit(linking(handle))
     assert world.named() == Entity(name="prepared")
 
 
@@ -140,13 +99,13 @@ def test_what_is_prepared_belongs_to_its_reference(world: NamedEntities) -> None
     [handle] = world.committer.prepare([Entity(name="prepared")])
     world.store.create_reference("other")
     with pytest.raises(ValueError, match="not for this reference"):
-        world.process("other")[1].commit(linking(NAME, handle))
+        world.process("other")[1].commit(linking(handle))
     world.backend.delete_reference(world.store.reference_key("main"))
     world.clock.advance(1)
     store, committer = world.process()
     store.create_reference("main")
     with pytest.raises(PreparedExpired):
-        committer.commit(linking(NAME, handle))
+        committer.commit(linking(handle))
 
 
 def test_what_is_not_used_is_swept(world: NamedEntities) -> None:
@@ -168,7 +127,7 @@ def test_an_object_that_nothing_names_is_not_linked(world: NamedEntities, sweeps
     [ref] = world.store.write([Entity(name="bare")])
     world.sweep(sweeps)
     with pytest.raises(PreparedExpired, match="Prepare it with"):
-        world.committer.commit(linking(NAME, ref))
+        world.committer.commit(linking(ref))
     assert world.named() is None
 
 
@@ -184,21 +143,10 @@ def test_an_object_from_another_head_is_linked_while_the_head_names_it(world: Na
         world.process()[1].commit(removing(key))
         world.sweep(2)
         with pytest.raises(PreparedExpired):
-            world.committer.commit(linking(NAME, ref))
+            world.committer.commit(linking(ref))
     else:
         world.sweep(2)
-        world.committer.commit(linking(NAME, ref))
+        world.committer.commit(linking(ref))
         world.process()[1].commit(removing(key))
         world.sweep(3)
         assert world.named() == Entity(name="new")
-
-
-def removing(key: IndexKey) -> Change:
-    """Return a change that removes a name."""
-
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
-        entities.remove(key)
-        return Changed(entities.head, None)
-
-    return change

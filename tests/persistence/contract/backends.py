@@ -56,6 +56,14 @@ def moto_backend(wrap: Callable[[Any], Any] = lambda client: client, **more: Any
         yield DynamoDbBackend(calls, objects=objects, references=references, parallel=1, **more)
 
 
+def damage_row(client: Any, table: str, wanted: Callable[[str], bool], changes: dict[str, Any]) -> None:
+    """Change attributes of the one row whose key is wanted; None removes one."""
+    [row] = [one for one in client.scan(TableName=table)["Items"] if wanted(one["key"]["S"])]
+    client.delete_item(TableName=table, Key={name: row[name] for name in ("key", "part") if name in row})
+    damaged = {name: value for name, value in {**row, **changes}.items() if value is not None}
+    client.put_item(TableName=table, Item=damaged)
+
+
 @contextlib.contextmanager
 def local_backend(url: str) -> Iterator[DynamoDbBackend]:
     """Provide DynamoDB Local, also for threads and processes."""

@@ -1,51 +1,23 @@
 """The life of a realm on every backend: commits, objects of several rows, a sweep, a reset, a purge."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
 from polaris_persistence.backends.base import PART_BYTES, Backend
 from polaris_persistence.backends.memory import MemoryBackend
-from polaris_persistence.catalogs.process import OWN_TYPES, PersistenceProcess
+from polaris_persistence.catalogs.process import PersistenceProcess
 from polaris_persistence.catalogs.realms import MAIN, RealmStatus
-from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.committer import Committer
-from polaris_persistence.commits.entities import EntityChanges, EntityHead, seal
-from polaris_persistence.index.keys import IndexKey
+from polaris_persistence.commits.entities import EntityHead, seal
 from polaris_persistence.index.spill import IndexPolicy
 from polaris_persistence.maintenance.recovery import recent_heads, reset
 from polaris_persistence.maintenance.run import SweepPolicy
-from polaris_persistence.objects.types import ObjectTypes
 from polaris_persistence.testing.rows import all_rows
 from tests.contract.where import LOCAL, MOTO
 from tests.kit.clocks import MicrosecondClock
-from tests.persistence.builders import ENTITY, Entity
-from tests.persistence.contract.backends import local_backend, moto_backend
+from tests.persistence.builders import Entity
+from tests.persistence.worlds import naming, process_on, read_entities
 
 SMALL = IndexPolicy(min_embedded=64, max_embedded=256, stripe=256)
-
-
-@pytest.fixture
-def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    match request.param:
-        case "memory":
-            yield MemoryBackend()
-        case "moto":
-            with moto_backend() as in_moto:
-                yield in_moto
-        case "local":
-            with local_backend(request.getfixturevalue("dynamodb_local").url) as in_dynamodb:
-                yield in_dynamodb
-
-
-def naming(name: str, text: str) -> Any:
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
-        entities = EntityChanges(attempt)
-        entities.put(IndexKey.of("ns", name), Entity(name=text))
-        return Changed(entities.head, None)
-
-    return change
 
 
 @pytest.mark.parametrize("backend", ["memory", MOTO, LOCAL], indirect=True)
@@ -53,25 +25,11 @@ def test_a_realm_from_its_creation_to_its_purge(backend: Backend, monkeypatch: p
     clock = MicrosecondClock()
 
     def start() -> PersistenceProcess:
-        return PersistenceProcess(
-            backend,
-            types=ObjectTypes([*OWN_TYPES, ENTITY]),
-            now_ns=lambda: clock.us * 1_000,
-            clock=clock.seconds,
-            sleep=clock.sleep,
-        )
+        return process_on(backend, clock)
 
     def content() -> dict[str, str]:
-        store = start().realms().open("acme", "sales")
-        head = Committer(store, MAIN, EntityHead).head()
-        assert head
-        items = dict(head.value.working_index(store.fetch_many).items())
-        found = store.fetch_many(items.values())
-        return {
-            key.elements()[-1]: one.value.name
-            for key, one in zip(items, found, strict=True)
-            if one and isinstance(one.value, Entity)
-        }
+        found = read_entities(start().realms().open("acme", "sales"))
+        return {name: value.name for name, value in found.items() if value}
 
     process = start()
     realms = process.realms()

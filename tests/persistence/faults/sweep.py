@@ -3,14 +3,11 @@
 Commits happen between any two calls of maintenance to the store, and maintenance crashes too. After every run all
 objects that a head needs must exist, and at the end all others must be deleted. The wall clocks of the writers and of
 maintenance may be off by any time; only the store's clock is right.
-
-    python -m tests.persistence.faults.sweep --commits 100000 --seed 1
 """
 
-import argparse
 import itertools
 import random
-import sys
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -123,7 +120,6 @@ class SweptCatalogs:
         )
 
     def commit(self) -> None:
-        """Run one commit of one process, with faults."""
         self.left -= 1
         self.clock.advance(self.draw.choice([0.1, 1.0, 3.0]))
         catalog = self.draw.choice(["c1", "c2"])
@@ -196,15 +192,9 @@ class SweptCatalogs:
         return needed
 
     def stored(self) -> dict[str, set[int]]:
-        """Return all stored objects."""
-        found: dict[str, set[int]] = {
-            "entity": set(),
-            "head": set(),
-            "maintenance-keys": set(),
-            "maintenance-marks": set(),
-        }
+        found: dict[str, set[int]] = defaultdict(set)
         for key in list(self.backend._objects):
-            found.setdefault(key.type, set()).add(key.id)
+            found[key.type].add(key.id)
         return found
 
     def _change(self) -> Callable[[CommitAttempt[Head]], Changed[Head, None]]:
@@ -262,16 +252,12 @@ class SweptCatalogs:
 
 
 def after_steps(most: int) -> Callable[[], bool]:
-    """Return a `stop` that is true from the call after `most` on."""
     calls = itertools.count(1)
     return lambda: next(calls) > most
 
 
 def simulate(seed: int, commits: int, writer: float = 0, keeper: float = 0) -> SweptCatalogs:
-    """Run all commits with maintenance between them, then let grace periods pass and check the store.
-
-    `writer` and `keeper` are the seconds that the wall clocks of writers and of maintenance are off.
-    """
+    """Run all commits with maintenance between them, then let grace periods pass and check the store."""
     world = SweptCatalogs(seed, commits, writer, keeper)
     while world.left > 0:
         for _ in range(world.draw.randrange(20, 400)):
@@ -293,23 +279,3 @@ def simulate(seed: int, commits: int, writer: float = 0, keeper: float = 0) -> S
     assert len(stored["maintenance-keys"]) <= 1, "chunks of former runs are left"
     assert not stored["maintenance-marks"]
     return world
-
-
-def main(arguments: list[str]) -> None:
-    """Run one simulation and print its counts."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--commits", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--writer", type=float, default=0, help="how many seconds the writers' wall clocks are off")
-    parser.add_argument("--keeper", type=float, default=0, help="how many seconds that of maintenance is off")
-    given = parser.parse_args(arguments)
-    world = simulate(given.seed, given.commits, given.writer, given.keeper)
-    sys.stdout.write(
-        f"{given.commits} commits tried, {world.committed} acknowledged, {world.crashed} crashed, "
-        f"{world.frozen} frozen past the grace period; {world.deleted} objects deleted, none that was needed, "
-        f"none left that was not\n"
-    )
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

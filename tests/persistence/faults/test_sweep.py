@@ -1,4 +1,4 @@
-"""Sweeps beside running commits, a short run of `python -m tests.persistence.faults.sweep`."""
+"""Sweeps beside running commits."""
 
 import pytest
 

@@ -97,18 +97,24 @@ NOW = 1_800_000_000_000
 
 
 def apply(table: ManagedMetadata, *updates: Json, now_ms: int = NOW) -> bool:
-    """Apply updates to a table without requirements."""
     return update_table(table, [], updates, now_ms=now_ms)
 
 
 def adding(snapshot: Json) -> Json:
-    """Return the update that adds a snapshot."""
     return {"action": "add-snapshot", "snapshot": snapshot}
 
 
 def pointing(name: str, snapshot_id: int, type_: str = "branch") -> Json:
-    """Return the update that points a ref to a snapshot."""
     return {"action": "set-snapshot-ref", "ref-name": name, "snapshot-id": snapshot_id, "type": type_}
+
+
+def nested_structs(count: int) -> Json:
+    """Return a field of structs within each other, three levels of JSON each, with ids from 11 on."""
+    type_: Any = "string"
+    for id_ in range(10 + count, 10, -1):
+        type_ = {"type": "struct", "fields": [{"id": id_, "name": f"f{id_}", "required": False, "type": type_}]}
+    found: Json = type_["fields"][0]
+    return found
 
 
 def as_json(document: Any) -> str:
@@ -151,7 +157,6 @@ def snapshot_of(number: int, version: int = 2) -> Snapshot:
 
 
 def snapshot_json_of(number: int, version: int = 2) -> Json:
-    """Return the number-th snapshot as JSON."""
     found: Json = json.loads(snapshot_of(number, version).model_dump_json(exclude_none=True, by_alias=True))
     return found
 
@@ -203,7 +208,6 @@ def pyiceberg_table(version: int, snapshots: int) -> TableMetadata:
 
 
 def document_of(metadata: TableMetadata) -> Json:
-    """Return the document that pyiceberg writes."""
     document: Json = json.loads(metadata.model_dump_json())
     return document
 

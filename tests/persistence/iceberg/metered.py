@@ -39,12 +39,10 @@ class MeteredBackend(MemoryBackend):
         return found
 
     def reset(self) -> None:
-        """Start to count again."""
         self.batches = self.rows = 0
         self.units = 0.0
 
     def line(self) -> str:
-        """Return the counts as text."""
         return f"{self.batches} batches, {self.rows} rows, {self.units:g} read units"
 
 
@@ -61,16 +59,13 @@ class MeteredTable:
         self.backend.reset()
 
     def process(self) -> CatalogStore:
-        """Return the catalog of a new process, with an empty cache."""
         return store_on(self.backend, ids=self._ids.__next__, types=TYPES, capacity=200_000_000)
 
     def load(self, store: CatalogStore) -> ManagedMetadata:
-        """Return the working copy of the present state."""
         found = store.fetch(ObjectRef(*self.state), IcebergMetadata)
         assert found is not None
         return ManagedMetadata(found.value, store.fetch_many)
 
     def save(self, store: CatalogStore, table: ManagedMetadata) -> None:
-        """Store a changed working copy as the present state."""
         state = table.finish(IndexPolicy(), lambda value: store.write([value])[0])
         [self.state] = store.write([state])

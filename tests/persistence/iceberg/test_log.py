@@ -76,22 +76,6 @@ def test_entries_are_rewritten_a_few_times_and_stored_in_few_chunks() -> None:
     assert Log(state, objects.fetch).entries() == [entry(number) for number in range(5_000)]
 
 
-def test_replacing_by_a_longer_or_a_later_log_writes_nothing_old() -> None:
-    objects = Objects()
-    log = Log(LogState(), objects.fetch)
-    log.replace([entry(number) for number in range(300)])
-    state = log.finish(objects.write)
-    log = Log(state, objects.fetch)
-    log.replace([entry(number) for number in range(300)])
-    assert not log.changed
-    log.replace([entry(number) for number in range(10, 303)])
-    later = log.finish(objects.write)
-    assert later.chunks == state.chunks
-    assert later.skip == 10
-    # With the newest of the first 300, which no chunk has.
-    assert len(later.tail) == 4
-
-
 def test_missing_entries_raise_corrupt_object() -> None:
     objects = Objects()
     log = Log(LogState(), objects.fetch)

@@ -36,15 +36,6 @@ def test_a_table_of_a_thousand_snapshots_is_loaded_in_three_batches_and_eighty_u
     assert table.backend.batches == 0
 
 
-def test_a_cold_append_reads_four_batches() -> None:
-    """The state, and the stripes of refs and of the newest snapshots, not the log."""
-    table = MeteredTable(document_of(pyiceberg_table(2, 3_000)))
-    changed = table.load(table.process())
-    snapshot = snapshot_json_of(3_000)
-    apply(changed, adding(snapshot), pointing("main", snapshot["snapshot-id"]))
-    assert (table.backend.batches, table.backend.rows) <= (4, 4)
-
-
 def snapshots_in(held: Held, first: int, count: int) -> None:
     """Add snapshots, each in its own state."""
     for number in range(first, first + count):
@@ -54,7 +45,6 @@ def snapshots_in(held: Held, first: int, count: int) -> None:
 
 
 def kinds(held: Held) -> list[str]:
-    """Return the types of the objects that a load of the document reads."""
     held.objects.read.clear()
     held.document()
     return [ref.type for ref in dict.fromkeys(held.objects.read)]
@@ -86,16 +76,6 @@ def test_a_pack_that_lost_most_of_its_snapshots_is_written_again() -> None:
         snapshot_of(number).snapshot_id for number in (0, *range(290, 300))
     ]
     assert not set(packs) & set(held.objects.read)
-
-
-def test_a_snapshot_that_changes_leaves_its_pack() -> None:
-    held = Held().imported(document_of(pyiceberg_table(2, 100)))
-    table = held.load()
-    changed = snapshot_json_of(7) | {"summary": {"operation": "delete"}}
-    table.put("snapshots", changed["snapshot-id"], changed)
-    held.save(table)
-    assert held.document()["snapshots"][7] == changed
-    assert held.document()["snapshots"][8] == snapshot_json_of(8)
 
 
 def test_a_document_that_repeats_an_id_keeps_both_parts() -> None:

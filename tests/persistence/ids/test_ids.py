@@ -34,14 +34,15 @@ from tests.effort import examples
 from tests.kit.clocks import MicrosecondClock
 from tests.persistence.builders import CountingBackend, split_id
 
-POLICY = NodeLeasePolicy(duration_ms=10_000, renew_before_ms=4_000, wait_ms=0)
 TYPES = ObjectTypes([NODE_TYPE])
 
 
 class Process:
     """A process with a separate clock: node lease and generator on a shared store."""
 
-    def __init__(self, backend: MemoryBackend, clock: MicrosecondClock, seed: int = 0, nodes: int = NODES) -> None:
+    def __init__(
+        self, backend: MemoryBackend, clock: MicrosecondClock, seed: int = 0, nodes: int = NODES, wait_ms: int = 0
+    ) -> None:
         draw = random.Random(seed)
         self.clock = clock
         self.between: Callable[[], None] = lambda: None
@@ -49,7 +50,8 @@ class Process:
             Updateables(backend, TYPES, clock.now_us),
             now_ms=clock.now_ms,
             shuffled=lambda all_nodes: draw.sample(all_nodes[:nodes], nodes),
-            policy=POLICY,
+            policy=NodeLeasePolicy(duration_ms=10_000, renew_before_ms=4_000, wait_ms=wait_ms),
+            sleep=clock.sleep,
         )
         self.next_id = IdGenerator(self._lease, now_ms=clock.now_ms, sleep=clock.sleep, another=self.leases.another)
 
@@ -81,14 +83,9 @@ def test_ids_sort_by_time_and_fit_63_bits() -> None:
             join_id(*parts)
 
 
-def test_epoch_is_the_first_of_january_2025() -> None:
-    clock = MicrosecondClock(EPOCH_MS + 5_000)
-    assert split_id(fixed(lease_until(10_000), clock)()).timestamp == 5_000
-
-
-def test_reserved_timestamps_are_never_generated() -> None:
-    clock = MicrosecondClock(EPOCH_MS + 500)
-    assert split_id(fixed(NodeLease(5, 0, 10_000), clock)()).timestamp == RESERVED_TIMESTAMPS
+@pytest.mark.parametrize(("ms", "timestamp"), [(5_000, 5_000), (500, RESERVED_TIMESTAMPS)])
+def test_an_id_has_the_time_since_2025_that_is_not_reserved(ms: int, timestamp: int) -> None:
+    assert split_id(fixed(NodeLease(5, 0, 10_000), MicrosecondClock(EPOCH_MS + ms))()).timestamp == timestamp
 
 
 def test_max_ids_per_millisecond_then_the_next_millisecond() -> None:
@@ -99,25 +96,19 @@ def test_max_ids_per_millisecond_then_the_next_millisecond() -> None:
     assert [part.timestamp for part in ids[::SEQUENCES]] == [5_000, 5_001, 5_002]
 
 
-def test_the_generator_waits_for_a_clock_a_little_behind() -> None:
+def test_the_generator_waits_for_a_clock_a_little_behind_and_refuses_one_far_behind() -> None:
     clock = MicrosecondClock(EPOCH_MS + 5_000)
-    generate = fixed(lease_until(10_000), clock)
+    generate = fixed(lease_until(100_000), clock)
     first = generate()
     clock.advance(-0.4)
     second = generate()
     assert second > first
     assert clock.slept == [0.4]
-
-
-def test_a_clock_far_behind_is_refused_until_it_has_caught_up() -> None:
-    clock = MicrosecondClock(EPOCH_MS + 5_000)
-    generate = fixed(lease_until(100_000), clock)
-    first = generate()
     clock.advance(-60)
     with pytest.raises(ClockRegressed):
         generate()
     clock.advance(60)
-    assert generate() > first
+    assert generate() > second
 
 
 def test_a_stopped_clock_is_refused_after_the_longest_wait() -> None:
@@ -211,25 +202,6 @@ def test_a_renewal_applied_without_an_answer_is_found() -> None:
     assert process.leases() == first
     clock.advance(1.5)
     assert process.leases().until == first.until + 7_000
-    clock.advance(6)
-    assert process.leases().until > first.until + 7_000
-
-
-def test_lease_again_after_a_stalled_executor() -> None:
-    """A process that missed the renewal leases again, after another one may have had the node."""
-    backend, clock = MemoryBackend(), MicrosecondClock()
-    stalled, other = Process(backend, clock, nodes=1), Process(backend, clock, nodes=1)
-    before = split_id(stalled.next_id())
-    with pytest.raises(NoFreeNode):
-        other.next_id()
-    clock.advance(10)
-    others = split_id(other.next_id())
-    assert others.node == before.node
-    with pytest.raises(NoFreeNode):
-        stalled.next_id()
-    clock.advance(10)
-    again = split_id(stalled.next_id())
-    assert again.timestamp > others.timestamp > before.timestamp
 
 
 def test_a_process_whose_node_was_taken_over_uses_only_the_rest_of_its_lease() -> None:
@@ -357,24 +329,3 @@ class Ids(RuleBasedStateMachine):
 
 TestIds = Ids.TestCase
 TestIds.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
-
-
-def test_simulated_thousand_nodes() -> None:
-    """Lease losses, stalls, restarts and clock jumps over 1,000 processes; every id is distinct."""
-    draw = random.Random(7)
-    backend = MemoryBackend()
-    processes = [Process(backend, MicrosecondClock(), seed) for seed in range(1_000)]
-    made: list[int] = []
-    for _ in range(5):
-        for number in range(len(processes)):
-            clock = processes[number].clock
-            clock.advance(draw.choice([0.0, 2.0, 5.0, 12.0, -0.3]))
-            if draw.random() < 0.01:
-                restarted = MicrosecondClock(clock.now_ms() + draw.choice([-3_000, 0, 3_000]))
-                processes[number] = Process(backend, restarted, draw.randrange(10**9))
-            try:
-                made += [processes[number].next_id() for _ in range(3)]
-            except (NoFreeNode, ClockRegressed):
-                continue
-    assert len(made) > 12_000
-    assert len(set(made)) == len(made)

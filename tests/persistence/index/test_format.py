@@ -67,12 +67,6 @@ def test_the_common_prefix_is_the_longest(left: bytes, right: bytes) -> None:
     assert left[length : length + 1] != right[length : length + 1] or not left[length:] or not right[length:]
 
 
-@settings(deadline=None)
-@given(st.integers(0, 2**63 - 1))
-def test_numbers_round_trip(number: int) -> None:
-    assert read_varint(varint(number), 0, 20 if number < 0 else len(varint(number))) == (number, len(varint(number)))
-
-
 def test_a_hundred_thousand_tables_take_at_most_thirteen_bytes_each() -> None:
     chance = random.Random(7)
     for layout in (name, lambda number: IndexKey.of(f"ns{number // 1_000:03}", f"table_{number:06}")):

@@ -60,70 +60,12 @@ def test_an_unchanged_index_is_finished_as_the_bytes_it_was_loaded_from() -> Non
     assert index.finish(SMALL, catalog.stripes.write) == (catalog.embedded, ())
 
 
-def test_put_after_remove_in_one_commit() -> None:
-    catalog = spilled(200)
-
-    def change(index: Index) -> None:
-        assert index.remove(name(7))
-        assert index.get(name(7)) is None
-        index.put(name(7), table(99))
-        assert index.get(name(7)) == table(99)
-
-    assert catalog.commit(change).get(name(7)) == table(99)
-
-
-def test_remove_after_put_in_one_commit() -> None:
-    catalog = spilled(200)
-
-    def change(index: Index) -> None:
-        index.put(name(7), table(99))
-        assert index.remove(name(7))
-        assert not index.remove(name(7))
-        index.put(name(900), table(1))
-        assert index.remove(name(900))
-
-    index = catalog.commit(change)
-    assert index.get(name(7)) is None
-    assert index.get(name(900)) is None
-    assert embedded(catalog) == {name(7): None}
-
-
-def test_put_after_remove_of_key_in_reference() -> None:
-    """The put of one commit replaces the removal that the commit before embedded."""
-    catalog = spilled(200)
-    catalog.commit(lambda index: index.remove(name(7)) or None)
-    assert embedded(catalog) == {name(7): None}
-    catalog.put([(name(7), table(99))])
-    assert embedded(catalog) == {name(7): table(99)}
-    assert catalog.load().get(name(7)) == table(99)
-
-
-def test_empty_reference_remove() -> None:
-    """A removal of a key that no stripe has is not stored."""
-    catalog = Catalog(SMALL)
-    catalog.put([(name(1), table(1)), (name(2), table(2))])
-    catalog.commit(lambda index: index.remove(name(1)) or None)
-    assert embedded(catalog) == {name(2): table(2)}
-
-
 def test_remove_exists_in_reference_and_updates() -> None:
     catalog = spilled(200)
     catalog.put([(name(7), table(99))])
     catalog.commit(lambda index: index.remove(name(7)) or None)
     assert embedded(catalog) == {name(7): None}
     assert name(7) not in dict(catalog.load().items())
-
-
-def test_embedded_wins_over_spilled() -> None:
-    catalog = spilled(200)
-    index = catalog.put([(name(7), ObjectRef("view", 5, 3)), (IndexKey.of("ns007", "new"), table(1))])
-    assert catalog.stripes.written == []
-    assert index.get(name(7)) == ObjectRef("view", 5, 3)
-    assert dict(index.items(prefix=IndexKey.of("ns007"))) == {
-        name(7): ObjectRef("view", 5, 3),
-        name(107): table(107),
-        IndexKey.of("ns007", "new"): table(1),
-    }
 
 
 def test_spill_out_initial() -> None:
@@ -157,17 +99,11 @@ def test_the_fullest_stripe_is_spilled_first_and_the_rest_stays_embedded() -> No
     assert embedded(catalog) == dict(few)
 
 
-def test_keep_large_entry_embedded_below_forced_spill_threshold() -> None:
+@pytest.mark.parametrize(("length", "stripes"), [(900, 0), (1_000, 1)])
+def test_force_spill_large_entry_before_embedded_index_limit(length: int, stripes: int) -> None:
     catalog = Catalog(IndexPolicy(min_embedded=2_000, max_embedded=4_000))
-    catalog.put([(IndexKey.of("x" * 900), table(1))])
-    assert catalog.stripes.written == []
-
-
-def test_force_spill_large_entry_before_embedded_index_limit() -> None:
-    catalog = Catalog(IndexPolicy(min_embedded=2_000, max_embedded=4_000))
-    catalog.put([(IndexKey.of("x" * 1_000), table(1))])
-    assert len(catalog.stripes.written) == 1
-    assert embedded(catalog) == {}
+    catalog.put([(IndexKey.of("x" * length), table(1))])
+    assert (len(catalog.stripes.written), len(embedded(catalog))) == (stripes, 1 - stripes)
 
 
 def test_force_spill_mixed_entries_round_trip() -> None:
@@ -229,15 +165,6 @@ def test_threads_share_stripes_that_are_not_decoded_yet() -> None:
             assert sorted(itertools.chain.from_iterable(pool.map(read, range(8)))) == list(range(5_000))
 
 
-def test_big_index() -> None:
-    catalog = Catalog(SMALL)
-    for start in range(0, 2_000, 40):
-        catalog.put((name(number), table(number)) for number in range(start, start + 40))
-    index = catalog.load()
-    assert [(key, ref.id) for key, ref in index.items()] == sorted((name(n), n) for n in range(2_000))
-    assert len(catalog.embedded) < 4_096
-
-
 def test_empty_stripes_are_dropped_and_small_ones_joined() -> None:
     catalog = spilled(2_000, AT_ONCE)
     count = len(decode_head(catalog.embedded)[0])
@@ -255,29 +182,15 @@ def test_empty_stripes_are_dropped_and_small_ones_joined() -> None:
     assert decode_head(catalog.embedded)[0] == ()
 
 
-def test_the_first_stripe_takes_over_the_keys_below_it() -> None:
-    catalog = spilled(500, AT_ONCE)
-    removed = [key for key, _ in catalog.load().items()][:120]
-    catalog.commit(lambda index: [index.remove(key) for key in removed] and None)
-    index = catalog.put([(removed[0], table(77)), (IndexKey.of(""), table(78))])
-    assert (index.get(removed[0]), index.get(IndexKey.of(""))) == (table(77), table(78))
-
-
-def test_a_lookup_reads_one_stripe_and_none_if_the_key_is_embedded() -> None:
+def test_a_put_reads_nothing_and_a_lookup_one_stripe_or_none_if_the_key_is_embedded() -> None:
     catalog = spilled(2_000)
-    catalog.put([(name(5), table(5_000))])
+    catalog.put([(name(5), table(5_000)), (name(9_999), table(1))])
+    assert catalog.stripes.batches == []
     index = catalog.load()
-    catalog.stripes.batches.clear()
     assert index.get(name(5)) == table(5_000)
     assert catalog.stripes.batches == []
     assert [index.get(name(6)), index.get(name(106)), index.get(name(6))] == [table(6), table(106), table(6)]
     assert [len(batch) for batch in catalog.stripes.batches] == [1]
-
-
-def test_a_put_reads_nothing() -> None:
-    catalog = spilled(2_000)
-    catalog.put([(name(5), table(5_000)), (name(9_999), table(1))])
-    assert catalog.stripes.batches == []
 
 
 def test_several_keys_are_read_with_one_batch() -> None:
@@ -307,26 +220,6 @@ def test_a_range_reads_only_the_stripes_it_touches() -> None:
     assert sum(map(len, catalog.stripes.batches)) < len(index.stripes) / 20
 
 
-def test_from_and_to_and_prefix_bound_a_listing_together() -> None:
-    index = spilled(500).load()
-    prefix = IndexKey.of("ns042")
-    numbers = [42, 142, 242, 342, 442]
-    assert [ref.id for _, ref in index.items(prefix=prefix)] == numbers
-    assert [ref.id for _, ref in index.items(start=name(142), prefix=prefix)] == numbers[1:]
-    assert [ref.id for _, ref in index.items(start=name(142), end=name(342), prefix=prefix)] == [142, 242]
-    assert [ref.id for _, ref in index.items(end=name(41), prefix=prefix)] == []
-    assert [ref.id for _, ref in index.items(start=name(41), end=name(42))][:2] == [41, 141]
-    assert list(index.items(start=name(42), end=name(42))) == []
-
-
-def test_a_prefix_is_of_elements_and_not_of_letters() -> None:
-    catalog = Catalog()
-    index = catalog.put(
-        (IndexKey.of(*parts), table(1)) for parts in (("a",), ("a", ""), ("a", "b"), ("ab",), ("a\x00b",))
-    )
-    assert [key.elements() for key, _ in index.items(prefix=IndexKey.of("a"))] == [("a",), ("a", ""), ("a", "b")]
-
-
 def test_a_running_listing_does_not_see_later_changes() -> None:
     index = spilled(500).load()
     listing = index.items(prefix=IndexKey.of("ns042"))
@@ -343,14 +236,7 @@ def test_a_ref_that_no_object_can_have_is_refused(ref: ObjectRef) -> None:
         Index.empty().put(name(1), ref)
 
 
-def test_a_missing_stripe_raises_corrupt_index_error() -> None:
-    catalog = spilled(200)
-    catalog.stripes.stored.clear()
-    with pytest.raises(CorruptIndexError, match="is missing"):
-        catalog.load().get(name(1))
-
-
-def test_a_stripe_that_is_another_object_raises_corrupt_index_error() -> None:
+def test_a_stripe_that_is_missing_or_another_object_raises_corrupt_index_error() -> None:
     catalog = spilled(200)
 
     def others(refs: object) -> list[Loaded[PersistedModel] | None]:
@@ -358,9 +244,9 @@ def test_a_stripe_that_is_another_object_raises_corrupt_index_error() -> None:
 
     with pytest.raises(CorruptIndexError, match="is missing"):
         Index.load(catalog.embedded, others).get(name(1))
-
-
-def test_malformed_embedded_bytes_are_refused_on_loading() -> None:
+    catalog.stripes.stored.clear()
+    with pytest.raises(CorruptIndexError, match="is missing"):
+        catalog.load().get(name(1))
     with pytest.raises(CorruptIndexError):
         Index.load(b"\x02garbage", Stripes().fetch)
 

@@ -83,7 +83,6 @@ class Observer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Read the log to its end."""
         self._stop.set()
         self._thread.join()
         self._read()
@@ -120,18 +119,15 @@ class Outcome:
 
     @property
     def acknowledged(self) -> Acknowledged:
-        """Return how many commits of running processes were acknowledged."""
         return acknowledged(self.said, self.outages)
 
     def failed(self) -> bool:
-        """Return whether the run is to be reported as a failure: a contradiction, or too few acknowledged."""
         return bool(self.problems) or self.acknowledged.share < LEAST_ACKNOWLEDGED
 
     def deleted(self) -> int:
         return sum(one.get("deleted", 0) for one in self.maintained)
 
     def lines(self) -> list[str]:
-        """Return the totals and the first contradictions."""
         waits = sorted(self.waits())
         p50, p99 = (waits[int(len(waits) * part)] if waits else 0.0 for part in (0.5, 0.99))
         count, share = self.count, self.acknowledged
@@ -287,7 +283,6 @@ def play_on(url: str, tables: tuple[str, str], play: Play) -> Outcome:
 
 
 def sweep(process: PersistenceProcess, grace: float) -> None:
-    """Run maintenance until what nothing names is deleted."""
     maintenance = process.maintenance(SweepPolicy(grace=grace, lost_after=1.0))
     for _ in range(3):
         # The database's time is exact to a second, and the task of a killed run is free after `lost_after`.

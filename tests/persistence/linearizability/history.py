@@ -33,7 +33,6 @@ def names_after(counted: Mapping[str, int]) -> dict[str, int]:
 
 
 def operations(log: Log) -> list[tuple[str, int]]:
-    """Return the operations in the log's order, each with the id of its commit."""
     return [(name, one.key.id) for one in log for name in one.value.operations]
 
 
@@ -132,7 +131,6 @@ class Acknowledged(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Return the share that was acknowledged, 0 without any commit."""
         return self.done / self.begun if self.begun else 0.0
 
 

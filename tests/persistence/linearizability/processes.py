@@ -37,7 +37,6 @@ class Process:
         self._reader.start()
 
     def ready(self) -> "Process":
-        """Wait until it said that it is ready."""
         self.wait_for("ready", 1)
         return self
 
@@ -60,15 +59,12 @@ class Process:
         assert self._process.returncode != 0, "it was faster than the kill"
 
     def suspend(self) -> None:
-        """Stop it as it is, until it is resumed."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it continue."""
         self._process.send_signal(signal.SIGCONT)
 
     def wait(self) -> None:
-        """Wait for its end, and for all that it said."""
         self._process.wait(timeout=300)
         self._reader.join()
         assert self._process.stdin
@@ -77,22 +73,18 @@ class Process:
         self._process.stdout.close()
 
     def finished(self) -> None:
-        """Wait for its end, which must be a good one."""
         self.wait()
         assert self._process.returncode == 0
 
     def count(self, what: str) -> int:
-        """Return how many times it said this."""
         return sum(one["what"] == what for one in self.said)
 
     def end(self) -> None:
-        """Kill it if it runs."""
         if not self.ended():
             self._process.kill()
             self.wait()
 
     def ended(self) -> bool:
-        """Return whether it ended."""
         return self._process.poll() is not None
 
     def _read(self) -> None:

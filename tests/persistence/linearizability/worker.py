@@ -134,7 +134,6 @@ def process_of(
 
 
 def catalog_of(process: PersistenceProcess) -> CatalogStore:
-    """Return the catalog that all processes commit to."""
     return process.store("r", "c")
 
 
@@ -152,7 +151,6 @@ def numbers_of(store: CatalogStore, head: Loaded[EntityHead]) -> dict[str, int |
 
 
 def committer_of(store: CatalogStore, **settings: Any) -> Committer[EntityHead]:
-    """Return what all processes commit with."""
     try:
         from polaris_persistence.commits.directories import entity_committer
     except ModuleNotFoundError:  # A former release, which records no functions.

@@ -19,8 +19,8 @@ from polaris_persistence.objects.objects import Loaded, ObjectRef
 from polaris_persistence.objects.store import CatalogStore
 from tests.kit.clocks import MicrosecondClock
 from tests.persistence.builders import Entity, committer_on, put, split_id, store_on
-from tests.persistence.contract.backends import moto_backend
-from tests.persistence.ids.test_leasing import process
+from tests.persistence.contract.backends import damage_row, moto_backend
+from tests.persistence.ids.test_ids import Process
 from tests.persistence.maintenance.test_maintenance import GRACE, MaintainedCatalog, stop_after
 
 CATALOGS = [("r", "c"), ("r", "c2"), ("r2", "c")]
@@ -53,7 +53,7 @@ def test_a_reference_that_cannot_be_read_keeps_its_catalog_and_no_other() -> Non
     key = world.reference_key(("r", "c2"))
     damaged = replace(world.backend._references[key], heads=(), problem="the heads are truncated")
     world.backend._references[key] = damaged
-    report = world.sweep()
+    report = world.swept()
     assert report.refused == (("r/c2", f"reference {key}: the heads are truncated"),)
     assert world.left() == {("r", "c"): 1, ("r", "c2"): 2, ("r2", "c"): 1}
 
@@ -64,7 +64,7 @@ def test_a_reference_of_what_belongs_to_the_realm_keeps_no_catalog() -> None:
     store.create_reference("catalogs")
     key = store.reference_key("catalogs")
     world.backend._references[key] = replace(world.backend._references[key], problem="x")
-    assert [place for place, _ in world.sweep().refused] == ["r/"]
+    assert [place for place, _ in world.swept().refused] == ["r/"]
     assert world.left() == dict.fromkeys(CATALOGS, 1)
 
 
@@ -74,7 +74,7 @@ def test_a_reference_of_an_unknown_catalog_keeps_its_realm() -> None:
     world.backend._references[key] = replace(
         world.backend._references[world.reference_key(("r", "c"))], key=key, heads=(), problem="no key"
     )
-    assert [place for place, _ in world.sweep().refused] == ["r"]
+    assert [place for place, _ in world.swept().refused] == ["r"]
     assert world.left() == {("r", "c"): 2, ("r", "c2"): 2, ("r2", "c"): 1}
 
 
@@ -91,7 +91,7 @@ def test_whatever_a_type_raises_for_its_links_keeps_its_catalog_alone(
         return real(self, store, found)
 
     monkeypatch.setattr(marking.Marker, "links", links)
-    assert [place for place, _ in world.sweep().refused] == ["r/c2"]
+    assert [place for place, _ in world.swept().refused] == ["r/c2"]
     assert world.left() == {("r", "c"): 1, ("r", "c2"): 2, ("r2", "c"): 1}
 
 
@@ -114,7 +114,7 @@ def test_what_a_run_stored_and_cannot_be_read_counts_as_missing(type_: str, valu
     world = ThreeCatalogs()
     world.run()
     world.clock.advance(GRACE + 2)
-    assert not world.maintenance().run(stop_after(2)).complete
+    assert not world.run(stop_after(2)).complete
     for key, stored in list(world.backend._objects.items()):
         if key.type == type_:
             world.backend._objects[key] = replace(stored, value=value)
@@ -130,7 +130,7 @@ def test_a_state_of_a_former_release_keeps_whole_realms() -> None:
     world.run()
     world.clock.advance(GRACE + 2)
     task = world.maintenance().task
-    assert not world.maintenance().run(stop_after(3)).complete
+    assert not world.run(stop_after(3)).complete
     held = task.start()
     state: Any = dict(held.state)
     state["two-runs"]["run"]["refused"] = {"r": "missing"}
@@ -174,11 +174,7 @@ def test_a_row_that_is_no_reference_is_listed_with_its_problem(rows: DynamoDbBac
     store, other = store_on(rows), store_on(rows, catalog="other")
     store.create_reference("main")
     other.create_reference("main")
-    client: Any = rows._calls.client
-    [row] = [one for one in client.scan(TableName=rows._references)["Items"] if one["key"]["S"].startswith("r/c/")]
-    client.delete_item(TableName=rows._references, Key={"key": row["key"]})
-    row = {name: value for name, value in {**row, **bad}.items() if value is not None}
-    client.put_item(TableName=rows._references, Item=row)
+    damage_row(rows._calls.client, rows._references, lambda key: key.startswith("r/c/"), bad)
     found = {one.key: one.problem for one in rows.references()}
     assert len(found) == 2
     assert found.pop(other.reference_key("main")) is None
@@ -201,11 +197,7 @@ BAD_OBJECTS: list[dict[str, Any]] = [
 def test_an_object_row_that_cannot_be_read_is_counted_by_a_scan(rows: DynamoDbBackend, bad: dict[str, Any]) -> None:
     keys = [ObjectKey("r", "c", "entity", number) for number in (1, 2)]
     rows.put_many(StoredObject(key, cbor2.dumps({"name": "x"}), 1) for key in keys)
-    client: Any = rows._calls.client
-    [row] = [one for one in client.scan(TableName=rows._objects)["Items"] if one["key"]["S"].endswith("/1")]
-    client.delete_item(TableName=rows._objects, Key={"key": row["key"], "part": row["part"]})
-    row = {name: value for name, value in {**row, **bad}.items() if value is not None}
-    client.put_item(TableName=rows._objects, Item=row)
+    damage_row(rows._calls.client, rows._objects, lambda key: key.endswith("/1"), bad)
     page = rows.scan()
     assert ([one.key for one in page.rows], page.unread) == (keys[1:], 1)
     found = store_on(rows).fetch_readable(ObjectRef(key.type, key.id) for key in keys)
@@ -217,7 +209,7 @@ def test_a_lease_that_cannot_be_read_keeps_its_node_and_no_other() -> None:
     backend, clock = MemoryBackend(), MicrosecondClock()
     bad = _key(1)
     backend.put_many([StoredObject(bad, b"\xff", 1, "token")])
-    assert {split_id(process(backend, clock, 3)()).node for _ in range(2)} == {0, 2}
+    assert {split_id(Process(backend, clock, seed, nodes=3).next_id()).node for seed in (1, 2)} == {0, 2}
     with pytest.raises(NoFreeNode):
-        process(backend, clock, 3, wait_ms=0)()
+        Process(backend, clock, 3, nodes=3).next_id()
     assert backend._objects[bad].value == b"\xff"

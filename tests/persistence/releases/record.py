@@ -61,7 +61,6 @@ class RecordedRelease:
         self.realms = self.process.realms(policy=POLICY)
 
     def dump(self) -> dict[str, Any]:
-        """Return the store as JSON."""
         objects, references = self.backend._objects.values(), self.backend._references.values()
         return {
             "now": self.clock.us,
@@ -76,8 +75,6 @@ class RecordedRelease:
         }
 
     def put(self, store: Any, name: str, location: str) -> None:
-        """Commit a table of that name, whose properties change."""
-
         def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
             key = IndexKey.of("ns", name)
@@ -94,7 +91,6 @@ class RecordedRelease:
         Committer(store, "main", EntityHead, seal=seal(POLICY)).commit(change, operation=f"put {name}")
 
     def content(self, realm: str, catalog: str) -> dict[str, str]:
-        """Return the tables of a catalog with their properties."""
         store = self.realms.open(realm, catalog)
         head = Committer(store, "main", EntityHead).head()
         items = dict(head.value.working_index(store.fetch_many).items()) if head else {}
@@ -105,7 +101,6 @@ class RecordedRelease:
         }
 
     def maintain(self, steps: int = 10**9) -> Any:
-        """Run maintenance, at most so many steps of it."""
         calls = itertools.count(1)
         # The last release's filter is made for so many objects; it is stored when a run is stopped.
         small = {"expected": 500} if "expected" in sweep.SweepPolicy.__slots__ else {}
@@ -178,7 +173,6 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def main(step: str) -> None:
-    """Run one step."""
     match step:
         case "last":
             name, store = "last_release", record_last()

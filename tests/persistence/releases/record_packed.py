@@ -29,7 +29,6 @@ KEY: Final = IndexKey.of("ns", "t")
 
 
 def snapshot(number: int) -> dict[str, Any]:
-    """Return the number-th snapshot of the table."""
     return {
         "snapshot-id": number + 1,
         "sequence-number": number + 1,
@@ -39,7 +38,6 @@ def snapshot(number: int) -> dict[str, Any]:
 
 
 def document(count: int) -> dict[str, Any]:
-    """Return the metadata of the table."""
     return {
         "format-version": 2,
         "last-sequence-number": count,
@@ -59,8 +57,6 @@ class PackedSite(RecordedRelease):
             self.store.create_reference("main")
 
     def commit(self, change: Callable[[EntityChanges, CommitAttempt[EntityHead]], object]) -> None:
-        """Commit a change of the entities."""
-
         def changed(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, None]:
             entities = EntityChanges(attempt)
             change(entities, attempt)
@@ -69,7 +65,6 @@ class PackedSite(RecordedRelease):
         Committer(self.store, "main", EntityHead, seal=seal(POLICY)).commit(changed)
 
     def table(self) -> ManagedMetadata:
-        """Return the present state of the table."""
         head = Committer(self.store, "main", EntityHead).head()
         assert head is not None
         ref = head.value.working_index(self.store.fetch_many).get(KEY)
@@ -79,7 +74,6 @@ class PackedSite(RecordedRelease):
         return ManagedMetadata(found.value, self.store.fetch_many)
 
     def create(self) -> None:
-        """Create the table."""
         self.commit(
             lambda entities, attempt: entities.put(
                 KEY, ManagedMetadata.of(document(SNAPSHOTS), TABLE, attempt.fetch_many).finish(POLICY, attempt.write)
@@ -87,8 +81,6 @@ class PackedSite(RecordedRelease):
         )
 
     def add(self, number: int) -> None:
-        """Add a snapshot."""
-
         def change(entities: EntityChanges, attempt: CommitAttempt[EntityHead]) -> None:
             found = entities.fetch(KEY, IcebergMetadata)
             assert found is not None
@@ -119,7 +111,6 @@ def downgraded(recorded: dict[str, Any]) -> PackedSite:
 
 
 def main(step: str) -> None:
-    """Record one step."""
     if step == "downgrade":
         site = downgraded(json.loads((FOLDER / "packed_this_release.json").read_text()))
         name = "packed_after_downgrade"

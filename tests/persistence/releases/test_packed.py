@@ -1,16 +1,8 @@
 """Packed snapshots and the last release: what it stored one by one is read, what it did to a packed table too."""
 
-import json
-from typing import Any
-
 from polaris_persistence.iceberg.packs import PACK_TYPE
-from tests.persistence.releases.record import FOLDER, GRACE
+from tests.persistence.releases.record import GRACE, recorded
 from tests.persistence.releases.record_packed import SNAPSHOTS, PackedSite, document, snapshot
-
-
-def recorded(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
 
 
 def test_snapshots_that_the_last_release_stored_one_by_one_are_read_and_packed() -> None:

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from infra.local.aws.moto_app import MotoProcess
-from polaris_persistence.backends.base import SYSTEM, Locator, key_text
+from polaris_persistence.backends.base import Locator
 from polaris_persistence.catalogs.executors import DynamoDbStores
 from polaris_persistence.commits.committer import Committer
 from polaris_persistence.commits.entities import EntityHead
 from polaris_persistence.iceberg.objects import IcebergProperties
-from polaris_persistence.maintenance.keys import KEYS_TYPE
 from polaris_persistence.maintenance.run import SweepPolicy
 from polaris_persistence.maintenance.spark import SparkSweep
 from polaris_persistence.objects.objects import ObjectRef
@@ -109,34 +108,3 @@ def test_runs_on_spark_and_in_a_process_delete_the_same(spark: Any, stores: Dyna
     early = SparkSweep(spark, stores, SweepPolicy()).run()
     assert early.not_before
     assert early.scanned == 0
-
-
-def test_what_cannot_be_read_stops_no_run_and_keeps_what_it_names(spark: Any, stores: DynamoDbStores) -> None:
-    """Chunks of a former run, and an object of one catalog."""
-    site = site_on(stores)
-    client: Any = dynamodb_client(stores.endpoint)
-    contents = {realm: site.content(realm, "c") for realm in ("one", "two")}
-    broken = site.realms.open("broken", "c")
-    kept = keys_of(site, "broken")
-    first = SparkSweep(spark, stores, AT_ONCE).run()
-    assert (first.deleted, first.refused) == (0, ())
-    garbage = len(keys_of(site, "one"))
-
-    def damage(prefix: str, most: int) -> int:
-        rows = [one for one in client.scan(TableName=stores.objects)["Items"] if one["key"]["S"].startswith(prefix)]
-        for row in rows[:most]:
-            client.put_item(TableName=stores.objects, Item={**row, "value": {"B": b"\xff"}})
-        return len(rows)
-
-    chunks = damage(key_text(SYSTEM, SYSTEM, KEYS_TYPE.name, ""), 1)
-    assert chunks > 1
-    named = named_by(broken)
-    assert damage(key_text(broken.realm, broken.catalog, named.type, str(named.id)), 1)
-    second = SparkSweep(spark, stores, AT_ONCE).run()
-    assert [place for place, _ in second.refused] == [f"{broken.realm}/{broken.catalog}"]
-    assert 0 < second.deleted < first.young
-    third = SparkSweep(spark, stores, AT_ONCE).run()
-    assert third.deleted > 0
-    assert {realm: site.content(realm, "c") for realm in contents} == contents
-    assert keys_of(site, "broken") == kept
-    assert len(keys_of(site, "one")) <= garbage - GARBAGE

@@ -18,7 +18,7 @@ from polaris_persistence.iceberg.objects import IcebergProperties
 from polaris_persistence.maintenance.keys import KeyChunk
 from polaris_persistence.maintenance.spark_tasks import FollowLinks, ReadKeys, ScanSegments
 from polaris_persistence.objects.objects import ObjectRef
-from tests.persistence.contract.backends import moto_backend
+from tests.persistence.contract.backends import damage_row, moto_backend
 from tests.persistence.maintenance.test_damaged import BAD_OBJECTS
 
 
@@ -102,15 +102,11 @@ def test_a_store_without_an_answer_is_no_catalogs_error(monkeypatch: pytest.Monk
 def test_a_row_that_cannot_be_read_is_no_key_to_delete(bad: dict[str, Any]) -> None:
     with moto_backend() as backend:
         assert isinstance(backend, DynamoDbBackend)
-        client: Any = backend._calls.client
         stores = StoresHere(backend)
         kind = stores.open().types.of(IcebergProperties).name
         keys = [ObjectKey("r", "c", kind, number) for number in (1, 2)]
         backend.put_many(StoredObject(key, cbor2.dumps({"value": 1}), 1) for key in keys)
-        [row] = [one for one in client.scan(TableName=backend._objects)["Items"] if one["key"]["S"].endswith("/1")]
-        client.delete_item(TableName=backend._objects, Key={"key": row["key"], "part": row["part"]})
-        row = {name: value for name, value in {**row, **bad}.items() if value is not None}
-        client.put_item(TableName=backend._objects, Item=row)
+        damage_row(backend._calls.client, backend._objects, lambda key: key.endswith("/1"), bad)
         [result] = rows_of(ScanSegments(stores, 1, 100, 10)(batch({"number": 0})))
         scanned = json.loads(result["result"])
         assert (scanned["scanned"], scanned["unknown"]) == (2, 1)

@@ -25,13 +25,6 @@ def wait_and_die(world: Waiting, count: int, kind: str = "") -> None:
         queue.add([change], store.current_reference("main"))
 
 
-@pytest.fixture
-def world() -> Waiting:
-    world = Waiting()
-    world.committer.commit(add("n"))
-    return world
-
-
 @pytest.mark.parametrize("count", [1, 100, MOST_WAITING])
 @pytest.mark.parametrize("kind", ["", "later release", "add"])
 def test_dead_ids_cost_a_fresh_commit_nothing(world: Waiting, count: int, kind: str) -> None:

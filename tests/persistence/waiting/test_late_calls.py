@@ -14,8 +14,7 @@ from polaris_persistence.commits.groups import Pending
 from polaris_persistence.commits.waiting import WaitingChange
 from polaris_persistence.errors import BackendUnavailable, CommitContended
 from tests.persistence.builders import Entity, Head, add, put
-from tests.persistence.commits.commit_world import DOWN, CommitWorld
-from tests.persistence.commits.test_groups import Gate, queued
+from tests.persistence.commits.commit_world import DOWN, CommitWorld, Gate, queued
 
 SECONDS = CommitRetries().seconds
 LONGEST = sum(TIMEOUTS.values())

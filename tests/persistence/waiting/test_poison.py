@@ -16,13 +16,6 @@ from tests.persistence.waiting.waiting_world import Waiting, operations
 POISONS = [b"", b"\x81" * 5_000, b"\xa1\x69reference\x01"]
 
 
-@pytest.fixture
-def world() -> Waiting:
-    world = Waiting()
-    world.committer.commit(add("n"))
-    return world
-
-
 def spoil(world: Waiting, type_: str, poison: bytes, *, but: int | None = None) -> None:
     """Replace the values of all objects of a type, as a fault of the store or another release would."""
     for key, one in list(world.backend._objects.items()):

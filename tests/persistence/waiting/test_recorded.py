@@ -7,68 +7,34 @@ from typing import Any
 
 import pytest
 
-from polaris_persistence.commits.commits import Changed, CommitAttempt
+from polaris_persistence.commits.commits import CommitAttempt
 from polaris_persistence.commits.committer import CommitRetries, Committer
-from polaris_persistence.commits.directories import Directory, directory_of, entity_committer
-from polaris_persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
+from polaris_persistence.commits.directories import Directory, directory_of
+from polaris_persistence.commits.entities import EntityChanges, EntityHead, seal
 from polaris_persistence.commits.recorded import RECORDED
-from polaris_persistence.commits.waiting import WAITING_TYPES
 from polaris_persistence.errors import CommitContended, CommitUnknown, EntityExists, EntityNotFound
-from polaris_persistence.ids.snowflake import EPOCH_MS, join_id
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
-from polaris_persistence.index.stripes import STRIPES
-from polaris_persistence.maintenance.run import SweepPolicy
-from polaris_persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
 from polaris_persistence.objects.objects import ObjectRef
-from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectTypes
-from tests.kit.clocks import MicrosecondClock
-from tests.persistence.builders import ENTITY, CommitterKilled, CountingBackend, Entity, store_on
+from tests.persistence.builders import HEAD, CommitterKilled, Entity
 from tests.persistence.commits.commit_world import LOST
-from tests.persistence.commits.fleet import FLEET_TYPES, FleetBackend, VirtualTime, process_of
-
-TYPES = ObjectTypes([HEAD_TYPE, STRIPES, ENTITY, *WAITING_TYPES, *MAINTENANCE_TYPES])
-GRACE = 1_000.0
-NODES = itertools.count(1)
+from tests.persistence.commits.fleet import FleetBackend, VirtualTime, process_of
+from tests.persistence.worlds import ENTITY_TYPES, TimedCatalogs, entity_change
 
 
-class TimedEntities:
-    """Entities by name, and processes that change them; every call takes 2 ms."""
-
-    def __init__(self) -> None:
-        self.backend = CountingBackend()
-        self.clock = MicrosecondClock()
-        self.backend.now_us = self.clock.now_us  # type: ignore[method-assign]
-        plain = self.backend.before
-
-        def before(operation: str) -> None:
-            if not operation.endswith("_row"):
-                self.clock.advance(0.002)
-            plain(operation)
-
-        self.backend.before = before
-        self._numbers = itertools.count()
-        self.store = self.store_of("r", "c")
-        self.store.create_reference("main")
-
-    def store_of(self, realm: str, catalog: str) -> CatalogStore:
-        node, sequence = next(NODES) % 1_024, itertools.count()
-
-        def new_id() -> int:
-            return join_id(self.clock.now_ms() - EPOCH_MS, node, next(sequence) % 4_096)
-
-        return store_on(self.backend, self.clock, ids=new_id, realm=realm, catalog=catalog, types=TYPES)
+class TimedEntities(TimedCatalogs):
+    """Entities by name, and processes that change them."""
 
     def directory(self, **more: Any) -> Directory[Entity]:
         settings: dict[str, Any] = {"retry": CommitRetries(tries=1_000), "draw": lambda: 0.5, **more}
         return directory_of(
-            self.store_of("r", "c"), "main", Entity, sleep=self.clock.sleep, clock=self.clock.seconds, **settings
+            self.store_of(), "main", Entity, sleep=self.clock.sleep, clock=self.clock.seconds, **settings
         )
 
     def of_the_last_release(self) -> Directory[Entity]:
         """Return what changes entities and does not know recorded changes."""
-        store = self.store_of("r", "c")
+        store = self.store_of()
         committer = Committer(
             store, "main", EntityHead, seal=seal(IndexPolicy()), sleep=self.clock.sleep, clock=self.clock.seconds
         )
@@ -76,23 +42,9 @@ class TimedEntities:
 
     def contend(self, then: Callable[[], object]) -> None:
         """Let rivals win two swaps, and `then` happen once a change waits."""
-        rival, numbers = self.directory(), self._numbers
-
-        def lose() -> None:
-            left = self.backend.meanwhile.pop("replace_reference", [])
-            rival.create(f"rival{next(numbers)}", Entity(name="rival"))
-            self.backend.meanwhile["replace_reference"] = left
-
-        self.backend.meanwhile["replace_reference"] = [lose, lose]
-        plain, done = self.backend.after, []
-
-        def after(operation: str) -> None:
-            plain(operation)
-            if operation == "add_waiting" and not done:
-                done.append(operation)
-                then()
-
-        self.backend.after = after
+        rival = self.directory()
+        self.lose_swaps(2, lambda number: rival.create(f"rival{number}", Entity(name="rival")))
+        self.once_a_change_waits(then)
 
     def numbers(self) -> dict[str, int]:
         page = self.directory().page(limit=1_000)
@@ -107,7 +59,7 @@ class TimedEntities:
         head = self.directory()._committer.head()
         assert head is not None
         named = {ref.id for _, ref in head.value.working_index(self.store.fetch_many).items()}
-        return self.backend.stored_ids(ENTITY.name) - named
+        return self.backend.stored_ids("entity") - named
 
 
 @pytest.fixture
@@ -164,43 +116,33 @@ def test_a_refusal_on_what_is_there_now(world: TimedEntities) -> None:
     world.contend(lambda: world.of_the_last_release().remove("old"))
     with pytest.raises(EntityNotFound):
         world.directory().update("old", raised)
-    assert world.unused() <= {ref.id for ref in first_states(world)}
-
-
-def first_states(world: TimedEntities) -> list[Any]:
-    """Return what the first heads named."""
-    log = list(world.directory()._committer.log())
-    return [ref for one in log for _, ref in one.value.working_index(world.store.fetch_many).items()]
-
-
-def listing(limit: int) -> Callable[[CommitAttempt[EntityHead]], Changed[EntityHead, int]]:
-    """Return a change that names an entity by how many there are."""
-
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
-        entities = EntityChanges(attempt)
-        count = len(list(itertools.islice(entities.items(), limit)))
-        entities.put(IndexKey.of(f"count{count}"), Entity(name="count", number=count))
-        return Changed(entities.head, count)
-
-    return change
+    log = world.directory()._committer.log()
+    assert world.unused() <= {
+        ref.id for one in log for _, ref in one.value.working_index(world.store.fetch_many).items()
+    }
 
 
 def test_names_that_were_listed_have_changed(world: TimedEntities) -> None:
     world.contend(lambda: world.of_the_last_release().create("other", Entity(name="other")))
     committer = world.directory()._committer
+
+    def counted(entities: EntityChanges, _attempt: object) -> int:
+        count = len(list(entities.items()))
+        entities.put(IndexKey.of(f"count{count}"), Entity(name="count", number=count))
+        return count
+
     # old, two rivals, and the one that came while it waited.
-    assert committer.commit(listing(100)).result == 4
+    assert committer.commit(entity_change(counted)).result == 4
     assert world.numbers()["count4"] == 4
 
 
 def test_a_change_that_sees_the_head_itself_is_not_recorded(world: TimedEntities) -> None:
     seen: list[str] = []
 
-    def change(attempt: CommitAttempt[EntityHead]) -> Changed[EntityHead, int]:
+    def change(entities: EntityChanges, attempt: CommitAttempt[EntityHead]) -> int:
         assert attempt.head is not None
-        entities = EntityChanges(attempt)
         entities.put(IndexKey.of("seq"), Entity(name="seq", number=attempt.head.seq))
-        return Changed(entities.head, attempt.head.seq)
+        return attempt.head.seq
 
     def look() -> None:
         waiting = world.store.current_reference("main").waiting
@@ -209,7 +151,7 @@ def test_a_change_that_sees_the_head_itself_is_not_recorded(world: TimedEntities
         of_another(world)
 
     world.contend(look)
-    result = world.directory()._committer.commit(change).result
+    result = world.directory()._committer.commit(entity_change(change)).result
     assert seen == [""]
     assert result == 4
     assert world.numbers()["seq"] == 4
@@ -231,11 +173,8 @@ def test_a_recorded_change_that_waits_past_sweeps_loses_nothing(world: TimedEnti
     """Objects beside a waiting change may be deleted by two sweeps: then nobody names them."""
 
     def suspended() -> None:
+        world.sweep(sweeps)
         meanwhile, world.backend.meanwhile = world.backend.meanwhile, {}
-        for _ in range(sweeps):
-            world.clock.advance(GRACE + 2)
-            policy = SweepPolicy(grace=GRACE, lost_after=100.0)
-            RealmMaintenance(world.backend, world.store_of, policy=policy, clock=world.clock.seconds).run()
         of_another(world)
         world.backend.meanwhile = meanwhile
 
@@ -248,67 +187,67 @@ def test_a_recorded_change_that_waits_past_sweeps_loses_nothing(world: TimedEnti
     assert world.operations().count("create mine") <= 1
 
 
+FLEET = ObjectTypes([*ENTITY_TYPES, HEAD])
+"""Of entities with and without an index."""
+
+
+class NameFleet:
+    """Processes in virtual time, each with the names of one reference."""
+
+    def __init__(self, processes: int, **faults: Any) -> None:
+        self.time = VirtualTime()
+        self.backend = FleetBackend(self.time, **faults)
+        self.names = [self.names_of(node) for node in range(processes)]
+        self.names[0]._store.create_reference("names")
+
+    def names_of(self, node: int) -> Directory[Entity]:
+        store = process_of(self.backend, self.time, node, types=FLEET)[0]
+        draw = random.Random(node).random
+        return directory_of(store, "names", Entity, sleep=self.time.sleep, clock=lambda: self.time.now, draw=draw)
+
+    def run(self, work: Callable[[Directory[Entity]], None]) -> list[int]:
+        """Have all processes work; return the numbers of the entities then."""
+        self.backend.slow = True
+        for names in self.names:
+            self.time.start(lambda names=names: work(names))  # type: ignore[misc]
+        self.time.run()
+        self.backend.slow = False
+        return [one.value.number for _, one in self.names_of(900).page(limit=1_000).entities]
+
+
 def test_changes_of_many_processes_share_commits() -> None:
     """50 changes a second of 40 processes, given as functions, cost as few swaps as those given as data."""
-    time, draw = VirtualTime(), random.Random(1)
-    backend = FleetBackend(time)
-    types = ObjectTypes([*FLEET_TYPES, HEAD_TYPE, STRIPES])
-    stores = [process_of(backend, time, node, types=types)[0] for node in range(40)]
-    stores[0].create_reference("names")
+    fleet, draw = NameFleet(40), random.Random(1)
     latencies: list[float] = []
     arrivals = list(
         itertools.takewhile(lambda at: at < 8, itertools.accumulate(iter(lambda: draw.expovariate(50), None)))
     )
     left = list(enumerate(arrivals))[::-1]
-    backend.slow = True
 
-    def work(node: int) -> None:
-        names = directory_of(
-            stores[node], "names", Entity, sleep=time.sleep, clock=lambda: time.now, draw=random.Random(node).random
-        )
+    def work(names: Directory[Entity]) -> None:
         while left:
             number, at = left.pop()
-            time.sleep(max(0.0, at - time.now))
+            fleet.time.sleep(max(0.0, at - fleet.time.now))
             names.create(f"e{number}", Entity(name="e", number=number))
-            latencies.append(time.now - at)
+            latencies.append(fleet.time.now - at)
 
-    for node in range(40):
-        time.start(lambda node=node: work(node))  # type: ignore[misc]
-    time.run()
-    backend.slow = False
-    swaps = backend.calls["replace_reference"]
+    assert sorted(fleet.run(work)) == list(range(len(arrivals)))
     latencies.sort()
     assert latencies[int(0.99 * len(latencies))] <= 0.5
-    assert swaps <= 1.6 * len(arrivals)
-    page = directory_of(stores[0], "names", Entity).page(limit=1_000)
-    assert sorted(one.value.number for _, one in page.entities) == list(range(len(arrivals)))
-
-
-def test_the_kind_is_known_to_every_committer_of_entities(world: TimedEntities) -> None:
-    committer = entity_committer(world.store, "main")
-    assert RECORDED.name in committer._kinds
+    assert fleet.backend.calls["replace_reference"] <= 1.6 * len(arrivals)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_recorded_updates_are_applied_once_despite_lost_answers_and_kills(seed: int) -> None:
     """Counters that many processes raise: what was acknowledged is counted, nothing twice, nothing left over."""
-    time, draw = VirtualTime(), random.Random(seed)
-    backend = FleetBackend(time, lost_answers=0.1, kills=0.002, seed=seed)
-    types = ObjectTypes([*FLEET_TYPES, HEAD_TYPE, STRIPES])
-    stores = [process_of(backend, time, node, types=types)[0] for node in range(20)]
-    stores[0].create_reference("names")
-    first = directory_of(stores[0], "names", Entity)
+    fleet, draw = NameFleet(20, lost_answers=0.1, kills=0.002, seed=seed), random.Random(seed)
     for number in range(30):
-        first.create(f"e{number}", Entity(name="e"))
+        fleet.names[0].create(f"e{number}", Entity(name="e"))
     done, unknown = [0], [0]
-    backend.slow = True
 
-    def work(node: int) -> None:
-        names = directory_of(
-            stores[node], "names", Entity, sleep=time.sleep, clock=lambda: time.now, draw=random.Random(node).random
-        )
+    def work(names: Directory[Entity]) -> None:
         for _ in range(12):
-            time.sleep(draw.expovariate(2.0))
+            fleet.time.sleep(draw.expovariate(2.0))
             try:
                 names.update(f"e{draw.randrange(30)}", raised)
                 done[0] += 1
@@ -320,13 +259,8 @@ def test_recorded_updates_are_applied_once_despite_lost_answers_and_kills(seed: 
                 unknown[0] += 1
                 return
 
-    for node in range(20):
-        time.start(lambda node=node: work(node))  # type: ignore[misc]
-    time.run()
-    backend.slow = False
-    page = directory_of(process_of(backend, time, 900, types=types)[0], "names", Entity).page(limit=100)
-    counted = sum(one.value.number for _, one in page.entities)
+    counted = sum(fleet.run(work))
     assert done[0] <= counted <= done[0] + unknown[0]
     assert done[0] >= 100
-    recorded = [one for key, one in backend._objects.items() if key.type == "waiting-change"]
-    assert any(types.decode(one).kind == RECORDED.name for one in recorded)  # type: ignore[attr-defined]
+    recorded = [one for key, one in fleet.backend._objects.items() if key.type == "waiting-change"]
+    assert any(ENTITY_TYPES.decode(one).kind == RECORDED.name for one in recorded)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """A contended change waits in the store, the next winner combines it, and its own process learns of it once."""
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,22 +20,10 @@ from polaris_persistence.commits.waiting import (
 )
 from polaris_persistence.errors import BackendUnavailable, CommitContended, CommitUnknown, ValueNotStorable
 from polaris_persistence.maintenance.marking import fence
-from polaris_persistence.maintenance.run import SweepPolicy
-from polaris_persistence.maintenance.sweep import MAINTENANCE_TYPES, RealmMaintenance
-from polaris_persistence.objects.store import CatalogStore
-from polaris_persistence.objects.types import ObjectTypes
-from tests.persistence.builders import Head, add, put, store_on
-from tests.persistence.commits.commit_world import DOWN, LOST, Refusal
+from tests.persistence.builders import Head, add, put
+from tests.persistence.commits.commit_world import DOWN, LOST, Refusal, grouped
 from tests.persistence.commits.fleet import by_data, run_fleet
-from tests.persistence.commits.test_groups import Gate, queued
-from tests.persistence.waiting.waiting_world import WITH_WAITING, Waiting, operations
-
-
-@pytest.fixture
-def world() -> Waiting:
-    world = Waiting()
-    world.committer.commit(add("n"))
-    return world
+from tests.persistence.waiting.waiting_world import Waiting, operations
 
 
 def test_the_next_winner_combines_what_waits_and_its_process_learns_the_outcome(world: Waiting) -> None:
@@ -50,30 +38,21 @@ def test_the_next_winner_combines_what_waits_and_its_process_learns_the_outcome(
     assert world.waiting() == ()
 
 
-def test_a_winner_that_does_not_know_a_kind_leaves_it_waiting(world: Waiting) -> None:
+@pytest.mark.parametrize("is_function", [False, True])
+def test_a_change_of_a_kind_unknown_to_the_winner_and_a_function_keep_their_place(
+    world: Waiting, is_function: bool
+) -> None:
     seen: list[int] = []
-    stranger = world.process(kinds=[])[1]
-
-    def then() -> None:
-        stranger.commit(add("n", 10))
-        seen.append(len(world.waiting()))
-
-    world.contend(then=then)
-    assert world.committer.commit_data("add", "n").result == 12
-    assert seen == [1]
-    assert world.waiting() == ()
-
-
-def test_a_function_keeps_its_place_but_is_not_combined(world: Waiting) -> None:
-    seen: list[int] = []
-    winner = world.process()[1]
+    winner = world.process(**({} if is_function else {"kinds": []}))[1]
 
     def then() -> None:
         winner.commit(add("n", 10))
         seen.append(len(world.waiting()))
 
     world.contend(then=then)
-    assert world.committer.commit(add("n")).result == 12
+    victim = world.committer
+    done = victim.commit(add("n")) if is_function else victim.commit_data("add", "n")
+    assert done.result == 12
     assert seen == [1]
     assert world.waiting() == ()
 
@@ -206,28 +185,11 @@ def test_a_fleet_that_loses_answers_and_processes_applies_every_change_once(seed
     assert len(report.latencies) + report.unknown == report.total
 
 
-def sweep_twice(world: Waiting, types: ObjectTypes = WITH_WAITING) -> None:
-    """Run maintenance three times, a grace period apart: what no head needs is deleted."""
-
-    def store_of(realm: str, catalog: str) -> CatalogStore:
-        swept = ObjectTypes([*types, *MAINTENANCE_TYPES])
-        ids = world.process()[0].new_id
-        return store_on(world.backend, world.clock, ids=ids, realm=realm, catalog=catalog, types=swept)
-
-    for _ in range(3):
-        policy = SweepPolicy(grace=1_000.0, lost_after=100.0)
-        report = RealmMaintenance(world.backend, store_of, policy=policy, clock=world.clock.seconds).run()
-        assert report.complete
-        assert not report.refused
-        world.clock.advance(1_002)
-
-
 @pytest.mark.parametrize("commits", [0, 5])
 def test_a_waiter_that_was_combined_and_then_frozen_past_two_sweeps_has_its_outcome(
     world: Waiting, commits: int
 ) -> None:
     """Issue 32, line 2: its outcome was swept, so it took its change for dropped and applied it again."""
-    world.backend.now_us = world.clock.now_us  # type: ignore[method-assign]
     winner = world.process()[1]
     victim = world.process(retry=CommitRetries(tries=1_000, seconds=1e9))[1]
 
@@ -235,7 +197,7 @@ def test_a_waiter_that_was_combined_and_then_frozen_past_two_sweeps_has_its_outc
         winner.commit(add("n", 10))
         for number in range(commits):
             winner.commit(put(f"later{number}", 0))
-        sweep_twice(world)
+        world.sweep(3)
 
     world.contend(then=frozen)
     assert victim.commit_data("add", "n", operation="once").result == 2
@@ -270,14 +232,13 @@ def test_a_waiter_whose_outcome_the_last_release_swept_is_unknown(world: Waiting
 
 
 def test_outcomes_of_former_heads_are_swept(world: Waiting) -> None:
-    world.backend.now_us = world.clock.now_us  # type: ignore[method-assign]
     winner = world.process()[1]
     world.contend(then=lambda: winner.commit(add("n", 10)))
     world.committer.commit_data("add", "n")
     assert len(world.backend.stored_ids(OUTCOMES_TYPE.name)) == 1
     for number in range(RECENT_HEADS):
         winner.commit(put(f"later{number}", 0))
-    sweep_twice(world)
+    world.sweep(3)
     assert not world.backend.stored_ids(OUTCOMES_TYPE.name)
 
 
@@ -330,18 +291,15 @@ def test_changes_that_wait_and_are_then_committed_alone_are_applied_once(world: 
     committer = world.process(seal=seal)[1]
     world.contend()
     losses = world.backend.meanwhile["replace_reference"]
-    gate = Gate(world)
-    world.backend.meanwhile["replace_reference"] += losses
-    with ThreadPoolExecutor(4) as pool:
-        holding = pool.submit(committer.commit, put("first", 1))
-        assert gate.reached.wait(30)
-        done = []
-        for number, name in enumerate("ab", 1):
-            done.append(pool.submit(committer.commit_data, "add", name))
-            queued(committer, number)
-        gate.opened.set()
-        holding.result()
-        assert [one.result().result for one in done] == [1, 1]
+    first, *rest = grouped(
+        world,
+        partial(committer.commit, put("first", 1)),
+        *(partial(committer.commit_data, "add", name) for name in "ab"),
+        then=lambda: world.backend.meanwhile["replace_reference"].extend(losses),
+        committer=committer,
+    )
+    first.result()
+    assert [one.result().result for one in rest] == [1, 1]
     assert next(seals) > 6
     world.process()[1].commit(put("later", 1))
     numbers = world.numbers()

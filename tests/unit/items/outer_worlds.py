@@ -29,7 +29,7 @@ from delegation.upkeep.rules.limits import UpkeepSettings
 from tests.kit.tasks.builders import NOW, Clock
 from tests.unit.cli.callbacks.test_callbacks import dead
 from tests.unit.cli.tombstones.test_drop_namespace import MemoryCatalog
-from tests.unit.items.worlds import ORDER, Failing, Served, planted, world
+from tests.unit.items.worlds import ORDER, Failing, Served, made, planted, world
 from tests.unit.polaris.scripted import Server, raw_json
 from tests.unit.polaris.test_client import client_of
 from tests.unit.removal.orphans.quarantine.test_released import tagged
@@ -61,9 +61,8 @@ def generic_tables_that_cannot_be_loaded(failing: Failing) -> Served:
 
 @world("notifications.resent")
 def dead_letters_that_cannot_be_changed(failing: Failing) -> Served:
-    tasks, found = MemoryTaskStore(), {"g": set[str](), "b": set[str]()}
-    for kind in ORDER:
-        found[kind].add(dead(tasks))
+    tasks = MemoryTaskStore()
+    found = made(lambda _number: dead(tasks))
     store = MemoryNotificationStore(tasks)
     letters = [one for one in tasks.owed.values() if one.is_dead]
     with planted(store, "revise_notification", lambda one, _after: one.task_id in found["b"], failing):

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -23,6 +24,7 @@ from delegation.references import blocking
 from delegation.references.blocking import Blocking, Exemption, HeldPurge, LocatedTable, Subject
 from delegation.references.model import LostRefs
 from delegation.references.recurring import RecurringCatalog, ensure_each_submitted, reference_index
+from delegation.references.store import ReferenceStore
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.removal.lost_refs import LostRefsKeeper
@@ -99,21 +101,29 @@ def planted(target: Any, method: str, is_bad: Callable[..., bool], failing: Fail
     return patch.object(target, method, call)
 
 
+def made(make: Callable[[int], str]) -> dict[str, set[str]]:
+    """Make an item for each letter of ORDER; return the good and the bad ones."""
+    found: dict[str, set[str]] = {"g": set(), "b": set()}
+    for number, kind in enumerate(ORDER):
+        found[kind].add(make(number))
+    return found
+
+
 class DueTasks:
     """Purges that are due, good and bad ones."""
 
     def __init__(self) -> None:
         self.world = World()
-        self.good: set[str] = set()
-        self.bad: set[str] = set()
-        for kind in ORDER:
-            now = self.world.clock()
-            self.world.clock.advance(timedelta(seconds=1))
-            times = dict.fromkeys(("received_timestamp", "created_ts", "last_status_change_ts"), now)
-            task = submitted(str(uuid4()), next_scheduled_run_ts=now, due_at=now + timedelta(minutes=1), **times)
-            self.world.store.apply(Create(task))
-            (self.good if kind == "g" else self.bad).add(task.task_id)
+        found = made(self._due)
+        self.good, self.bad = found["g"], found["b"]
         self.world.clock.advance(HOUR)
+
+    def _due(self, _number: int) -> str:
+        now = self.world.clock()
+        self.world.clock.advance(timedelta(seconds=1))
+        times = dict.fromkeys(("received_timestamp", "created_ts", "last_status_change_ts"), now)
+        task = submitted(str(uuid4()), next_scheduled_run_ts=now, due_at=now + timedelta(minutes=1), **times)
+        return self.world.store.apply(Create(task)).task_id
 
     def swept(self) -> Served:
         for _ in range(3):
@@ -249,12 +259,13 @@ class WaitingTasks:
 
     def __init__(self) -> None:
         self.site = NotedAdmission(Caps(everything=1))
-        self.good: set[str] = set()
-        self.bad: set[str] = set()
-        for kind in ORDER:
-            (self.good if kind == "g" else self.bad).add(self.site.submit())
-            self.site.clock.advance(timedelta(seconds=1))
+        found = made(self._submitted)
+        self.good, self.bad = found["g"], found["b"]
         self.admission = Admission(self.site.tasks, self.site.store, TASK_TYPES, self.start, limits=Caps(everything=1))
+
+    def _submitted(self, _number: int) -> str:
+        self.site.clock.advance(timedelta(seconds=1))
+        return self.site.submit()
 
     def start(self, task_id: str, n: int) -> None:
         self.site.started.append((task_id, n))
@@ -285,30 +296,34 @@ def admitted_tasks_that_cannot_be_read(failing: Failing) -> Served:
 @world("maintenance.tasks")
 def old_tasks_that_cannot_be_removed(failing: Failing) -> Served:
     site = MaintainedTasks()
-    found: dict[str, set[str]] = {"g": set(), "b": set()}
-    for kind in ORDER:
-        found[kind].add(site.finished().task_id)
+    found = made(lambda _number: site.finished().task_id)
     site.clock.advance(timedelta(days=30))
     with planted(site.store, "remove", lambda task: task.task_id in found["b"], failing):
         site.run()
     return found["g"], {one for ids in found.values() for one in ids if site.store.get(one) is None}
 
 
+def record_of_key(scope: str, task_id: str, now: datetime, expires_at: datetime | None = None) -> Record:
+    texts = dict.fromkeys(("caller", "realm_id", "method", "resource_path", "idempotency_key"), "x")
+    return Record(
+        scope=scope, payload_hash="0", state=State.IN_PROGRESS, task_id=task_id, bound_version=1,
+        created_at=now, updated_at=now, expires_at=expires_at, nonce="n", **texts,
+    )  # fmt: skip
+
+
 @world("keys.expiry")
 def keys_whose_tasks_cannot_be_read(failing: Failing) -> Served:
-    here, found = World(), {"g": set[str](), "b": set[str]()}
+    here = World()
     now = here.clock()
-    for number, kind in enumerate(ORDER):
+
+    def recorded(number: int) -> str:
         task = submitted(str(uuid4()))
         here.store.apply(Create(task))
         here.store.apply(Advance(task, failed(task, now)))
-        found[kind].add(task.task_id)
-        texts = dict.fromkeys(("caller", "realm_id", "method", "resource_path", "idempotency_key"), "x")
-        record = Record(
-            scope=f"key-{number}", payload_hash="0", state=State.IN_PROGRESS, task_id=task.task_id, bound_version=1,
-            created_at=now, updated_at=now, nonce="n", **texts,
-        )  # fmt: skip
-        here.records.put(RecordWrite(record))
+        here.records.put(RecordWrite(record_of_key(f"key-{number}", task.task_id, now)))
+        return task.task_id
+
+    found = made(recorded)
     upkeep = RecordUpkeep(here.store, here.records, lifetime=HOUR, nonce=lambda: "m")
     with planted(here.store, "get", lambda task_id: task_id in found["b"], failing):
         list(upkeep.start_expiry(now))
@@ -321,13 +336,8 @@ def expired_keys_that_cannot_be_removed(failing: Failing) -> Served:
     with moto_task_store() as tasks:
         store, now = record_store(tasks), NOW
         names = {f"key-{number}": kind for number, kind in enumerate(ORDER)}
-        texts = dict.fromkeys(("caller", "realm_id", "method", "resource_path", "idempotency_key"), "x")
         for scope in names:
-            record = Record(
-                scope=scope, payload_hash="0", state=State.IN_PROGRESS, task_id=str(uuid4()), bound_version=1,
-                created_at=now, updated_at=now, expires_at=now, nonce="n", **texts,
-            )  # fmt: skip
-            store.put(RecordWrite(record))
+            store.put(RecordWrite(record_of_key(scope, str(uuid4()), now, now)))
         with planted(store, "_remove", lambda key, _moment: names[key["scope"]["S"]] == "b", failing):
             store.remove_expired(now + HOUR, 100)
         left = {scope for scope in names if store.get(scope) is not None}
@@ -351,13 +361,14 @@ class OwedEvents:
         receiver: Any = SimpleNamespace(url="https://127.0.0.1/", authorities=None)
         self.site = NotifyingProcesses(receiver, policy=NotificationPolicy(events=True))
         self.site.queue_is_down = True
-        self.found: dict[str, set[str]] = {"g": set(), "b": set()}
-        for kind in ORDER:
-            task = self.site.held(callback=None)
-            self.site.finish(task)
-            self.found[kind].add(task.task_id)
+        self.found = made(self._finished)
         self.site.queue_is_down = False
         self.site.clock.advance(HOUR)
+
+    def _finished(self, _number: int) -> str:
+        task = self.site.held(callback=None)
+        self.site.finish(task)
+        return task.task_id
 
     def is_bad(self, owed: Any, **_options: Any) -> bool:
         return owed.task_id in self.found["b"]
@@ -402,11 +413,8 @@ def stored_notifications_that_cannot_be_read(failing: Failing) -> Served:
 
 @world("notifications.receivers")
 def records_of_receivers_that_cannot_be_read(failing: Failing) -> Served:
-    found: dict[str, set[str]] = {"g": set(), "b": set()}
-    items = []
-    for number, kind in enumerate(ORDER):
-        found[kind].add(f"callback-{number}")
-        items.append(stored.receiver_item(Receiver(f"callback-{number}", NOW, NOW)))
+    found = made(lambda number: f"callback-{number}")
+    items = [stored.receiver_item(Receiver(f"callback-{number}", NOW, NOW)) for number in range(len(ORDER))]
     with planted(stored, "receiver_of", lambda item: item["channel"] in found["b"], failing):
         return found["g"], {one.channel for one in stored.readable_receivers(items)}
 
@@ -445,45 +453,40 @@ def turns_of_a_worker_that_cannot_deliver(failing: Failing) -> Served:
 
 @world("tombstones.settled")
 def tombstones_that_cannot_be_settled(failing: Failing) -> Served:
-    return settled_tombstones("get", failing, first_only=True)
+    return settled_tombstones(failing, first_only=True)
 
 
 @world("tombstones.noted")
 def tombstones_whose_trouble_cannot_be_noted(failing: Failing) -> Served:
-    return settled_tombstones("get", failing, first_only=False)
+    return settled_tombstones(failing, first_only=False)
 
 
-def settled_tombstones(method: str, failing: Failing, *, first_only: bool) -> Served:
-    here = DropWorld()
-    try:
-        found: dict[str, set[str]] = {"g": set(), "b": set()}
-        for number, kind in enumerate(ORDER):
+def settled_tombstones(failing: Failing, *, first_only: bool) -> Served:
+    with closing(DropWorld()) as here:
+
+        def dropped(number: int) -> str:
             table = TableIdentifier("lake", ("ns",), f"t{number}")
             record = pending(REALM, table, HIDDEN, here.clock(), expected_uuid="u", caller="bob", waits=False)
             here.records.put(record)
-            found[kind].add(record.tombstone_id)
-        asked: Counter[str] = Counter()
+            return record.tombstone_id
+
+        found, asked = made(dropped), Counter[str]()
 
         def is_bad(tombstone_id: str) -> bool:
             asked[tombstone_id] += 1
             return tombstone_id in found["b"] and (asked[tombstone_id] % 2 == 1 or not first_only)
 
-        with planted(here.records, method, is_bad, failing):
+        with planted(here.records, "get", is_bad, failing):
             for _ in range(4):
                 here.clock.advance(HOUR)
                 here.upkeep()
         records = [here.records.get(one) for ids in found.values() for one in ids]
         return found["g"], {one.tombstone_id for one in records if one.state is TombstoneState.CLEARED}
-    finally:
-        here.close()
 
 
 def archive() -> tuple[Archive, dict[str, set[str]]]:
     """Tables whose snapshots a policy wants expired, the bad ones first."""
-    found: dict[str, set[str]] = {"g": set(), "b": set()}
-    for number, kind in enumerate(ORDER):
-        found[kind].add(f"t{number}")
-    return Archive(*(f"t{number}" for number in range(len(ORDER)))), found
+    return Archive(*(f"t{number}" for number in range(len(ORDER)))), made(lambda number: f"t{number}")
 
 
 def started(here: Archive) -> set[str]:
@@ -597,26 +600,26 @@ def healths_that_cannot_be_read(failing: Failing) -> Served:
 @world("catalogs.submitted")
 def catalogs_whose_tasks_cannot_be_read(failing: Failing) -> Served:
     here, behavior = World(), reference_index(lambda _run: None, every=HOUR)  # type: ignore[arg-type]
-    found: dict[str, set[str]] = {"g": set(), "b": set()}
-    ids = {}
-    for number, kind in enumerate(ORDER):
-        catalog = f"lake{number}"
-        found[kind].add(catalog)
-        ids[behavior.task_id(RecurringCatalog(catalog=catalog))] = catalog
+    found = made(lambda number: f"lake{number}")
+    ids = {behavior.task_id(RecurringCatalog(catalog=one)): one for one in found["g"] | found["b"]}
     with planted(here.store, "get", lambda task_id: ids.get(task_id) in found["b"], failing):
         ensure_each_submitted(here.tasks, behavior, sorted(found["g"] | found["b"]))
     return found["g"], {ids[task.task_id] for task in here.store.heads().tasks}
 
 
+def lost_refs(catalog: str, name: str) -> LostRefs:
+    table = TableIdentifier(catalog, ("ns",), name)
+    return LostRefs(table, name, f"s3://lake/{name}", "copy", {"b": 1}, 1, "task", NOW, NOW)
+
+
 @world("lost-refs.removed")
 def lost_refs_that_cannot_be_forgotten(failing: Failing) -> Served:
-    index, found, now = MemoryReferenceStore(), {"g": set[str](), "b": set[str]()}, NOW
-    for number, kind in enumerate(ORDER):
-        name = f"t{number}"
-        found[kind].add(name)
-        table = TableIdentifier("lake", ("ns",), name)
-        index.put_lost_refs(LostRefs(table, name, f"s3://b/{name}.json", "copy", {"tag": 1}, 1, "task", now, now))
-    keeper = LostRefsKeeper(index, MemoryPlanStore(), table, "u", "task", lambda: now + HOUR)
+    index, found = MemoryReferenceStore(), made(lambda number: f"t{number}")
+    for name in found["g"] | found["b"]:
+        index.put_lost_refs(lost_refs("lake", name))
+    keeper = LostRefsKeeper(
+        index, MemoryPlanStore(), TableIdentifier("lake", ("ns",), "t8"), "u", "task", lambda: NOW + HOUR
+    )
     with planted(index, "remove_lost_refs", lambda lost: lost.identifier.name in found["b"], failing):
         keeper.check()
     return found["g"], (found["g"] | found["b"]) - {one.identifier.name for one in index.lost_refs("lake")}
@@ -624,10 +627,9 @@ def lost_refs_that_cannot_be_forgotten(failing: Failing) -> Served:
 
 def listed_tables() -> tuple[Scene, dict[str, set[str]]]:
     """Tables of one namespace, and a namespace for each of others."""
-    here, found = Scene(), {"g": set[str](), "b": set[str]()}
-    for number, kind in enumerate(ORDER):
-        found[kind].add(f"t{number}")
-        here.one.create(f"t{number}", location=f"s3://lake/{number}")
+    here, found = Scene(), made(lambda number: f"t{number}")
+    for name in found["g"] | found["b"]:
+        here.one.create(name, location=f"s3://lake/{name}")
     return here, found
 
 
@@ -674,58 +676,48 @@ def tables_met_under_no_name_that_cannot_be_remembered(failing: Failing) -> Serv
     return found["g"], {one.identifier.name for one in here.store.entries("cat") if "moved" in one.displaced}
 
 
-def blocking_records(reader: str, put: Callable[[Any, str], None], failing: Failing) -> Served:
-    """Read the records of one kind, of which some cannot be read."""
-    names = {f"t{number}": kind for number, kind in enumerate(ORDER)}
+def put_exemption(store: ReferenceStore, subject: Subject) -> None:
+    store.put_exemption(Exemption(subject, "uuid", None, "x", "me", NOW, NOW + HOUR))
+
+
+def put_held(store: ReferenceStore, subject: Subject) -> None:
+    store.put_held(HeldPurge(str(uuid4()), subject))
+
+
+def put_unlisted(store: ReferenceStore, subject: Subject) -> None:
+    store.put_unlisted(Blocking(subject, "NO: x", NOW))
+
+
+def put_located(store: ReferenceStore, subject: Subject) -> None:
+    store.put_located(LocatedTable(subject, f"s3://lake/{subject.name}/"))
+
+
+def put_lost(store: ReferenceStore, subject: Subject) -> None:
+    store.put_lost_refs(lost_refs("cat", str(subject.name)))
+
+
+def blocking_records(
+    put: Callable[[ReferenceStore, Subject], None], reader: str, listing: str, failing: Failing
+) -> Served:
+    """Read the stored records of one kind, of which some cannot be read."""
+    found = made(lambda number: f"t{number}")
     with moto() as client:
         store = reference_store(client)
-        for name in names:
-            put(store, name)
-        with planted(blocking, f"_{reader}", lambda _catalog, item: names[item["name"]] == "b", failing):
-            kind = {"exemption": "exemptions", "blocking": "unlisted", "lost": "lost_refs"}.get(reader, reader)
-            served = {(getattr(one, "subject", None) or one.identifier).name for one in getattr(store, kind)("cat")}
-    return {name for name, kind in names.items() if kind == "g"}, served
+        for name in found["g"] | found["b"]:
+            put(store, Subject("cat", ("ns",), name))
+        with planted(blocking, reader, lambda _catalog, item: item["name"] in found["b"], failing):
+            records = list(getattr(store, listing)("cat"))
+    return found["g"], {(getattr(one, "subject", None) or one.identifier).name for one in records}
 
 
-@world("references.exemptions")
-def stored_exemptions_that_cannot_be_read(failing: Failing) -> Served:
-    def put(store: Any, name: str) -> None:
-        subject = Subject("cat", ("ns",), name)
-        store.put_exemption(Exemption(subject, "uuid", None, "x", "me", NOW, NOW + HOUR))
-
-    return blocking_records("exemption", put, failing)
-
-
-@world("references.held")
-def stored_records_of_held_purges_that_cannot_be_read(failing: Failing) -> Served:
-    return blocking_records(
-        "held", lambda store, name: store.put_held(HeldPurge(str(uuid4()), Subject("cat", ("ns",), name))), failing
-    )
-
-
-@world("references.unlisted")
-def stored_records_of_what_cannot_be_listed(failing: Failing) -> Served:
-    def put(store: Any, name: str) -> None:
-        store.put_unlisted(Blocking(Subject("cat", ("ns",), name), "NO: x", NOW))
-
-    return blocking_records("blocking", put, failing)
-
-
-@world("references.located")
-def stored_tables_of_other_formats(failing: Failing) -> Served:
-    def put(store: Any, name: str) -> None:
-        store.put_located(LocatedTable(Subject("cat", ("ns",), name), f"s3://lake/{name}/"))
-
-    return blocking_records("located", put, failing)
-
-
-@world("references.lost")
-def stored_lost_refs(failing: Failing) -> Served:
-    def put(store: Any, name: str) -> None:
-        table = TableIdentifier("cat", ("ns",), name)
-        store.put_lost_refs(LostRefs(table, name, f"s3://lake/{name}", "copy", {"b": 1}, 1, "id", NOW, NOW))
-
-    return blocking_records("lost", put, failing)
+for name_, *parts in (
+    ("exemptions", put_exemption, "_exemption", "exemptions"),
+    ("held", put_held, "_held", "held"),
+    ("unlisted", put_unlisted, "_blocking", "unlisted"),
+    ("located", put_located, "_located", "located"),
+    ("lost", put_lost, "_lost", "lost_refs"),
+):
+    world(f"references.{name_}")(partial(blocking_records, *parts))
 
 
 @world("references.namespaces")

@@ -56,19 +56,10 @@ def test_a_whole_number_may_have_a_fraction_of_zero() -> None:
     assert (metadata.format_version, type(metadata.format_version)) == (2, int)
 
 
-def test_metadata_location_may_be_spelled_as_iceberg_does() -> None:
-    spelled = changed(loaded(), f"{PARAMETERS}/metadata_location", ABSENT)
-    spelled[PARAMETERS]["metadata-location"] = "s3://lake/x.json"
-    assert read(spelled).operation_parameters.metadata_location == "s3://lake/x.json"
-
-
-def test_the_proposals_full_example_is_read_where_the_identity_is_enough() -> None:
+def test_the_identity_alone_is_enough_but_for_the_synchronous_endpoint() -> None:
     payload = read(identity_only(), identity_only=True)
     assert payload.operation_parameters.metadata is None
     assert payload.operation_parameters.table_identity.table_name == "T1"
-
-
-def test_the_identity_alone_is_not_enough_for_the_synchronous_endpoint() -> None:
     with pytest.raises(BadRequest) as refused:
         read(identity_only())
     assert str(refused.value) == "operation_parameters.metadata_location: is required"
@@ -101,45 +92,24 @@ def test_optional_members_may_be_absent() -> None:
     body = loaded()
     for path in ("request_timestamp_utc", "polaris_correlation_id"):
         body = changed(body, f"{COMMON}/{path}", ABSENT)
-    for path in ("storage-credentials", "properties", "table_identity/table_entity_id"):
+    for path in ("storage-credentials", "properties", "table_identity/table_entity_id", "metadata_location"):
         body = changed(body, f"{PARAMETERS}/{path}", ABSENT)
+    # As Iceberg spells it.
+    body[PARAMETERS]["metadata-location"] = "s3://lake/x.json"
     payload = read(body)
     assert payload.common_payload.request_timestamp_utc is None
     assert payload.operation_parameters.properties == {}
+    assert payload.operation_parameters.metadata_location == "s3://lake/x.json"
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "0001-01-01T00:00:00Z",
-        "0999-12-31T23:59:59Z",
-        "1899-12-30T00:00:00Z",
-        "1970-01-01T00:30:00+01:00",
-        "3000-01-01T00:00:00Z",
-        "9999-12-31T23:59:59.999Z",
-    ],
-    ids=["unset in Go and .NET", "unpadded", "spreadsheets", "before the epoch in UTC", "far ahead", "the largest"],
+    ["0001-01-01T00:00:00Z", "1899-12-30T00:00:00Z", "1970-01-01T00:30:00+01:00", "3000-01-01T00:00:00Z"],
+    ids=["unset in Go and .NET", "spreadsheets", "before the epoch in UTC", "far ahead"],
 )
 def test_a_time_that_no_clock_shows_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match=r"^common_payload\.request_timestamp_utc: must be a time from 1970 to 2999"):
         read(changed(loaded(), f"{COMMON}/request_timestamp_utc", text))
-
-
-@pytest.mark.parametrize("text", ["1970-01-01T00:00:00Z", "2999-12-31T23:59:59Z"])
-def test_the_first_and_the_last_time_are_accepted(text: str) -> None:
-    assert read(changed(loaded(), f"{COMMON}/request_timestamp_utc", text)).common_payload.request_timestamp_utc
-
-
-@pytest.mark.parametrize("sent", ["k-1 ", " k-1", "\tk-1\t "])
-def test_blanks_around_a_key_are_no_part_of_it(sent: str) -> None:
-    """RFC 9110, Section 5.5: a field value does not include leading or trailing whitespace."""
-    assert read_idempotency_key([sent]) == "k-1"
-
-
-@pytest.mark.parametrize("sent", ["k 1", " ", "", "\u00a0k-1", "k-1\n"])
-def test_other_blanks_make_a_key_invalid(sent: str) -> None:
-    with pytest.raises(BadRequest, match="Idempotency-Key"):
-        read_idempotency_key([sent])
 
 
 def test_unknown_members_of_icebergs_documents_are_ignored() -> None:
@@ -154,7 +124,8 @@ def test_unknown_members_of_icebergs_documents_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("given_text", "moment"),
     [
-        ("2025-06-11T16:21:00Z", datetime(2025, 6, 11, 16, 21, tzinfo=UTC)),
+        ("1970-01-01T00:00:00Z", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("2999-12-31T23:59:59Z", datetime(2999, 12, 31, 23, 59, 59, tzinfo=UTC)),
         ("2025-06-11t18:21:00.5+02:00", datetime(2025, 6, 11, 16, 21, 0, 500_000, tzinfo=UTC)),
         ("2025-06-11T16:21:00.123456789Z", datetime(2025, 6, 11, 16, 21, 0, 123_456, tzinfo=UTC)),
     ],
@@ -297,22 +268,22 @@ def test_a_payload_shows_none_of_its_credentials() -> None:
     config = payload.operation_parameters.config
     assert config is not None
     assert config["s3.session-token"].get_secret_value() == SECRET
-    shown = [
-        repr(payload),
-        str(payload),
-        payload.model_dump_json(),
-        str(payload.model_dump()),
-        json.dumps(payload.model_dump(mode="json")),
-    ]
-    assert not any(SECRET in text for text in shown)
+    shown = [payload, repr(payload), payload.model_dump(), payload.model_dump_json(), payload.model_dump(mode="json")]
+    assert SECRET not in " ".join(map(str, shown))
 
 
-@pytest.mark.parametrize("key", ["a", "0", "550e8400-e29b-41d4-a716-446655440000", "A.b_c-9", "x" * 255])
-def test_a_key_of_the_proposals_pattern_is_accepted(key: str) -> None:
-    assert read_idempotency_key([key]) == key
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [("a", "a"), ("0", "0"), ("A.b_c-9", "A.b_c-9"), ("x" * 255, "x" * 255), (" k-1", "k-1"), ("\tk-1\t ", "k-1")],
+)
+def test_a_key_of_the_proposals_pattern_is_accepted_without_the_blanks_around_it(sent: str, key: str) -> None:
+    """RFC 9110, Section 5.5: a field value does not include leading or trailing whitespace."""
+    assert read_idempotency_key([sent]) == key
 
 
-@pytest.mark.parametrize("key", ["", "-a", ".a", "_a", "a b", "a\n", "é", "a/b", "x" * 256, "a,b"])
+@pytest.mark.parametrize(
+    "key", ["", " ", "-a", ".a", "_a", "a b", "a\n", "é", "a/b", "x" * 256, "a,b", "\u00a0k-1", "k-1\n"]
+)
 def test_any_other_key_is_refused_naming_the_header(key: str) -> None:
     with pytest.raises(BadRequest, match=r"^Idempotency-Key: must be 1 to 255 characters"):
         read_idempotency_key([key])
@@ -326,32 +297,14 @@ def test_a_missing_key_is_accepted_and_two_are_refused() -> None:
 
 def test_responses_have_the_members_of_the_proposal() -> None:
     task = "0d4c6d3e-8f2a-5c67-9f0e-3f5f0e1d2c3b"
-    accepted = TaskAccepted(
-        delegation_task_id=task, status="QUEUED", status_query_url=f"/delegation-service/api/v1/tasks/{task}"
-    )
-    assert json.loads(render(accepted)) == {
-        "delegation_task_id": task,
-        "status": "QUEUED",
-        "status_query_url": f"/delegation-service/api/v1/tasks/{task}",
-    }
-    done = TaskSuccessResponse(
-        delegation_task_id=task,
-        status="COMPLETED_SUCCESS",
-        message="done",
-        execution_result=ExecutionResult(
-            files_deleted=3, bytes_deleted=2**60, files_kept=1, findings=(KeptFiles(code="X", count=1),)
-        ),
-    )
-    assert json.loads(render(done)) == {
-        "delegation_task_id": task,
-        "status": "COMPLETED_SUCCESS",
-        "message": "done",
-        "execution_result": {
-            "files_deleted": 3,
-            "bytes_deleted": 2**60,
-            "files_kept": 1,
-            "findings": [{"code": "X", "count": 1}],
-        },
+    accepted = {"delegation_task_id": task, "status": "QUEUED", "status_query_url": f"/v1/tasks/{task}"}
+    assert json.loads(render(TaskAccepted(**accepted))) == accepted
+    done = {"delegation_task_id": task, "status": "COMPLETED_SUCCESS", "message": "done"}
+    result = {"files_deleted": 3, "bytes_deleted": 2**60, "files_kept": 1}
+    stated = ExecutionResult(**result, findings=(KeptFiles(code="X", count=1),))
+    assert json.loads(render(TaskSuccessResponse(**done, execution_result=stated))) == {
+        **done,
+        "execution_result": {**result, "findings": [{"code": "X", "count": 1}]},
     }
     failed = ErrorResponse(error_code="X", message="é", delegation_task_id=task, status="FAILED_TERMINAL")
     assert render(failed) == (
