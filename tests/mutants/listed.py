@@ -202,14 +202,14 @@ CHILDREN: Final = (
         f"{TASKS}life/transitions.py",
         "        family=task.family.evolve(child_ordinal=None),\n    )\n",
         "    )\n",
-        (f"{FAMILIES}::test_children_without_an_identity_run_once_when_their_parent_is_tried_again",),
+        (f"{FAMILIES}::test_children_without_an_identity_run_once_when_their_failed_parent_is_retried_on_request",),
     ),
     Mutant(
         "the children without an identity of two runs are the same",
         f"{TASKS}life/transitions.py",
         "runs = (family.runs_before or 0) + 1 if is_new_run else family.runs_before",
         "runs = family.runs_before",
-        (f"{FAMILIES}::test_each_run_of_a_recurring_parent_has_children_of_its_own",),
+        (f"{FAMILIES}::test_the_records_of_the_children_of_former_runs_are_removed",),
     ),
     Mutant(
         "a parent awaits the children of its former submissions",
@@ -306,7 +306,7 @@ SIZED: Final = (
         "functions/polaris_common/dynamodb.py",
         '    "ValidationError": CallOutcome.INVALID,\n',
         '    "ValidationError": CallOutcome.NOT_APPLIED,\n',
-        (f"{SIZES}::test_a_transaction_that_is_refused_permanently_is_tried_once",),
+        (f"{SIZES}::test_a_validation_exception_is_permanent_and_tried_once",),
     ),
     Mutant(
         "work whose write is refused permanently is done again",
@@ -322,7 +322,7 @@ SIZED: Final = (
         f"{TASKS}work/reads.py",
         "    if hashlib.sha256(data).hexdigest() not in task.result_location:\n",
         "    if not task.result_location:\n",
-        (f"{SIZES}::test_a_result_that_was_changed_since_is_not_returned",),
+        (f"{SIZES}::test_a_result_that_was_changed_since_or_cannot_be_reached_is_not_returned",),
     ),
     Mutant(
         "the next run begins with the former run's result",

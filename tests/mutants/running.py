@@ -171,7 +171,7 @@ ADMITTING: Final = (
         "all(self._counts[key] <= cap for",
         (
             "tests/unit/tasks/life/test_admission.py::test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use",
-            "tests/unit/tasks/life/test_admission.py::test_a_cap_admits_as_many_as_it_says",
+            "tests/unit/tasks/life/test_admission.py::test_no_cap_is_exceeded_and_no_room_is_left_that_a_waiting_task_may_use",
         ),
     ),
     Mutant(

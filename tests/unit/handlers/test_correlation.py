@@ -40,9 +40,7 @@ def logged(printed: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
-def test_a_request_is_joined_with_its_message_its_dispatch_its_steps_and_its_job(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: Any
-) -> None:
+def test_a_request_is_joined_with_its_message_its_dispatch_its_steps_and_its_job(deployed, monkeypatch, capsys, caplog):
     caplog.set_level(logging.INFO)
     submitted_by_the_api(deployed, monkeypatch, capsys)
     [message] = deployed.sqs.receive_message(QueueUrl=deployed.resources["queue_url"])["Messages"]
@@ -85,8 +83,6 @@ def job(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, task_id: str) -> in
         raise ObjectStoreDenied("s3://lake/wh/orders")
 
     spec = importlib.util.spec_from_file_location("run_task", handlers.ROOT / "spark" / "run_task.py")
-    assert spec is not None
-    assert spec.loader is not None
     driver = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(driver)
     monkeypatch.setattr(driver, "job_tasks", wired_tasks.task_service)

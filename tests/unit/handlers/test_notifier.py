@@ -28,6 +28,7 @@ from tests.aws import mock_aws
 from tests.contract.task_tables import create_task_table
 from tests.kit.tasks.builders import HOUR, submitted
 from tests.paths import ROOT
+from tests.unit.handlers import test_handlers as handlers
 from tests.unit.notifications.receiver import Receiver, receiving
 
 REGION = "us-east-1"
@@ -35,16 +36,7 @@ KEY = "a key of the receiver, 32 bytes at least"
 TASK_ID = "1a13505e-1ed2-51cb-aa79-d8eedccbc526"
 
 
-class Context:
-    """The members of a Lambda context that handlers read."""
-
-    function_name = "notifier"
-    memory_limit_in_mb = 512
-    invoked_function_arn = "arn:aws:lambda:us-east-1:123456789012:function:notifier"
-    aws_request_id = "request-1"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 60_000
+CONTEXT = handlers.Context("notifier")
 
 
 @dataclass
@@ -135,8 +127,7 @@ def test_an_end_is_sent_to_the_queue_and_delivered(deployed: Deployed, capsys: p
     deployed.end_a_task()
     messages = deployed.messages()
     assert {json.loads(message)["task_id"] for message in messages} == {TASK_ID}
-    answer = deployed.handler().handler(batch(*messages), Context())
-    assert answer == {"batchItemFailures": []}
+    assert deployed.handler().handler(batch(*messages), CONTEXT) == {"batchItemFailures": []}
     ((headers, body),) = deployed.receiver.received
     assert CallbackVerifier([KEY]).verify(headers, body).task_id == TASK_ID
     assert deployed.owed() == []
@@ -146,12 +137,10 @@ def test_an_end_is_sent_to_the_queue_and_delivered(deployed: Deployed, capsys: p
     assert "hooks" not in printed
 
 
-def test_a_receiver_that_fails_leaves_it_owed_and_the_message_done(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_receiver_that_fails_leaves_it_owed_and_the_message_done(deployed: Deployed, capsys: Any) -> None:
     deployed.receiver.script[:] = [503]
     deployed.end_a_task()
-    answer = deployed.handler().handler(batch(*deployed.messages()), Context())
+    answer = deployed.handler().handler(batch(*deployed.messages()), CONTEXT)
     assert answer == {"batchItemFailures": []}
     (owed,) = deployed.owed()
     assert (owed.attempts, owed.channel) == (1, "callback:catalog")
@@ -175,7 +164,7 @@ def test_a_dead_letter_is_sent_again_through_the_api(deployed: Deployed) -> None
     deployed.resources = deployed.resources.replaced(properties=properties)
     deployed.receiver.script[:] = [503]
     deployed.end_a_task()
-    deployed.handler().handler(batch(*deployed.messages()), Context())
+    deployed.handler().handler(batch(*deployed.messages()), CONTEXT)
     assert deployed.owed() == []
     wired_api._resend(wired_tasks.task_store(), TASK_ID)
     (owed,) = deployed.owed()
@@ -186,5 +175,5 @@ def test_a_dead_letter_is_sent_again_through_the_api(deployed: Deployed) -> None
 
 def test_the_sample_event_is_skipped_and_its_malformed_message_reported(deployed: Deployed) -> None:
     event = json.loads((ROOT / "events" / "notifier.json").read_text())
-    answer = deployed.handler().handler(event, Context())
+    answer = deployed.handler().handler(event, CONTEXT)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "2e1424d4-f796-459a-8184-9c92662be6da"}]}

@@ -81,26 +81,20 @@ def on_spark(deployed: Deployed, monkeypatch: pytest.MonkeyPatch, lease: timedel
     return tasks.writes.change(TASK_ID, lambda task, _now: task.evolve(engine=SPARK, job_run_id="run-1"))
 
 
-def test_the_sweeper_ends_the_job_of_a_lost_attempt(
-    deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sweeper_ends_the_job_of_a_lost_attempt(deployed, runs, monkeypatch):
     on_spark(deployed, monkeypatch, timedelta(microseconds=1))
     assert invoke("sweeper", deployed, monkeypatch) == {"looked": 1, "failed": 0}
     assert runs.states == {"run-1": "CANCELLING"}
 
 
-def test_start_job_ends_the_job_of_a_former_attempt_first(
-    deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_job_ends_the_job_of_a_former_attempt_first(deployed, runs, monkeypatch):
     held(deployed, monkeypatch)
     runs.names["run-1"] = f"{TASK_ID}-0"
     assert invoke("start_job", deployed, monkeypatch)["next"] == "start-again"
     assert runs.states == {"run-1": "CANCELLING"}
 
 
-def test_start_job_asks_about_the_application_that_refuses(
-    deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_start_job_asks_about_the_application_that_refuses(deployed, runs, monkeypatch):
     tasks = held(deployed, monkeypatch)
     runs.states.clear()
     runs.refused = frozenset({"StartJobRun"})
@@ -108,26 +102,20 @@ def test_start_job_asks_about_the_application_that_refuses(
     assert tasks.reads.get(TASK_ID).error_code == "JOB_REFUSED"
 
 
-def test_heartbeat_cancels_the_waiting_job_of_a_cancelled_task(
-    deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heartbeat_cancels_the_waiting_job_of_a_cancelled_task(deployed, runs, monkeypatch):
     on_spark(deployed, monkeypatch)
     tasks_of(deployed, monkeypatch).writes.change(TASK_ID, lambda task, _now: task.evolve(cancel_requested=True))
     assert invoke("heartbeat", deployed, monkeypatch)["next"] == "heartbeat"
     assert runs.states == {"run-1": "CANCELLING"}
 
 
-def test_heartbeat_hands_a_long_job_to_the_next_execution(
-    deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heartbeat_hands_a_long_job_to_the_next_execution(deployed, runs, monkeypatch):
     on_spark(deployed, monkeypatch)
     assert invoke("heartbeat", deployed, monkeypatch, turn=MAX_TURNS)["next"] == "continue"
     assert tasks_of(deployed, monkeypatch).reads.get(TASK_ID).lease.owner == execution_name(TASK_ID, 2)
 
 
-def test_complete_cancels_a_job_that_still_runs_without_an_outcome(
-    deployed: Deployed, runs: JobRuns, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_complete_cancels_a_job_that_still_runs_without_an_outcome(deployed, runs, monkeypatch):
     """Heartbeat found it ended or gone, and it is there again: it would cost on, and its writes would be refused."""
     on_spark(deployed, monkeypatch)
     assert invoke("complete", deployed, monkeypatch)["next"] == "wait"

@@ -52,9 +52,7 @@ def test_the_four_steps_rotate_the_secret(deployed: RotatingProcesses, caplog: p
     assert not [line for line in logged if made in str(line) or "first" in str(line)]
 
 
-def test_a_failed_step_is_logged_by_its_code_and_raised(
-    deployed: RotatingProcesses, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_step_is_logged_by_its_code_and_raised(deployed, caplog):
     with pytest.raises(PolarisMisconfigured, match="not enabled"):
         invoke(SecretId=deployed.arn)
     [line] = [vars(record) for record in caplog.records if record.message == "not rotated"]

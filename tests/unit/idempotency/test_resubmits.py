@@ -12,9 +12,7 @@ seconds = st.integers(1, 3600).map(lambda count: timedelta(seconds=count))
 
 
 @given(most=st.integers(0, 40), first=seconds, longest=seconds, resubmits=st.integers(0, 60))
-def test_the_first_repeat_runs_at_once_and_the_others_after_growing_pauses(
-    most: int, first: timedelta, longest: timedelta, resubmits: int
-) -> None:
+def test_the_first_repeat_runs_at_once_and_the_others_after_growing_pauses(most, first, longest, resubmits):
     policy = ResubmitPolicy(most, first, longest)
     allowed, following = policy.allowed_at(resubmits, NOW), policy.allowed_at(resubmits + 1, NOW)
     assert (allowed is None) == (resubmits >= most)

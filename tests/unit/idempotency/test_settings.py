@@ -39,17 +39,9 @@ def test_polaris_own_name_of_the_lifetime_is_taken_and_both_must_not_differ() ->
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ttl", "PT0S"),
-        ("enabled", "yes"),
-        ("enabled", "True"),
-        ("cleanup.enabled", ""),
-        ("lifetime", "30"),
-        ("lifetime", "PT0S"),
-        ("lifetime", "1500ms"),
-        ("lifetime", "PT0.5S"),
-        ("lifetime", "P31D"),
+        *(("ttl", "PT0S"), ("enabled", "yes"), ("enabled", "True"), ("cleanup.enabled", ""), ("cleanup", "true")),
+        *(("lifetime", text) for text in ("30", "PT0S", "1500ms", "PT0.5S", "P31D")),
         ("liftime", "PT30M"),
-        ("cleanup", "true"),
     ],
 )
 def test_a_wrong_setting_is_named_before_anything_is_deployed(name: str, value: str) -> None:

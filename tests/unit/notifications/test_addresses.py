@@ -30,22 +30,16 @@ EMBEDDING = {
     "ISATAP metadata": "2606:4700::5efe:169.254.169.254",
 }
 NEVER = [
-    "169.254.169.254",
-    "169.254.170.2",
-    "::ffff:169.254.169.254",
-    "64:ff9b::a9fe:a9fe",
-    "2002:a9fe:a9fe::1",
-    "fd00:ec2::254",
-    "fe80::1",
-    "fe80::1%eth0",
-    "224.0.0.1",
-    "ff02::1",
-    "0.0.0.0",
-    "0.1.2.3",
-    "::",
-    "255.255.255.255.1",
-    "",
+    *("169.254.169.254", "169.254.170.2", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1"),
+    *("fd00:ec2::254", "fe80::1", "fe80::1%eth0", "224.0.0.1", "ff02::1", "0.0.0.0", "0.1.2.3", "::"),
+    *("255.255.255.255.1", ""),
 ]
+SPECIAL = [
+    *("100.64.0.1", "192.0.0.192", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1"),
+    *("203.0.113.1", "240.0.0.1", "255.255.255.255", "100::1", "100:0:0:1::1", "2001:2::1", "2001:10::1"),
+    *("2001:db8::1", "3fff::1", "5f00::1", "fec0::1", "4000::1", "2002:c058:6301::1"),
+]
+"""Neither public nor private."""
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -76,23 +70,9 @@ def test_an_ipv6_address_with_a_private_ipv4_address_in_it_is_never_called(form,
         require_callable(EMBEDDING[form], private=private, loopback=True)
 
 
-@pytest.mark.parametrize("address", NEVER)
+@pytest.mark.parametrize("address", [*NEVER, *SPECIAL])
 @pytest.mark.parametrize("private", [True, False])
-def test_metadata_link_local_and_multicast_addresses_are_never_called(address, private):
-    with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
-        require_callable(address, private=private)
-
-
-@pytest.mark.parametrize("private", [True, False])
-@pytest.mark.parametrize(
-    "address",
-    [
-        *("100.64.0.1", "192.0.0.192", "192.0.0.8", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1"),
-        *("203.0.113.1", "240.0.0.1", "255.255.255.255", "100::1", "100:0:0:1::1", "2001:2::1", "2001:10::1"),
-        *("2001:db8::1", "3fff::1", "5f00::1", "fec0::1", "4000::1", "2002:c058:6301::1"),
-    ],
-)
-def test_an_address_of_a_special_block_is_neither_public_nor_private(address, private):
+def test_metadata_link_local_multicast_and_special_addresses_are_never_called(address, private):
     with pytest.raises(NotificationError, check=coded("CALLBACK_ADDRESS_REFUSED")):
         require_callable(address, private=private)
 

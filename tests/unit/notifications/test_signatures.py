@@ -1,6 +1,7 @@
 """The signature of a callback, as the service makes it and the client package verifies it."""
 
 import json
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
@@ -44,14 +45,10 @@ def test_a_key_is_replaced_on_either_side_first(signs, verifies):
     assert ended.notification_id == OWED.notification_id
 
 
-@pytest.mark.parametrize("seconds", [-300, 0, 300])
-def test_a_present_callback_is_accepted(seconds):
-    verifier(OLD, at=NOW + timedelta(seconds=seconds)).verify(headers(OLD), BODY)
-
-
-@pytest.mark.parametrize("seconds", [-301, 301, 86_400])
+@pytest.mark.parametrize("seconds", [-301, -300, 0, 300, 301, 86_400])
 def test_one_that_was_captured_and_is_sent_again_later_is_refused(seconds):
-    with pytest.raises(CallbackRefused, match="300 s"):
+    late = pytest.raises(CallbackRefused, match="300 s")
+    with late if abs(seconds) > 300 else nullcontext():
         verifier(OLD, at=NOW + timedelta(seconds=seconds)).verify(headers(OLD), BODY)
 
 
@@ -97,12 +94,8 @@ def test_any_header_is_parsed_or_refused(text):
     assert found is None or (found.values and text.startswith("t="))
 
 
-def test_a_later_version_of_the_signature_may_be_added():
-    ours = headers(OLD)["delegation-signature"]
-    verifier(OLD).verify({**headers(OLD), "delegation-signature": f"{ours},v2=0123"}, BODY)
-
-
-def test_unknown_members_are_kept():
+def test_a_later_version_of_the_signature_and_a_later_member_may_be_added():
     body = json.dumps({**json.loads(BODY), "later": 1}).encode()
-    ended = verifier(OLD).verify(headers(OLD, body=body), body)
+    signed = headers(OLD, body=body)
+    ended = verifier(OLD).verify({**signed, "delegation-signature": f"{signed['delegation-signature']},v2=01"}, body)
     assert ended.model_extra == {"later": 1}

@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -60,11 +60,6 @@ def runs_once(driven: Driven) -> None:
     change_service(driven.tasks, policies=replace(driven.tasks.policies, fail_when_lost=TASK_TYPES))
 
 
-@pytest.fixture
-def driven() -> Driven:
-    return Driven()
-
-
 # ---- one decision
 
 
@@ -81,12 +76,6 @@ def test_work_that_may_run_once_is_not_repeated_after_its_job_run_died(driven: D
     driven.jobs.become(driven.step.job, "FAILED")
     assert driven.steps.complete(driven.step)["next"] == "failed"
     assert (driven.task.status, driven.task.error_code) == (Status.FAILURE, "JOB_FAILED")
-
-
-def test_work_that_may_run_once_is_not_repeated_after_an_attempt_without_an_outcome(driven: Driven) -> None:
-    runs_once(driven)
-    inline(driven)
-    assert driven.steps.complete(driven.step)["next"] == "failed"
 
 
 def test_work_that_may_run_once_is_repeated_if_it_had_not_begun(driven: Driven) -> None:
@@ -127,18 +116,18 @@ def test_an_attempt_whose_invocation_may_still_run_is_held_until_its_lease_ends(
     assert driven.task.status is Status.SUCCESS
 
 
-def test_such_an_attempt_is_found_lost_when_its_lease_ends(driven: Driven) -> None:
-    make_due(driven, inline(driven), "States.Timeout")
+@pytest.mark.parametrize("error", ["States.Timeout", None], ids=["present definition", "former definition"])
+def test_such_an_attempt_is_found_lost_when_its_lease_ends(driven: Driven, error: str | None) -> None:
+    """An execution of the former definition passes no error on, but its input tells that RunInline was next."""
+    state = inline(driven)
+    if error is None:
+        driven.steps.make_due(Step.of(state))
+    else:
+        make_due(driven, state, error)
+    assert driven.task.is_held
     driven.clock.advance(INVOCATION + MINUTE)
     driven.tasks.dispatching.reconcile(driven.task_id)
     assert driven.task.status is Status.RETRY_SCHEDULED
-
-
-def test_an_execution_of_the_former_definition_holds_such_an_attempt_too(driven: Driven) -> None:
-    """It passes no error on, but its input tells that RunInline was next."""
-    state = inline(driven)
-    driven.steps.make_due(Step.of(state))
-    assert driven.task.is_held
 
 
 # ---- throttled functions
@@ -150,15 +139,15 @@ def test_a_refused_acquire_leaves_the_task_as_it_is(driven: Driven) -> None:
     assert driven.task is before
 
 
-STARTS = pytest.mark.parametrize("following", ["prepare", "inline", "spark", "start-again"])
-
-
-@STARTS
-def test_a_refused_start_is_excused_and_counted(driven: Driven, following: str) -> None:
+@pytest.mark.parametrize("following", ["prepare", "inline", "spark", "start-again"])
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_a_refused_start_is_excused_and_counted(following: str, synchronous: bool) -> None:
+    driven = Driven(synchronous=synchronous)
     make_due(driven, {**driven.acquire(), "next": following}, REFUSED)
     task = driven.task
     assert (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "START_REFUSED")
     assert (task.unexcused_attempts, task.starts_refused) == (0, 1)
+    assert task.next_scheduled_run_ts == driven.clock() + MINUTE
 
 
 def test_no_number_of_refused_starts_fails_a_task(driven: Driven) -> None:
@@ -175,12 +164,6 @@ def test_no_number_of_refused_starts_fails_a_task(driven: Driven) -> None:
     assert max(waits) == 5 * MINUTE
 
 
-def test_a_refused_start_does_not_fail_a_synchronous_task() -> None:
-    driven = Driven(synchronous=True)
-    make_due(driven, driven.acquire(), REFUSED)
-    assert driven.task.status is Status.RETRY_SCHEDULED
-
-
 def test_a_refused_heartbeat_or_complete_ends_the_attempt(driven: Driven) -> None:
     """The job had started: nothing shows that the work did not begin."""
     driven.acquire()
@@ -195,6 +178,8 @@ def test_a_refused_start_is_excused_although_its_lease_ended_before_make_due_ran
     state = driven.acquire()
     driven.clock.advance(HOUR)
     driven.tasks.dispatching.reconcile(driven.task_id)
+    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("LOST", 1)
+    make_due(driven, state, "StoreUnavailable")
     assert (driven.task.error_code, driven.task.unexcused_attempts) == ("LOST", 1)
     for _ in range(2):  # Step Functions repeats MakeDue when its answer is lost
         make_due(driven, state, REFUSED)
@@ -247,14 +232,8 @@ def test_a_refused_start_of_a_continued_attempt_is_excused_if_its_job_has_not_be
     assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
 
 
-def test_a_refused_start_of_a_continued_attempt_counts_if_its_job_has_begun(driven: Driven) -> None:
-    state = continued(driven)
-    driven.tasks.leases.start(driven.task_id, 1, effects=True)  # by the job
-    make_due(driven, state, REFUSED)
-    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
-
-
-def test_a_job_that_begins_until_it_is_cancelled_counts(driven: Driven) -> None:
+@pytest.mark.parametrize("when", ["before", "until it is cancelled"])
+def test_a_refused_start_of_a_continued_attempt_counts_if_its_job_has_begun(driven: Driven, when: str) -> None:
     state = continued(driven)
     cancel = driven.jobs.cancel
 
@@ -262,28 +241,12 @@ def test_a_job_that_begins_until_it_is_cancelled_counts(driven: Driven) -> None:
         driven.tasks.leases.start(driven.task_id, 1, effects=True)
         cancel(run_id)
 
-    driven.jobs.cancel = begins  # type: ignore[method-assign]
+    if when == "before":
+        driven.tasks.leases.start(driven.task_id, 1, effects=True)
+    else:
+        driven.jobs.cancel = begins  # type: ignore[method-assign]
     make_due(driven, state, REFUSED)
     assert (driven.task.error_code, driven.task.unexcused_attempts) == ("EXECUTION_INTERRUPTED", 1)
-
-
-def test_a_refused_start_of_a_continued_attempt_ends_work_that_may_run_once(driven: Driven) -> None:
-    runs_once(driven)
-    make_due(driven, continued(driven), REFUSED)
-    assert driven.task.status is Status.FAILURE
-
-
-def test_a_loss_without_a_refused_start_counts(driven: Driven) -> None:
-    state = driven.acquire()
-    driven.clock.advance(HOUR)
-    driven.tasks.dispatching.reconcile(driven.task_id)
-    make_due(driven, state, "StoreUnavailable")
-    assert (driven.task.error_code, driven.task.unexcused_attempts) == ("LOST", 1)
-
-
-def test_the_wait_after_a_refused_start_begins_with_the_backoff_of_the_task_type(driven: Driven) -> None:
-    make_due(driven, driven.acquire(), REFUSED)
-    assert driven.task.next_scheduled_run_ts == driven.clock() + timedelta(minutes=1)
 
 
 def test_a_refused_start_that_is_only_excused_fails_its_execution_from_the_tenth_on(driven: Driven) -> None:

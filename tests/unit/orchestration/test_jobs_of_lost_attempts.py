@@ -98,9 +98,7 @@ def cancelled(site: LostJob) -> None:
     ],
     ids=["retried", "exhausted", "not-retried-when-lost", "cancelled"],
 )
-def test_the_sweeper_cancels_the_job_of_a_lost_attempt_first(
-    site: LostJob, ends: Callable[[LostJob], None], status: Status, code: str
-) -> None:
+def test_the_sweeper_cancels_the_job_of_a_lost_attempt_first(site, ends, status, code):
     held: list[bool] = []
     site.jobs.at_cancel = lambda: held.append(site.task.is_held)
     site.hangs()
@@ -117,7 +115,6 @@ def test_a_worker_cancels_the_job_before_it_acquires_the_task(site: LostJob) -> 
     site.jobs.at_cancel = lambda: held.append(site.task.attempt_count)
     site.hangs()
     leased = site.lease()
-    assert leased is not None
     assert (leased.attempt_count, leased.job_run_id, leased.engine) == (2, None, None)
     assert site.jobs.cancelled == [site.job]
     assert held == [1]
@@ -137,16 +134,6 @@ def test_a_crash_between_the_cancellation_and_the_record_is_repaired(site: LostJ
     site.sweep()
     assert site.task.error_code == "LOST"
     assert site.jobs.cancelled == [site.job, site.job]
-
-
-def test_a_job_whose_id_was_not_stored_is_found(site: LostJob) -> None:
-    """StartJob crashed after it had started the job, and before it stored the id."""
-    site.jobs.start(site.job, [])
-    site.clock.advance(2 * HOUR)
-    last_attempt(site)
-    site.sweep()
-    assert site.task.status is Status.FAILURE
-    assert site.jobs.cancelled == [site.job]
 
 
 def test_while_the_job_service_is_unavailable_no_loss_is_recorded_and_no_task_is_hidden(site: LostJob) -> None:
@@ -189,14 +176,6 @@ def test_a_refused_cancellation_does_not_stop_the_recovery(site: LostJob) -> Non
     site.jobs.error = JobRefused("EMR Serverless answered AccessDeniedException to cancel_job_run")
     site.sweep()
     assert site.task.error_code == "LOST"
-
-
-def test_an_inline_attempt_has_no_jobs_listed(site: LostJob) -> None:
-    site.tasks.leases.note(site.task_id, 1, engine=INLINE)
-    site.clock.advance(2 * HOUR)
-    site.sweep()
-    assert site.task.error_code == "LOST"
-    assert site.jobs.listed == []
 
 
 def test_a_lease_that_is_renewed_at_the_last_moment_is_kept(site: LostJob) -> None:
@@ -282,17 +261,4 @@ def test_a_repeated_start_of_a_lost_attempt_cancels_its_job(site: LostJob) -> No
     site.jobs.start(site.job, [])
     site.jobs.start(f"{site.job}0", [])
     assert site.steps.start_job(site.step)["next"] == "complete"
-    assert site.jobs.cancelled == [site.job]
-
-
-def test_make_due_cancels_the_job_before_it_ends_the_attempt(site: LostJob) -> None:
-    site.steps.start_job(site.step)
-    site.jobs.error = JobServiceUnavailable("EMR Serverless could not be reached: ReadTimeoutError")
-    with pytest.raises(JobServiceUnavailable):
-        site.steps.make_due(site.step)
-    assert site.task.is_held
-    site.jobs.error = None
-    site.clock.advance(MINUTE)
-    site.steps.make_due(site.step)
-    assert site.task.error_code == "EXECUTION_INTERRUPTED"
     assert site.jobs.cancelled == [site.job]

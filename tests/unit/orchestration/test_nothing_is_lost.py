@@ -1,7 +1,6 @@
 """No task is lost: hung jobs, executions that end before Acquire, tasks that cannot be dispatched."""
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from botocore.exceptions import ClientError
 
 from delegation.orchestration.dispatch import Dispatcher
 from delegation.orchestration.failures import Step
-from delegation.orchestration.job_runs import JobRun
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Dispatches, Status
 from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
@@ -99,15 +97,6 @@ def test_a_hung_job_is_cancelled_at_the_end_of_its_lease_and_retried(deployment:
     assert deployment.task.job_run_id == f"{deployment.task_id}-2"
 
 
-def test_a_job_that_never_shows_progress_is_lost_too(deployment: Deployment) -> None:
-    step = deployment.begin(1)
-    deployment.steps.start_job(step)
-    deployment.jobs.runs[f"{deployment.task_id}-1"] = JobRun("r", f"{deployment.task_id}-1", "RUNNING")
-    deployment.clock.advance(HOUR)
-    assert deployment.beats(step) == "complete"
-    assert (deployment.task.status, deployment.task.error_code) == (Status.RETRY_SCHEDULED, "LOST")
-
-
 def test_an_execution_that_ends_before_acquire_does_not_lose_its_task(deployment: Deployment) -> None:
     """Its name cannot be used again: the same message starts nothing, the sweeper dispatches with the next number."""
     first = list(deployment.queue.sent)
@@ -134,36 +123,3 @@ def test_a_slow_execution_and_its_replacement_run_one_attempt(deployment: Deploy
     deployment.deliver()
     assert deployment.begin(2).attempt == 1
     assert deployment.steps.acquire(Step(deployment.task_id, 1), deployment.clock() + MINUTE)["next"] == "stop"
-
-
-def test_a_task_that_can_never_be_dispatched_ends_as_dispatch_failed(deployment: Deployment) -> None:
-    """Every execution ends before Acquire: 20 dispatches with backoff, then a terminal FAILURE."""
-    pauses = []
-    while not deployment.task.is_terminal:
-        names = [f"{task_id}-{n}" for task_id, n in deployment.queue.sent]
-        deployment.deliver()
-        for name in names:
-            deployment.machine.end(name)
-        due = deployment.task.due_at
-        assert due is not None
-        pauses.append(due - deployment.clock())
-        deployment.clock.now = due
-        deployment.sweep()
-    assert (deployment.task.status, deployment.task.error_code) == (Status.FAILURE, "DISPATCH_FAILED")
-    assert (deployment.task.dispatches.count, len(deployment.machine.closed)) == (20, 20)
-    assert (pauses[0], max(pauses), sorted(pauses)) == (MINUTE, HOUR, pauses)
-    assert deployment.task.attempt_count == 0
-    deployment.clock.advance(timedelta(days=1))
-    deployment.sweep()
-    assert (deployment.queue.sent, deployment.task.version) == ([], 2)
-
-
-def test_dispatches_that_led_to_an_attempt_are_not_counted(deployment: Deployment) -> None:
-    """A task whose attempts are all lost has its dispatches counted from the last attempt on."""
-    for n in range(1, 5):
-        deployment.deliver()
-        deployment.begin(n)
-        deployment.clock.advance(HOUR)
-        deployment.sweep()
-    assert deployment.task.dispatches.count == 5
-    assert deployment.task.dispatches.unanswered == 1

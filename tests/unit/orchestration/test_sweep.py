@@ -38,14 +38,6 @@ def test_tasks_of_a_newer_release_do_not_hide_others() -> None:
     assert [task_id for task_id, _ in world.queue.sent] == ours
 
 
-def test_a_sweep_of_only_unknown_kinds_ends() -> None:
-    world = World()
-    for _ in range(5):
-        accepted(world, "NEWER")
-    world.clock.advance(HOUR)
-    assert list(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5)) == []
-
-
 def test_unreadable_records_do_not_hide_others(monkeypatch) -> None:
     world = World()
     unreadable = {accepted(world, "TABLE_PURGE").task_id for _ in range(12)}
@@ -72,7 +64,6 @@ def test_lost_tasks_come_first_however_many_wait() -> None:
     world.tasks.leases.acquire(lost, "run-1", lambda now: Lease.lasting(HOUR, now))
     world.clock.advance(2 * HOUR)
     first = next(sweep(world.tasks, {"TABLE_PURGE"}, deadline=world.deadline(), clock=world.clock, limit=5))
-    assert first.after is not None
     assert first.after.task_id == lost
 
 

@@ -89,7 +89,6 @@ def test_a_worker_takes_a_task_that_waits_for_a_place_where_no_dispatcher_runs()
     site = AdmittingWorkers(Caps(everything=1))
     assert site.submit("a").is_queued
     after = site.worker("w").run_once()
-    assert after is not None
     assert (after.task_id, after.status) == ("a", Status.SUCCESS)
 
 
@@ -153,26 +152,6 @@ def test_a_worker_beside_a_dispatcher_stays_within_the_cap() -> None:
     assert site.ran == ["a", "b"]
 
 
-def test_a_retry_waits_for_its_backoff_and_then_for_a_place() -> None:
-    site = AdmittingWorkers(Caps(everything=1))
-    site.submit("a")
-
-    def fails(_task_id: str) -> None:
-        raise ConnectionError
-
-    site.working = fails
-    worker = site.worker("w")
-    after = worker.run_once()
-    assert after is not None
-    assert (after.status, after.is_queued) == (Status.RETRY_SCHEDULED, True)
-    assert worker.run_once() is None
-    site.clock.advance(HOUR)
-    site.working = lambda _task_id: None
-    after = worker.run_once()
-    assert after is not None
-    assert after.status is Status.SUCCESS
-
-
 def test_a_task_of_a_newer_release_is_left_to_its_workers() -> None:
     site = AdmittingWorkers(Caps(everything=1))
     site.submit("a")
@@ -180,13 +159,6 @@ def test_a_task_of_a_newer_release_is_left_to_its_workers() -> None:
     site.store._heads["a"] = head.evolve(payload_version=2)
     assert site.worker("w").run_once() is None
     assert site.ran == []
-
-
-def test_a_task_of_another_kind_is_not_admitted() -> None:
-    site = AdmittingWorkers(Caps(everything=1))
-    site.front.submission.create(site.front.submission.first(task_id="x", task_type="acme.other", payload="{}"))
-    assert site.worker("w").run_once() is None
-    assert site.store.running() == ()
 
 
 @pytest.mark.parametrize("cap", ["1", "3"])

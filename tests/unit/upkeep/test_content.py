@@ -37,51 +37,29 @@ def test_a_key_of_config_is_not_the_member_of_its_name() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "null",
-        "[]",
-        "1",
-        "{",
-        "{}",
-        '{"enable": null}',
-        '{"enable": 1}',
-        '{"enable": "true"}',
-        '{"enable": true, "enable": false}',
-        '{"enable": true, "config": {"a": 1, "a": 2}}',
-        '{"enable": true, "version": "2024-01-01"}',
-        '{"enable": true, "other": 1}',
-        '{"enable": true, "locations": []}',
-        '{"enable": true, "config": []}',
-        '{"enable": true, "config": {"a": null}}',
-        '{"enable": true, "config": {"a": []}}',
-        '{"enable": true, "config": {"a": {}}}',
-        '{"enable": true, "config": {"a": NaN}}',
-        '{"enable": true, "config": {"a": -Infinity}}',
-        '{"enable": true, "config": {"a": 1' + "0" * 5000 + "}}",
-        '{"enable": true, "config": {"a": "' + "x" * 1001 + '"}}',
-        '{"enable": true, "config": {"' + "x" * 201 + '": 1}}',
-        json.dumps({"enable": True, "config": {str(number): 1 for number in range(101)}}),
-        "[" * 60_000,
-        '{"enable": true}' + " " * LONGEST_CONTENT,
-    ],
-)
+NO_CONTENTS = [
+    *("", "null", "[]", "1", "{", "{}", "[" * 60_000, '{"enable": true}' + " " * LONGEST_CONTENT),
+    *('{"enable": null}', '{"enable": 1}', '{"enable": "true"}', '{"enable": true, "enable": false}'),
+    *('{"enable": true, "version": "2024-01-01"}', '{"enable": true, "other": 1}', '{"enable": true, "locations": []}'),
+]
+NO_CONFIGS = [
+    *("[]", '{"a": 1, "a": 2}', '{"a": null}', '{"a": []}', '{"a": {}}', '{"a": NaN}', '{"a": -Infinity}'),
+    *('{"a": 1' + "0" * 5000 + "}", '{"a": "' + "x" * 1001 + '"}', '{"' + "x" * 201 + '": 1}'),
+    json.dumps({str(number): 1 for number in range(101)}),
+]
+
+
+@pytest.mark.parametrize("text", [*NO_CONTENTS, *(f'{{"enable": true, "config": {text}}}' for text in NO_CONFIGS)])
 def test_what_is_no_content_is_refused_without_being_repeated_at_length(text: str) -> None:
     with pytest.raises(PolicyInvalid) as caught:
         content_of(EXPIRY, text)
     assert len(str(caught.value)) < 1_500
 
 
-@pytest.mark.parametrize("age", ["7", True, None, [7]])
+@pytest.mark.parametrize("age", ["7", True, [7]])
 def test_the_age_of_orphans_is_a_number(age: Any) -> None:
-    text = json.dumps({"enable": True, "max_orphan_file_age_in_days": age})
-    if age is None:
-        assert content_of(ORPHANS, text).values() == {}
-    else:
-        with pytest.raises(PolicyInvalid):
-            content_of(ORPHANS, text)
+    with pytest.raises(PolicyInvalid):
+        content_of(ORPHANS, json.dumps({"enable": True, "max_orphan_file_age_in_days": age}))
 
 
 @given(

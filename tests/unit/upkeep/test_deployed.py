@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delegation.polaris.answers import PoliciesNotSupported
-from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.polaris.policies import PolicyTarget
 from delegation.references.recurring import RecurringCatalog
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import KeptTables, UpkeepCounts
@@ -27,22 +27,16 @@ def write(path: Path, *policies: dict[str, object]) -> None:
 
 
 def test_the_file_serves_the_catalogs_that_it_names_and_the_catalog_all_others(tmp_path: Path) -> None:
-    write(tmp_path / "p.json", entry("week", {"catalog": "lake"}, max_snapshot_age_days=7))
+    orphans = entry("orphans", {"catalog": "lake"}, type_="system.orphan-file-removal")
+    write(tmp_path / "p.json", entry("week", {"catalog": "lake"}, max_snapshot_age_days=7), orphans)
     catalogs = MemoryPolicies()
     catalogs.attach(WEEK, "sales", name="own")
     policies = DeployedPolicies(catalogs, StoredPolicyFile(tmp_path / "p.json"))
     assert [one.policy.name for one in policies.applicable(ORDERS, EXPIRY)] == ["week"]
+    assert [one.policy.name for one in policies.applicable(ORDERS)] == ["week", "orphans"]
     assert not catalogs.asked
     policies.applicable(PolicyTarget("pond", ("sales",)), EXPIRY)
     assert catalogs.asked == {PolicyTarget("pond", ("sales",)): 1}
-
-
-def test_only_the_requested_type_is_returned(tmp_path: Path) -> None:
-    orphans = entry("orphans", {"catalog": "lake"}, type_="system.orphan-file-removal")
-    write(tmp_path / "p.json", entry("week", {"catalog": "lake"}), orphans)
-    policies = DeployedPolicies(MemoryPolicies(), StoredPolicyFile(tmp_path / "p.json"))
-    assert [one.policy.name for one in policies.applicable(ORDERS, EXPIRY)] == ["week"]
-    assert [one.policy.name for one in policies.applicable(ORDERS)] == ["week", "orphans"]
 
 
 def test_a_file_that_changes_is_read_again_and_one_that_is_torn_stops_all(tmp_path: Path) -> None:
@@ -60,11 +54,6 @@ def test_a_file_that_changes_is_read_again_and_one_that_is_torn_stops_all(tmp_pa
     path.unlink()
     with pytest.raises(PolicyFileInvalid, match="cannot be read"):
         policies.applicable(ORDERS, EXPIRY)
-
-
-def test_a_policy_of_a_file_differs_from_one_of_the_catalog() -> None:
-    policy = StoredPolicy(EXPIRY, "week", "{}", 1)
-    assert ApplicablePolicy(policy, (), True, of_file=True) != ApplicablePolicy(policy, (), True)
 
 
 @pytest.mark.parametrize("error", [PolicyFileInvalid("torn"), PoliciesNotSupported("no", status=404)])

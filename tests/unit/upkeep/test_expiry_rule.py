@@ -1,5 +1,6 @@
 """The rule of snapshot expiry in Iceberg's terms, and the retention of single refs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,16 +28,17 @@ def age_of_tag(rule: ExpiryRule, own_ms: int | None) -> int:
     return max(rule.max_ref_age_ms if own_ms is None else own_ms, rule.least_ref_age_ms)
 
 
-def test_the_rule_has_icebergs_options() -> None:
-    found = made(expiry(min_snapshot_to_keep=3, max_snapshot_age_days=7, max_ref_age_days=90))
-    assert (found.min_snapshots_to_keep, found.max_snapshot_age_ms, found.max_ref_age_ms) == (
-        3,
-        7 * DAY_MS,
-        90 * DAY_MS,
-    )
-    assert found.older_than_ms(10 * DAY_MS) == 3 * DAY_MS
-    assert found.older_than_ms(DAY_MS) == 0
-    assert found.dry_run is False
+@pytest.mark.parametrize("plans_alone", [False, True])
+def test_the_rule_has_icebergs_options(plans_alone: bool) -> None:
+    limits = replace(LIMITS, dry_run_only=plans_alone)
+    found = made(expiry(min_snapshot_to_keep=3, max_snapshot_age_days=7, max_ref_age_days=90), limits=limits)
+    assert (found.older_than_ms(10 * DAY_MS), found.older_than_ms(DAY_MS)) == (3 * DAY_MS, 0)
+    assert found.options() == {
+        "max-snapshot-age-ms": str(7 * DAY_MS),
+        "retain-last": "3",
+        "max-ref-age-ms": str(90 * DAY_MS),
+        "dry-run": "true" if plans_alone else "false",
+    }
 
 
 @pytest.mark.parametrize(
@@ -55,16 +57,6 @@ def test_a_task_accepts_the_options_of_every_rule(config: dict[str, Any]) -> Non
     assert {name: chosen[name] for name in options} == options
 
 
-def test_the_options_are_those_of_the_rule() -> None:
-    rule = made(expiry(min_snapshot_to_keep=3, max_snapshot_age_days=7, max_ref_age_days=90))
-    assert rule.options() == {
-        "max-snapshot-age-ms": str(7 * DAY_MS),
-        "retain-last": "3",
-        "max-ref-age-ms": str(90 * DAY_MS),
-        "dry-run": "false",
-    }
-
-
 def test_a_rule_that_is_off_or_of_another_type_has_none() -> None:
     limits = UpkeepLimits()
     assert expiry_of(resolve(TABLE, [expiry()], {}, limits)[EXPIRY], limits) is None
@@ -72,22 +64,8 @@ def test_a_rule_that_is_off_or_of_another_type_has_none() -> None:
     assert expiry_of(found[PolicyType.ORPHAN_FILE_REMOVAL], LIMITS) is None
 
 
-def test_plans_alone_are_said_so() -> None:
-    assert made(expiry(), limits=UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True)).dry_run is True
-
-
 def least(rule: ExpiryRule) -> tuple[int, int, int]:
     return rule.least_snapshots, rule.least_age_ms, rule.least_ref_age_ms
-
-
-def test_the_operators_limits_bound_a_refs_own_retention() -> None:
-    limits = UpkeepLimits(types=frozenset({EXPIRY}), least_snapshots=4)
-    assert least(made(expiry(), limits=limits)) == (4, DAY_MS, DAY_MS)
-
-
-def test_a_policy_bounds_a_refs_own_retention() -> None:
-    rule = made(expiry(min_snapshot_to_keep=3, max_snapshot_age_days=7, max_ref_age_days=90))
-    assert least(rule) == (3, 7 * DAY_MS, 90 * DAY_MS)
 
 
 def test_icebergs_table_properties_bound_no_refs_own_retention_and_those_of_this_service_do() -> None:
@@ -122,9 +100,7 @@ def history(ages: list[float], refs: dict[str, Any]) -> dict[str, Any]:
         (LIMITS, {}, False),
     ],
 )
-def test_an_expiry_removes_no_ref_that_the_policy_or_the_operator_keeps(
-    limits: UpkeepLimits, config: dict[str, Any], kept: bool
-) -> None:
+def test_an_expiry_removes_no_ref_that_the_policy_or_the_operator_keeps(limits, config, kept):
     """A tag of 20 days with an own age of two days, chosen by somebody who may tag."""
     tag = {"snapshot-id": 1, "type": "tag", "max-ref-age-ms": 2 * DAY_MS}
     rule = made(expiry(**config), limits=limits)

@@ -53,19 +53,10 @@ def test_what_bounds_every_expiry_bounds_those_of_policies_where_it_keeps_more()
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("types", "snapshot-expiry,expiry"),
-        ("types", "none,snapshot-expiry"),
-        ("least-age", "soon"),
-        ("least-age", "-1d"),
-        ("least-snapshots", "0"),
-        ("least-snapshots", "9" * 400),
-        ("least-snapshots", "1.5"),
-        ("least-orphan-age", "3 days"),
-        ("include", "lake..sales"),
-        ("exclude", "lake.`sales"),
-        ("exclude", "`lake"),
-        ("dry-run-only", "yes"),
-        ("dry-run", "true"),
+        *(("types", "snapshot-expiry,expiry"), ("types", "none,snapshot-expiry"), ("least-age", "soon")),
+        *(("least-age", "-1d"), ("least-snapshots", "0"), ("least-snapshots", "9" * 400), ("least-snapshots", "1.5")),
+        *(("least-orphan-age", "3 days"), ("include", "lake..sales"), ("exclude", "lake.`sales"), ("exclude", "`lake")),
+        *(("dry-run-only", "yes"), ("dry-run", "true")),
     ],
 )
 def test_a_bad_value_and_an_unknown_name_are_refused(name: str, value: str) -> None:

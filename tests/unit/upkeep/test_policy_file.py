@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from delegation.polaris.policies import PolicyTarget
 from delegation.upkeep.policy_file import LONGEST_FILE, PolicyFile, PolicyFileInvalid
-from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits
+from delegation.upkeep.rules.limits import DAY_MS
 from delegation.upkeep.rules.model import FindingCode, PolicyType, RuleStatus
 from delegation.upkeep.rules.resolve import resolve
 from infra.local.catalog.policies import PolicyStore
@@ -20,12 +20,7 @@ EXPIRY = "system.snapshot-expiry"
 
 
 def entry(name: str, *attached: dict[str, Any], type_: str = EXPIRY, **config: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "type": type_,
-        "content": {"enable": True, "config": config},
-        "attached": list(attached),
-    }
+    return {"name": name, "type": type_, "content": {"enable": True, "config": config}, "attached": list(attached)}
 
 
 def parsed(*policies: dict[str, Any]) -> PolicyFile:
@@ -57,31 +52,20 @@ def test_the_content_of_one_policy_stops_that_policy_alone() -> None:
     assert rules[PolicyType.ORPHAN_FILE_REMOVAL].status is RuleStatus.ACTIVE
 
 
-def test_the_operators_limits_bound_the_file_too() -> None:
-    file = parsed(entry("all", {"catalog": "lake"}, max_snapshot_age_days=0))
-    limits = UpkeepLimits(types=frozenset(PolicyType))
-    rule = resolve(TABLE, file.applicable(PolicyTarget.of(TABLE)), {}, limits)[PolicyType.SNAPSHOT_EXPIRY]
-    assert rule.values["max_snapshot_age_days"].value == DAY_MS
+LAKE = {"catalog": "lake"}
+NO_POLICIES: list[list[dict[str, Any]]] = [
+    *([entry("a b", LAKE)], [entry("a", LAKE, type_="system.other")], [entry("a", {"catalog": ""})]),
+    *([entry("a", {"catalog": "lake", "table": "t"})], [entry("a", {"namespace": ["sales"]})]),
+    *([{**entry("a", LAKE), "content": "{}"}], [entry("a", LAKE), entry("a")], [entry("a", LAKE), entry("b", LAKE)]),
+]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "[]",
-        "{",
-        "[" * 60_000,
-        '{"format": 2, "policies": []}',
+        *("", "[]", "{", "[" * 60_000, " " * (LONGEST_FILE + 1), '{"format": 2, "policies": []}'),
         '{"format": 1, "policies": [], "more": 1}',
-        json.dumps({"format": 1, "policies": [entry("a b", {"catalog": "lake"})]}),
-        json.dumps({"format": 1, "policies": [entry("a", {"catalog": "lake"}, type_="system.other")]}),
-        json.dumps({"format": 1, "policies": [entry("a", {"catalog": ""})]}),
-        json.dumps({"format": 1, "policies": [entry("a", {"catalog": "lake", "table": "t"})]}),
-        json.dumps({"format": 1, "policies": [entry("a", {"namespace": ["sales"]})]}),
-        json.dumps({"format": 1, "policies": [{**entry("a", {"catalog": "lake"}), "content": "{}"}]}),
-        json.dumps({"format": 1, "policies": [entry("a", {"catalog": "lake"}), entry("a")]}),
-        json.dumps({"format": 1, "policies": [entry("a", {"catalog": "lake"}), entry("b", {"catalog": "lake"})]}),
-        " " * (LONGEST_FILE + 1),
+        *(json.dumps({"format": 1, "policies": policies}) for policies in NO_POLICIES),
     ],
 )
 def test_a_file_that_is_none_is_refused_as_a_whole(text: str) -> None:
@@ -98,10 +82,7 @@ PLACES = st.tuples(LEVELS, st.none() | st.just("t")).filter(lambda place: place[
     st.dictionaries(st.tuples(PLACES, st.sampled_from(list(PolicyType))), st.integers(0, 3), max_size=8),
     PLACES,
 )
-def test_a_file_inherits_as_polaris_does(
-    attached: dict[tuple[tuple[tuple[str, ...], str | None], PolicyType], int],
-    asked: tuple[tuple[str, ...], str | None],
-) -> None:
+def test_a_file_inherits_as_polaris_does(attached, asked):
     """Against the stand-in's store, which the contract tests compare with Polaris."""
     store = PolicyStore(MemoryState())
     ids: dict[tuple[tuple[str, ...], str | None], int] = {}

@@ -38,11 +38,6 @@ def test_without_a_policy_nothing_is_done() -> None:
         assert (found.policy, found.values, found.findings) == (None, {}, ())
 
 
-def test_a_policy_of_one_type_makes_no_rule_of_another() -> None:
-    found = resolve(TABLE, [expiry()], {}, ALL)
-    assert [type_ for type_, one in found.items() if one.is_executed] == [EXPIRY]
-
-
 def test_a_policy_of_an_unknown_type_is_ignored() -> None:
     other = policy(EXPIRY, "{}")
     masking = type(other)(type(other.policy)("custom.mask", "m", "", 0), (), inherited=False)
@@ -55,10 +50,8 @@ def test_a_disabled_policy_does_nothing() -> None:
 
 
 def test_what_the_policy_sets_precedes_icebergs_properties_and_defaults() -> None:
-    found = rule(
-        expiry(max_snapshot_age_days=7),
-        **{"history_min-snapshots-to-keep": "4", "history_max-snapshot-age-ms": "1"},
-    )
+    icebergs = {"history_min-snapshots-to-keep": "4", "history_max-snapshot-age-ms": "1"}
+    found = rule(expiry(max_snapshot_age_days=7), **icebergs)
     assert found.status is RuleStatus.ACTIVE
     assert values(found) == {
         "min_snapshot_to_keep": (4, OriginKind.ICEBERG_PROPERTY),
@@ -68,14 +61,6 @@ def test_what_the_policy_sets_precedes_icebergs_properties_and_defaults() -> Non
     assert found.values["max_snapshot_age_days"].origin.name == "lake.gov.keep (version 3)"
     assert found.values["min_snapshot_to_keep"].origin.name == "history.expire.min-snapshots-to-keep"
     assert found.findings == ()
-
-
-def test_icebergs_defaults_fill_what_nothing_sets() -> None:
-    assert values(rule(expiry())) == {
-        "min_snapshot_to_keep": (1, OriginKind.DEFAULT),
-        "max_snapshot_age_days": (5 * DAY_MS, OriginKind.DEFAULT),
-        "max_ref_age_days": (FOREVER_MS, OriginKind.DEFAULT),
-    }
 
 
 def test_a_table_property_may_keep_more() -> None:
@@ -95,12 +80,8 @@ def test_a_table_property_that_keeps_less_has_no_effect_and_is_reported() -> Non
     assert values(found)["max_snapshot_age_days"] == (7 * DAY_MS, OriginKind.POLICY)
     [finding] = found.findings
     assert (finding.code, finding.subject) == (FindingCode.TABLE_PROPERTY_LOOSER, f"{OWN}max_snapshot_age_days")
-    assert finding.text == ("1 day is looser than 7 days in the policy lake.gov.keep (version 3), so it has no effect")
-
-
-def test_a_table_property_that_keeps_less_than_the_default_has_no_effect_either() -> None:
-    found = rule(expiry(), own_max_snapshot_age_days="1")
-    assert values(found)["max_snapshot_age_days"] == (5 * DAY_MS, OriginKind.DEFAULT)
+    by_default = rule(expiry(), own_max_snapshot_age_days="1")
+    assert values(by_default)["max_snapshot_age_days"] == (5 * DAY_MS, OriginKind.DEFAULT)
 
 
 def test_a_table_can_be_left_out_by_itself() -> None:
@@ -133,16 +114,6 @@ def test_a_table_property_that_cannot_be_meant_turns_the_rule_off(key: str, text
     assert resolve(TABLE, [expiry(), orphans()], {f"{OWN}{key}": text}, ALL)[ORPHANS].status is RuleStatus.ACTIVE
 
 
-def test_the_property_of_another_type_has_no_effect() -> None:
-    assert rule(expiry(), **{"delegation.policy.orphan-file-removal.enable": "x"}).status is RuleStatus.ACTIVE
-
-
-def test_one_bad_property_is_found_among_many_good_ones() -> None:
-    good = {"own_max_ref_age_days": "90", "own_max_snapshot_age_days": "90", "own_min_snapshot_to_keep": "9"}
-    assert rule(expiry(), **good).status is RuleStatus.ACTIVE
-    assert rule(expiry(), **good, own_zzz="1").status is RuleStatus.OFF
-
-
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "9" * 400])
 def test_an_iceberg_property_that_cannot_be_read_turns_the_rule_off_unless_the_policy_sets_it(text: str) -> None:
     name = "history_max-snapshot-age-ms"
@@ -154,12 +125,8 @@ def test_an_iceberg_property_that_cannot_be_read_turns_the_rule_off_unless_the_p
 @pytest.mark.parametrize(
     "config",
     [
-        {"max_snapshot_age_days": -1},
-        {"max_snapshot_age_days": True},
-        {"max_snapshot_age_days": "soon"},
-        {"max_snapshot_age_days": 10**30},
-        {"min_snapshot_to_keep": 0},
-        {"min_snapshot_to_keep": 1.5},
+        *({"max_snapshot_age_days": value} for value in (-1, True, "soon", 10**30)),
+        *({"min_snapshot_to_keep": value} for value in (0, 1.5)),
         {"max_ref_age_days": [1]},
     ],
 )
@@ -168,11 +135,6 @@ def test_a_policy_whose_value_cannot_be_used_has_no_effect_at_all(config: dict[s
     assert (found[EXPIRY].status, codes(found[EXPIRY])) == (RuleStatus.OFF, [FindingCode.POLICY_INVALID])
     assert found[EXPIRY].values == {}
     assert found[ORPHANS].status is RuleStatus.ACTIVE
-
-
-def test_a_policy_that_is_no_json_has_no_effect_and_does_not_hide_an_inherited_one() -> None:
-    found = rule(policy(EXPIRY, "{"))
-    assert (found.status, codes(found)) == (RuleStatus.OFF, [FindingCode.POLICY_INVALID])
 
 
 def test_two_policies_of_a_type_decide_nothing() -> None:
@@ -199,22 +161,17 @@ def test_the_operators_limit_replaces_a_looser_value_and_says_so() -> None:
         "max_snapshot_age_days": (2 * DAY_MS, OriginKind.LIMIT),
         "max_ref_age_days": (2 * DAY_MS, OriginKind.LIMIT),
     }
-    age = found.values["max_snapshot_age_days"]
-    assert (age.origin.name, age.asked, str(age.asked_by)) == (
-        "delegation.upkeep.least-age",
-        "0 days",
-        "policy lake.gov.keep (version 3)",
-    )
     assert codes(found) == [FindingCode.LIMIT_APPLIED] * 3
-    assert found.findings[1].text == (
-        "max_snapshot_age_days is 2 days instead of 0 days in the policy lake.gov.keep (version 3)"
-    )
-
-
-def test_the_operators_limit_bounds_icebergs_properties_too() -> None:
-    limits = UpkeepLimits(types=frozenset(PolicyType), least_age_ms=DAY_MS)
-    found = rule(expiry(), limits=limits, **{"history_max-snapshot-age-ms": "1"})
-    assert values(found)["max_snapshot_age_days"] == (DAY_MS, OriginKind.LIMIT)
+    document = found.document()
+    assert json.loads(json.dumps(document)) == document
+    assert document["values"]["max_snapshot_age_days"] == {
+        "value": 2 * DAY_MS,
+        "text": "2 days",
+        "origin": "operator's limit",
+        "origin_name": "delegation.upkeep.least-age",
+        "asked": "0 days",
+        "asked_by": "policy lake.gov.keep (version 3)",
+    }
 
 
 @pytest.mark.parametrize(
@@ -228,17 +185,9 @@ def test_the_operators_limit_bounds_icebergs_properties_too() -> None:
 )
 def test_what_the_operator_does_not_allow_is_off_with_its_values(limits: UpkeepLimits, name: str) -> None:
     found = rule(expiry(max_snapshot_age_days=7), limits=limits)
-    assert (found.status, found.reason) == (
-        RuleStatus.OFF,
-        f"the operator's delegation.upkeep.{name} does not allow it",
-    )
+    assert found.status is RuleStatus.OFF
+    assert f"delegation.upkeep.{name} " in found.reason
     assert values(found)["max_snapshot_age_days"] == (7 * DAY_MS, OriginKind.POLICY)
-
-
-def test_plans_alone_may_be_allowed() -> None:
-    found = rule(expiry(), limits=UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True))
-    assert (found.status, found.is_executed) == (RuleStatus.DRY_RUN, True)
-    assert found.reason == "the operator's delegation.upkeep.dry-run-only allows only plans"
 
 
 def test_a_rule_of_orphan_file_removal() -> None:
@@ -256,12 +205,9 @@ def test_a_rule_of_orphan_file_removal() -> None:
     }
 
 
-def test_orphans_of_other_prefixes_are_never_deleted_by_a_policy() -> None:
+def test_orphans_of_other_prefixes_and_places_that_the_table_names_are_never_deleted() -> None:
     found = resolve(TABLE, [orphans(config={"prefix_mismatch_mode": "delete"})], {}, ALL)[ORPHANS]
     assert codes(found) == [FindingCode.POLICY_INVALID]
-
-
-def test_a_table_cannot_move_the_search_for_orphans() -> None:
     found = resolve(TABLE, [orphans()], {"delegation.policy.orphan-file-removal.locations": "s3://b"}, ALL)[ORPHANS]
     assert (found.status, codes(found)) == (RuleStatus.OFF, [FindingCode.TABLE_PROPERTY_INVALID])
 
@@ -293,26 +239,6 @@ def test_rules_of_compaction() -> None:
         1_000_000,
         OriginKind.ICEBERG_PROPERTY,
     )
-
-
-def test_an_inherited_policy_is_named_so() -> None:
-    found = rule(policy(EXPIRY, {"enable": True}, inherited=True))
-    assert found.policy == "lake.gov.keep (version 3, inherited)"
-
-
-def test_a_rule_as_json_has_its_origins() -> None:
-    limits = UpkeepLimits(types=frozenset(PolicyType), least_age_ms=DAY_MS)
-    document = rule(expiry(max_snapshot_age_days=0), limits=limits).document()
-    assert json.loads(json.dumps(document)) == document
-    assert document["values"]["max_snapshot_age_days"] == {
-        "value": DAY_MS,
-        "text": "1 day",
-        "origin": "operator's limit",
-        "origin_name": "delegation.upkeep.least-age",
-        "asked": "0 days",
-        "asked_by": "policy lake.gov.keep (version 3)",
-    }
-    assert document["findings"][0]["code"] == "LIMIT_APPLIED"
 
 
 NEARLY = ["max_snapshot_age_dayz", "max-snapshot-age-days", "maxSnapshotAgeDays", "MAX_SNAPSHOT_AGE_DAYS"]

@@ -133,9 +133,7 @@ def is_as_strict(setting: RuleSetting, value: Any, other: Any) -> bool:
 
 
 @given(applicables(), OWN_PROPERTIES, ICEBERG_PROPERTIES, limitses())
-def test_a_rule_is_never_looser_than_the_operators_limits(
-    applicable: list[ApplicablePolicy], own: dict[str, str], iceberg: dict[str, str], limits: UpkeepLimits
-) -> None:
+def test_a_rule_is_never_looser_than_the_operators_limits(applicable, own, iceberg, limits):
     for rule in executed(resolve(TABLE, applicable, {**own, **iceberg}, limits)):
         assert limits.prevented(rule.type, TABLE) is None
         assert rule.status is (RuleStatus.DRY_RUN if limits.dry_run_only else RuleStatus.ACTIVE)
@@ -147,9 +145,7 @@ def test_a_rule_is_never_looser_than_the_operators_limits(
 
 
 @given(applicables(), OWN_PROPERTIES, ICEBERG_PROPERTIES, limitses())
-def test_a_rule_is_never_looser_than_the_policy_alone(
-    applicable: list[ApplicablePolicy], own: dict[str, str], iceberg: dict[str, str], limits: UpkeepLimits
-) -> None:
+def test_a_rule_is_never_looser_than_the_policy_alone(applicable, own, iceberg, limits):
     for rule in executed(resolve(TABLE, applicable, {**own, **iceberg}, limits)):
         [decisive] = [one for one in applicable if one.policy.type == rule.type.value]
         document = json.loads(decisive.policy.content)
@@ -166,9 +162,7 @@ def test_a_rule_is_never_looser_than_the_policy_alone(
 
 
 @given(applicables(), OWN_PROPERTIES, ICEBERG_PROPERTIES, limitses())
-def test_a_tables_own_property_never_loosens(
-    applicable: list[ApplicablePolicy], own: dict[str, str], iceberg: dict[str, str], limits: UpkeepLimits
-) -> None:
+def test_a_tables_own_property_never_loosens(applicable, own, iceberg, limits):
     without = resolve(TABLE, applicable, iceberg, limits)
     for rule in executed(resolve(TABLE, applicable, {**own, **iceberg}, limits)):
         assert without[rule.type].is_executed
@@ -177,9 +171,7 @@ def test_a_tables_own_property_never_loosens(
 
 
 @given(applicables(), OWN_PROPERTIES, ICEBERG_PROPERTIES, limitses())
-def test_every_rule_is_complete_or_off_with_a_reason_and_says_why(
-    applicable: list[ApplicablePolicy], own: dict[str, str], iceberg: dict[str, str], limits: UpkeepLimits
-) -> None:
+def test_every_rule_is_complete_or_off_with_a_reason_and_says_why(applicable, own, iceberg, limits):
     for type_, rule in resolve(TABLE, applicable, {**own, **iceberg}, limits).items():
         if rule.is_executed:
             assert list(rule.values) == [setting.key for setting in SETTINGS[type_]]
@@ -195,9 +187,7 @@ def test_every_rule_is_complete_or_off_with_a_reason_and_says_why(
     ICEBERG_PROPERTIES,
     limitses(),
 )
-def test_the_retention_of_a_ref_is_never_looser_than_the_limits_or_the_policy(
-    config: dict[str, int], own: dict[str, str], iceberg: dict[str, str], limits: UpkeepLimits
-) -> None:
+def test_the_retention_of_a_ref_is_never_looser_than_the_limits_or_the_policy(config, own, iceberg, limits):
     limits = replace(limits, types=frozenset(PolicyType), include=(), exclude=())
     applicable = [policy(PolicyType.SNAPSHOT_EXPIRY, {"enable": True, "config": config})]
     rule = resolve(TABLE, applicable, {**own, **iceberg}, limits)[PolicyType.SNAPSHOT_EXPIRY]

@@ -1,6 +1,6 @@
 """Which processes count a half deleted table: those whose writes end purges, not those that only submit them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,7 +28,5 @@ def submitting() -> TaskService:
 @pytest.mark.parametrize(
     ("process", "counts"), [(task_service, True), (submitting, False)], ids=["purges while a caller waits", "submits"]
 )
-def test_a_half_deleted_table_is_counted_where_a_purge_ends(
-    process: Callable[[], TaskService], *, counts: bool
-) -> None:
+def test_a_half_deleted_table_is_counted_where_a_purge_ends(process, *, counts):
     assert (process().writes.hooks.left_partly_done is count_partly_deleted) is counts

@@ -27,12 +27,21 @@ PEM = (
     .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     .decode()
 )
+SWITCHED_OFF = json.dumps({"polaris.idempotency.enabled": "false"})
 JWKS = "https://issuer.test/keys"
 CONFIG = {
     "httpMethod": "GET",
     "path": "/api/catalog/v1/config",
     "multiValueHeaders": {},
     "requestContext": {"path": "/api/catalog/v1/config", "requestId": "r"},
+}
+
+DROP = {
+    "httpMethod": "DELETE",
+    "path": "/api/catalog/v1/config",
+    "multiValueHeaders": {},
+    "multiValueQueryStringParameters": {"purgeRequested": ["True"]},
+    "requestContext": {"path": "/live/api/catalog/v1/lake/namespaces/ns/tables/t", "requestId": "r"},
 }
 
 
@@ -68,13 +77,7 @@ def test_the_setting_of_a_url_or_a_key_that_is_wrong_is_named(monkeypatch):
         ({}, "false"),
         ({"DELEGATION_TOKEN_PUBLIC_KEY": PEM}, "true"),
         ({"DELEGATION_TOKEN_JWKS_URL": JWKS}, "true"),
-        (
-            {
-                "DELEGATION_TOKEN_PUBLIC_KEY": PEM,
-                "DELEGATION_PROPERTIES": json.dumps({"polaris.idempotency.enabled": "false"}),
-            },
-            "false",
-        ),
+        ({"DELEGATION_TOKEN_PUBLIC_KEY": PEM, "DELEGATION_PROPERTIES": SWITCHED_OFF}, "false"),
     ],
 )
 def test_keys_are_honoured_where_callers_can_be_verified(monkeypatch, variables, supported):
@@ -84,20 +87,12 @@ def test_keys_are_honoured_where_callers_can_be_verified(monkeypatch, variables,
     assert json.loads(answer["body"])["properties"]["idempotency-key-supported"] == supported
 
 
-def test_the_lifetime_is_the_settings(monkeypatch):
+def test_the_lifetime_and_the_separator_are_the_settings(monkeypatch):
     monkeypatch.setenv("DELEGATION_PROPERTIES", json.dumps({"polaris.idempotency.lifetime": "PT2H"}))
-    made = gateway.keyed_mutations(GatewayEnvironment.read(), forwarder=None, catalogs=None)
-    assert made is not None
-    assert (made.lifetime, made.realm) == (timedelta(hours=2), "R")
-
-
-def test_a_separator_may_be_given_as_the_catalog_advertises_it(monkeypatch):
     monkeypatch.setenv("DELEGATION_GATEWAY_NAMESPACE_SEPARATOR", "%2E")
+    made = gateway.keyed_mutations(GatewayEnvironment.read(), forwarder=None, catalogs=None)
+    assert (made.lifetime, made.realm) == (timedelta(hours=2), "R")
     assert gateway.catalog_paths(GatewayEnvironment.read()).separator == "."
-
-
-def test_the_lambda_answers_an_event():
-    assert handler.handler(CONFIG, CONTEXT)["statusCode"] == 200
 
 
 def test_what_a_process_loads_once_is_not_searched_for_garbage_by_later_requests(monkeypatch):
@@ -132,10 +127,8 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
             made.append(str(identifier))
             return CatalogAnswer(204)
 
-    drop = {**CONFIG, "httpMethod": "DELETE", "multiValueQueryStringParameters": {"purgeRequested": ["True"]}}
-    drop["requestContext"] = {"path": "/live/api/catalog/v1/lake/namespaces/ns/tables/t", "requestId": "r"}
     monkeypatch.setattr(KnownCatalogs, "refusal", lambda *_: None)
-    assert gateway.gateway()(drop)["statusCode"] == 200  # the catalog's own answer: there is no table of tombstones
+    assert gateway.gateway()(DROP)["statusCode"] == 200  # the catalog's own answer: there is no table of tombstones
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
     if pem is not None:
         monkeypatch.setenv("DELEGATION_TOKEN_PUBLIC_KEY", pem)
@@ -145,7 +138,7 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
     monkeypatch.setattr(wired, "table_drops", lambda _forwarder, _realm: Drops())
     monkeypatch.setattr(keyed_drops, "KeyedDrops", lambda drops, *_: made.append("keyed") or drops)
     answer = gateway.gateway()
-    assert [answer(drop)["statusCode"] for _ in range(2)] == [204, 204]
+    assert [answer(DROP)["statusCode"] for _ in range(2)] == [204, 204]
     assert made == [*(["keyed"] if keyed else []), "lake.ns.t", "lake.ns.t"]
 
 
@@ -153,9 +146,7 @@ def test_drops_are_made_for_the_first_of_them(monkeypatch, pem, keyed):
 def test_drops_with_purge_are_refused_or_passed_on_where_the_operator_wants_that(monkeypatch, purges, status):
     monkeypatch.setenv("DELEGATION_TOMBSTONES_TABLE", "tombstones")
     monkeypatch.setenv("DELEGATION_GATEWAY_PURGE_REQUESTS", purges)
-    drop = {**CONFIG, "httpMethod": "DELETE", "multiValueQueryStringParameters": {"purgeRequested": ["True"]}}
-    drop["requestContext"] = {"path": "/live/api/catalog/v1/lake/namespaces/ns/tables/t", "requestId": "r"}
-    answer = gateway.gateway()(drop)
+    answer = gateway.gateway()(DROP)
     assert answer["statusCode"] == status
     assert ("gateway-purge-requests" in answer["body"]) == (purges == "refuse")
 
@@ -171,8 +162,7 @@ def test_the_sample_event_is_answered_by_the_handler(monkeypatch, path):
 
     monkeypatch.setattr(HttpUpstream, "send", send)
     handler._gateway.cache_clear()
-    answer = handler.handler(json.loads(path.read_text()), CONTEXT)
-    assert answer["statusCode"] == 204
+    assert handler.handler(json.loads(path.read_text()), CONTEXT)["statusCode"] == 204
     assert [(one.method, one.path, one.query) for one in sent] == [
         ("DELETE", "v1/lake/namespaces/sales/tables/orders", "purgeRequested=True")
     ]

@@ -4,7 +4,6 @@ import io
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -12,12 +11,10 @@ import pytest
 from aws_lambda_powertools import Logger
 
 from delegation.edge.api.app import create_app
-from delegation.idempotency.reservations import KeyPolicy
 from delegation.metrics import MetricLines
 from delegation.tasks.stores.base import Advance, Create
 from delegation.wiring.api import api_dependencies
 from delegation.wiring.tasks import task_store
-from infra.environment.functions import FUNCTIONS
 from tests.contract.task_tables import create_record_table, create_task_table, moto
 from tests.kit.tasks.builders import acquired, failed, submitted
 from tests.unit.edge.gateway import Context, request
@@ -69,7 +66,3 @@ def test_keys_that_are_switched_off_leave_no_record(aws: str, monkeypatch: pytes
     config = json.loads(send(request("GET", "/v1/config", None))["body"])
     assert config["properties"] == {"idempotency-key-supported": "false"}
     assert [send(retried(aws))["statusCode"] for _ in range(2)] == [200, 409]
-
-
-def test_the_functions_end_before_the_lease_of_a_key_does() -> None:
-    assert timedelta(seconds=FUNCTIONS["api"].timeout_seconds) < KeyPolicy().lease

@@ -34,8 +34,7 @@ def test_a_function_may_return_any_form_of_behavior(tasks):
 
 
 def test_a_module_is_named_for_the_behaviors_that_it_has(tasks):
-    added = load([EXAMPLES, EXAMPLES], tasks, existing=frozenset())
-    assert added.task_types == {"SHOUT", "ONCE"}
+    assert load([EXAMPLES, EXAMPLES], tasks, existing=frozenset()).task_types == {"SHOUT", "ONCE"}
     assert load([f"{EXAMPLES}:SHOUT"], tasks, existing=frozenset()).task_types == {"SHOUT"}
 
 

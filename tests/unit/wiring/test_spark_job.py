@@ -97,9 +97,7 @@ def test_a_missing_setting_is_named(aws: Any, monkeypatch: pytest.MonkeyPatch) -
         JobResources("tasks", LeasePolicy()).store(TABLE)
 
 
-def test_executors_read_the_task_from_the_table_that_the_driver_names(
-    aws: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_executors_read_the_task_from_the_table_that_the_driver_names(aws, monkeypatch):
     dynamodb = boto3.client("dynamodb")
     table = create_task_table(dynamodb)
     with monkeypatch.context() as driver:

@@ -54,9 +54,7 @@ def test_an_absent_variable_is_read_from_the_object_and_a_present_one_wins(monke
         (EndpointConnectionError(endpoint_url="https://s3"), "cannot be read: EndpointConnectionError"),
     ],
 )
-def test_an_object_that_cannot_be_read_is_named_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, failure: Exception, reason: str
-) -> None:
+def test_an_object_that_cannot_be_read_is_named_with_the_reason(monkeypatch, failure, reason):
     monkeypatch.setattr("delegation.wiring.clients.aws", lambda *_: OneObject(failure))
     with pytest.raises(StoredSettingsError, match=f"{SETTINGS_OBJECT}: {URL} {reason}"):
         TaskSettings.read()

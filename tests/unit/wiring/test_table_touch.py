@@ -101,9 +101,7 @@ def test_a_worker_runs_it(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -
     ("properties", "code", "status"),
     [({"depth": "files"}, "INVALID_REQUEST", 400), ({"note": "NO"}, "INVALID_REQUEST", 400)],
 )
-def test_its_options_are_checked(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], code: str, status: int
-) -> None:
+def test_its_options_are_checked(deployed, monkeypatch, properties, code, status):
     found, answer = Api(deployed, monkeypatch)("POST", "/v1/tasks", body(**properties))
     assert (found, answer["error_code"]) == (status, code)
 

@@ -65,7 +65,10 @@ def tables(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 
 def test_a_worker_runs_tasks_of_the_persistence_and_commands_read_and_change_them(tables: Run) -> None:
-    assert isinstance(task_store(), PersistenceTaskStore)
+    store = task_store()
+    assert isinstance(store, PersistenceTaskStore)
+    assert isinstance(pause_store(store), PersistencePauseStore)
+    assert isinstance(notification_store(store), PersistenceNotificationStore)
     submitted = connect().submit(SHOUT, Word(text="word"))
     later = connect().submit(SHOUT, Word(text="later"), delay=timedelta(hours=1))
     deployed, worker = added_worker(WorkerSettings("worker:7", timedelta(0)), threading.Event())
@@ -97,15 +100,12 @@ def test_a_worker_sweeps_what_commits_left_as_one_recurring_task(tables: Run) ->
     [listed] = json.loads(tables("tasks", "list", "--direct", "--json").stdout)["tasks"]
     assert (listed["task_type"], listed["known_behavior"]) == (TASK_TYPE, True)
     swept = worker.run_once()
-    assert swept is not None
     assert (swept.task_type, swept.status, swept.error_code) == (TASK_TYPE, Status.SUBMITTED, None)
     [ended] = [row for row in deployed.store.history(swept.task_id) if row.status is Status.SUCCESS]
     assert SweepReport.model_validate_json(ended.result_extended or "").references == 1
 
 
-def test_a_worker_counts_the_waiting_changes_that_do_not_decode(
-    tables: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_counts_the_waiting_changes_that_do_not_decode(tables, capsys):
     """Line 4: the deployed process is this one."""
     store = task_store()
     assert isinstance(store, PersistenceTaskStore)
@@ -125,13 +125,6 @@ def spoil(catalog: CatalogStore) -> None:
         if row.key.type == WAITING_TYPE.name:
             [stored] = backend.fetch_many([row]).values()  # type: ignore[list-item] - a row has key and parts too
             backend.put_many([dataclasses.replace(stored, value=b"")])
-
-
-def test_each_store_has_its_pauses_and_its_notifications(tables: Run) -> None:
-    del tables
-    store = task_store()
-    assert isinstance(pause_store(store), PersistencePauseStore)
-    assert isinstance(notification_store(store), PersistenceNotificationStore)
 
 
 def test_the_task_table_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,22 +149,9 @@ def test_the_task_table_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"EMR_APPLICATION_ID": "app"}, "DELEGATION_EMR_APPLICATION_ID"),
     ],
 )
-def test_a_worker_names_the_setting_that_is_wrong(
-    run: Run, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named: str
-) -> None:
+def test_a_worker_names_the_setting_that_is_wrong(run, monkeypatch, variables, named):
     for name, value in {"OBJECTS_TABLE": "a", "PERSISTENCE_REFERENCES_TABLE": "b", **variables}.items():
         monkeypatch.setenv(f"DELEGATION_{name}", value)
     result = run("worker", "--added-only")
     assert result.exit_code == 2
     assert named in result.stderr.replace("\n", "")
-
-
-@pytest.mark.parametrize("wrong", [{"DELEGATION_TASK_STORE": "dynamo"}, {"DELEGATION_TASK_STORE": "persistence"}])
-def test_a_command_names_the_setting_that_is_wrong(
-    run: Run, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
-) -> None:
-    for name, value in wrong.items():
-        monkeypatch.setenv(name, value)
-    result = run("tasks", "list", "--direct", "--json")
-    assert result.exit_code != 0
-    assert json.loads(result.stderr)["error_code"] == "SETTINGS_INVALID"

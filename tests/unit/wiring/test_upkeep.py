@@ -2,7 +2,6 @@
 
 import json
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,9 +44,7 @@ def kinds(deployed: DeployedTasks) -> list[str]:
 
 
 @pytest.mark.parametrize("properties", [{}, {**ALLOWED, "delegation.upkeep.types": "none"}])
-def test_by_default_nothing_begins(
-    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
-) -> None:
+def test_by_default_nothing_begins(deployed, monkeypatch, properties):
     given(monkeypatch, properties)
     begin_upkeep(deployed)
     assert kinds(deployed) == []
@@ -55,18 +52,14 @@ def test_by_default_nothing_begins(
     assert kinds(deployed) == [CATALOG_HEALTH]
 
 
-def test_the_catalogs_that_the_operator_names_are_indexed_once(
-    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_catalogs_that_the_operator_names_are_indexed_once(deployed, monkeypatch):
     given(monkeypatch, ALLOWED)
     begin_upkeep(deployed)
     begin_upkeep(deployed)
     assert kinds(deployed) == [REFERENCE_INDEX] * 2
 
 
-def test_after_a_pass_of_the_index_the_policies_are_executed(
-    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_pass_of_the_index_the_policies_are_executed(deployed, monkeypatch):
     given(monkeypatch, {**ALLOWED, "delegation.upkeep.interval": "5m"})
     survey(deployed, "lake")
     survey(deployed, "lake")
@@ -75,9 +68,7 @@ def test_after_a_pass_of_the_index_the_policies_are_executed(
     assert recurring[CATALOG_UPKEEP] == 300
 
 
-def test_a_pass_reads_healths_in_its_visits_if_there_is_an_index(
-    deployed: DeployedTasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_reads_healths_in_its_visits_if_there_is_an_index(deployed, monkeypatch):
     given(monkeypatch, {})
     monkeypatch.setattr(upkeep, "health_store", MemoryHealthStore)
     assert callable(upkeep.visited_healths(deployed))
@@ -94,9 +85,7 @@ def test_only_one_module_of_the_wiring_chooses_where_policies_are_read():
     assert choosing == {"policies.py"}
 
 
-def test_the_api_returns_what_bounds_policies_and_no_other_property(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_api_returns_what_bounds_policies_and_no_other_property(monkeypatch, tmp_path):
     properties = {**ALLOWED, "delegation.expiry.least-snapshots": "2", "delegation.notifications.callback.a": "x"}
     shown = {name: value for name, value in properties.items() if "callback" not in name}
     assert shown_settings(properties) == {"properties": shown, "policy_file": None, "error_code": None}

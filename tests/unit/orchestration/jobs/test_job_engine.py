@@ -65,36 +65,9 @@ def test_the_lease_is_kept_while_the_job_waits_to_start(site: ScriptedJob) -> No
         return ask(run_id)
 
     site.jobs.get = asked
-    after = site.drive()
-    assert after.error_code == "HANDED_OVER"
+    assert site.drive().error_code == "HANDED_OVER"
     assert len(set(leases)) == 4
     assert leases[-1] > site.held.lease.lost_not_before + 2 * HOUR
-
-
-def test_a_job_that_ends_without_an_outcome_is_retried(site: ScriptedJob) -> None:
-    site.script = [lambda: site.jobs.become(site.job, "FAILED")]
-    after = site.drive()
-    assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "JOB_FAILED")
-
-
-def test_a_hung_job_is_lost_and_its_worker_released(site: ScriptedJob) -> None:
-    site.script = [lambda: site.jobs.become(site.job, "RUNNING"), lambda: site.clock.advance(HOUR)]
-    after = site.drive()
-    assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "LOST")
-
-
-def test_a_former_attempts_job_ends_before_this_ones_starts(site: ScriptedJob) -> None:
-    former = f"{site.task_id}-0"
-    site.jobs.become(former, "RUNNING")
-
-    def ended() -> None:
-        assert site.jobs.started == []
-        site.jobs.become(former, "CANCELLED")
-
-    site.script = [ended, site.stopping.set]
-    site.drive()
-    assert site.jobs.cancelled[0] == former
-    assert len(site.jobs.started) == 1
 
 
 def test_a_worker_that_stops_ends_the_job_and_hands_the_task_over(site: ScriptedJob) -> None:
@@ -139,12 +112,6 @@ def test_a_worker_that_stops_and_may_not_cancel_the_job_still_hands_over(site: S
     site.jobs.cancel = refuses
     site.script = [site.stopping.set]
     assert site.drive().error_code == "HANDED_OVER"
-
-
-def test_a_job_that_is_refused_fails_the_task(site: ScriptedJob) -> None:
-    site.jobs.refuses = True
-    after = site.drive()
-    assert (after.status, after.error_code) == (Status.FAILURE, "JOB_REFUSED")
 
 
 def test_a_task_that_another_worker_holds_is_left_to_it(site: ScriptedJob) -> None:

@@ -1,17 +1,12 @@
 """EmrServerless over a client with scripted answers."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from delegation.orchestration.job_runs import EmrServerless, JobConfiguration, JobRefused, JobServiceUnavailable
-from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.policy import Lease
-from tests.kit.lakes.lake import filled
-from tests.kit.tasks.builders import HOUR, MINUTE, NOW
-from tests.kit.worlds.service import World
+from tests.kit.tasks.builders import MINUTE, NOW
 
 
 class Client:
@@ -33,50 +28,22 @@ class Client:
         return {}
 
 
-@pytest.mark.parametrize("started", [None, datetime(2026, 11, 21, 12, 0, tzinfo=UTC)])
-def test_a_run_has_its_start_time(started: datetime | None) -> None:
-    class Started(Client):
-        def get_job_run(self, **arguments: Any) -> dict[str, Any]:
-            answer = super().get_job_run(**arguments)
-            return {"jobRun": answer["jobRun"] | ({} if started is None else {"startedAt": started})}
-
-    run = EmrServerless(Started("RUNNING"), "app").get("run")
-    assert run is not None
-    assert (run.started_at, run.state) == (started, "RUNNING")
-
-
-def test_a_job_runs_only_while_its_attempt_holds_the_task() -> None:
-    world = filled(World(), "orders")
-    world.submit(world.body("orders"), None)
-    task_id, _n = world.queue.sent[-1]
-    held = world.tasks.leases.acquire(task_id, "worker", lambda now: Lease.lasting(HOUR, now))
-    world.clock.advance(2 * HOUR)
-    world.tasks.dispatching.reconcile(task_id)
-    before, ran = world.tasks.reads.get(task_id), []
-
-    with pytest.raises(LeaseLost):
-        world.behavior.run_job(ran.append, task_id, held.attempt_count)
-    assert ran == []
-    assert world.tasks.reads.get(task_id) == before
-
-
 def cancel(client: Client) -> None:
     EmrServerless(client, "app").cancel("run")
 
 
-@pytest.mark.parametrize("state", ["SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING"])
-def test_a_live_run_is_cancelled(state: str) -> None:
-    client = Client(state)
-    cancel(client)
-    assert client.cancelled == 1
+STATES = {
+    **dict.fromkeys(("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING"), 1),
+    **dict.fromkeys(("CANCELLING", "SUCCESS", "FAILED", "CANCELLED"), 0),
+}
 
 
-@pytest.mark.parametrize("state", ["CANCELLING", "SUCCESS", "FAILED", "CANCELLED"])
-def test_a_run_that_is_ending_or_has_ended_is_not_cancelled(state: str) -> None:
+@pytest.mark.parametrize(("state", "calls"), STATES.items())
+def test_only_a_live_run_is_cancelled(state: str, calls: int) -> None:
     """StartJob polls every five seconds until a former attempt's run has ended, and cancels it at the first poll."""
-    client = Client(state, refuses=True)
+    client = Client(state, refuses=not calls)
     cancel(client)
-    assert client.cancelled == 0
+    assert client.cancelled == calls
 
 
 @pytest.mark.parametrize("then", ["CANCELLING", "CANCELLED", "SUCCESS"])
@@ -193,7 +160,6 @@ def test_a_job_that_a_former_application_runs_is_watched_and_cancelled_there() -
     assert EmrServerless(client, "now").get("old") is None, "without its name the job would be taken for gone"
     jobs = EmrServerless(client, "now", JobConfiguration("now", "role", "entry", ""), former=["gone", "former"])
     found = jobs.get("old")
-    assert found is not None
     assert not found.has_ended
     assert {run.id for run in jobs.active("task-")} == {"young", "old"}
     jobs.cancel("old")

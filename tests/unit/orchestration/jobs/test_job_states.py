@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from delegation.orchestration.job_runs import EmrServerless, JobRefused, JobRun, JobServiceUnavailable
 from delegation.tasks.life.model import Status
-from tests.kit.tasks.builders import HOUR, MINUTE, SECOND
+from tests.kit.tasks.builders import MINUTE
 from tests.kit.tasks.driven import Driven
 
 DENIED = JobRefused("EMR Serverless answered AccessDeniedException to get_job_run")
@@ -50,9 +50,7 @@ def test_only_an_unknown_run_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize("error", [DENIED, THROTTLED], ids=["denied", "throttled"])
-def test_a_job_run_that_cannot_be_read_is_kept_while_its_driver_makes_progress(
-    driven: Driven, error: Exception
-) -> None:
+def test_a_job_run_that_cannot_be_read_is_kept_while_its_driver_makes_progress(driven, error):
     driven.jobs.get = raising(error)  # type: ignore[method-assign]
     for _ in range(8):
         driven.clock.advance(30 * MINUTE)
@@ -86,13 +84,6 @@ def test_an_unknown_job_run_is_gone_only_after_a_grace(driven: Driven) -> None:
     assert (driven.task.status, driven.task.error_code) == (Status.RETRY_SCHEDULED, "ATTEMPT_ENDED")
 
 
-def test_an_attempt_ends_only_after_its_job_run_was_cancelled(driven: Driven) -> None:
-    """The run was taken for gone, and is known again when the attempt is about to end."""
-    driven.steps.complete(driven.step)
-    assert driven.task.status is Status.RETRY_SCHEDULED
-    assert driven.jobs.cancelled == [f"{driven.task_id}-1"]
-
-
 def test_a_job_run_that_cannot_be_read_is_cancelled_all_the_same() -> None:
     cancelled: list[str] = []
 
@@ -106,12 +97,3 @@ def test_a_job_run_that_cannot_be_read_is_cancelled_all_the_same() -> None:
 
     EmrServerless(Client(), "app").cancel("run")
     assert cancelled == ["run"]
-
-
-def test_the_lease_of_a_job_run_that_cannot_be_read_lasts_from_its_progress(driven: Driven) -> None:
-    driven.clock.advance(50 * MINUTE)
-    driven.progress()
-    at = driven.clock()
-    driven.clock.advance(SECOND)
-    driven.beat()
-    assert driven.task.lease.lost_not_before == at + HOUR

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from delegation.errors import RunCancelled, RunStopped
 from delegation.tasks import calls
 from delegation.tasks.authoring import AsyncContext, Context, Retry, behavior
 from delegation.tasks.errors import (
@@ -17,7 +16,6 @@ from delegation.tasks.errors import (
 )
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
-from delegation.tasks.work.attempt_context import AttemptContext
 from delegation.tasks.work.behaviors import Behavior
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
@@ -57,40 +55,16 @@ def test_a_coroutine_runs_and_its_result_is_recorded() -> None:
     assert handle.get().progress is not None
 
 
-def test_a_coroutine_of_a_declared_behavior_runs() -> None:
-    async def work(parameters: Rows, run: AttemptContext) -> Total:
-        await asyncio.sleep(0)
-        run.checkpoint()
-        return Total(total=parameters.rows)
-
-    declared = Behavior("acme.declared", Rows, work, result=Total)
-    harness = TaskHarness(declared)
-    handle = harness.submit(declared, Rows())
-    assert ended(harness, handle) == (Status.SUCCESS, None)
-    assert handle.result() == Total(total=3)
-
-
-def test_a_plain_function_that_returns_a_coroutine_runs_it() -> None:
-    ran: list[int] = []
-
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_error_of_a_coroutine_is_recorded_and_retried_also_one_of_a_plain_function(wrapped: bool) -> None:
     async def inner() -> None:
-        ran.append(1)
-
-    @behavior("acme.wrapped")
-    def wrapped() -> None:
-        return inner()  # type: ignore[return-value]
-
-    harness = TaskHarness(wrapped)
-    assert ended(harness, harness.submit(wrapped.of())) == (Status.SUCCESS, None)
-    assert ran == [1]
-
-
-def test_an_error_of_a_coroutine_is_recorded_and_retried() -> None:
-    @behavior("acme.fails", retry=Retry(attempts=2))
-    async def fails() -> None:
         await asyncio.sleep(0)
         raise ConnectionError("reset")
 
+    def outer() -> None:
+        return inner()  # type: ignore[return-value]
+
+    fails = behavior("acme.fails", retry=Retry(attempts=2))(outer if wrapped else inner)
     harness = TaskHarness(fails)
     handle = harness.submit(fails.of())
     assert ended(harness, handle) == (Status.FAILURE, "UNEXPECTED_ERROR")
@@ -185,21 +159,6 @@ def test_a_coroutine_that_cancels_itself_fails_and_ends_no_worker() -> None:
         assert ended(harness, task) == (Status.FAILURE, "UNEXPECTED_ERROR")
 
 
-def test_the_cursor_of_a_coroutine_is_kept_over_a_hand_over() -> None:
-    began: list[int] = []
-
-    @behavior("acme.copy")
-    async def copy(context: AsyncContext) -> None:
-        began.append(context.cursor or 0)
-        for row in range(context.cursor or 0, 5):
-            await context.checkpoint(cursor=row)
-
-    harness = TaskHarness(copy)
-    harness.hand_over(copy, at_checkpoint=4)
-    assert ended(harness, harness.submit(copy.of())) == (Status.SUCCESS, None)
-    assert began == [0, 3]
-
-
 def test_a_coroutine_reads_the_results_of_its_children() -> None:
     @behavior("acme.child")
     async def child(number: int) -> int:
@@ -244,11 +203,6 @@ def test_work_that_catches_every_exception_is_stopped(what: str) -> None:
     status = Status.SUCCESS if expected is None else Status.FAILURE
     assert ended(harness, handle) == (status, expected)
     assert len(rounds) == {"cancel": 1, "time out": 2, "hand over": 6}[what]
-
-
-def test_what_stops_a_run_is_no_exception_that_work_catches() -> None:
-    assert issubclass(RunCancelled, RunStopped)
-    assert not issubclass(RunStopped, Exception)
 
 
 def numbers() -> Iterator[int]:

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 from pydantic import BaseModel
 
-from delegation.tasks.authoring import Context, Retry, behavior
+from delegation.tasks.authoring import Context, Retry, RunPostponed, behavior, retired
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import TaskHarness
 from tests.kit.tasks.builders import MINUTE, SECOND
@@ -75,18 +75,50 @@ def test_the_cursor_is_kept_over_lost_attempts_and_hand_overs() -> None:
     assert len(done) <= 11
 
 
-def test_a_parent_reads_the_results_of_its_children_when_they_ended() -> None:
-    @behavior("acme.square")
-    def square(number: int) -> int:
-        return number * number
+def test_a_crashed_attempt_is_lost_and_another_one_succeeds() -> None:
+    @behavior("acme.hello")
+    def hello(name: str) -> str:
+        return f"hello {name}"
 
-    @behavior("acme.squares")
-    def squares(context: Context, count: int) -> int:
-        children = [context.submit(square.of(number)) for number in range(count)]
-        return sum(context.gather(children))
-
-    harness = TaskHarness(square, squares)
-    handle = harness.submit(squares.of(4))
+    harness = TaskHarness(hello)
+    harness.crash(hello, after_work=True)
+    handle = harness.submit(hello.of("you"))
     harness.run_until_idle()
-    assert handle.result() == 14
-    assert len(handle.children()) == 4
+    assert handle.get().is_held
+    harness.advance(timedelta(hours=1))
+    harness.run_until_idle()
+    assert (handle.get().status, handle.get().attempt_count, handle.result()) == (Status.SUCCESS, 2, "hello you")
+
+
+def test_tasks_of_a_retired_kind_end_as_failures_and_recur_no_more() -> None:
+    @behavior("acme.old", every=timedelta(hours=1))
+    def old(name: str) -> None:
+        raise AssertionError(name)
+
+    harness = TaskHarness(retired("acme.old", "acme.new does its work"))
+    handle = harness.submit(old.of("x"))
+    harness.run_until_idle()
+    assert (handle.get().status, handle.get().error_code) == (Status.FAILURE, "RETIRED")
+
+
+def test_work_that_postpones_runs_again_after_its_wait_and_counts_no_attempt() -> None:
+    postponed = iter([True] * 30 + [False])
+
+    @behavior("acme.export")
+    def export() -> str:
+        if next(postponed):
+            raise RunPostponed("the export runs", 10 * MINUTE)
+        return "exported"
+
+    harness = TaskHarness(export)
+    handle = harness.submit(export.of())
+    began = harness.now
+    harness.run_due()
+    task = handle.get()
+    assert (task.status, task.error_code) == ("RETRY_SCHEDULED", "POSTPONED")
+    assert "the export runs" in task.result_summary
+    assert task.next_scheduled_run_ts == began + 10 * MINUTE
+    harness.run_until_idle()
+    assert handle.result() == "exported"
+    assert harness.now == began + 300 * MINUTE
+    assert handle.get().attempts_excused == 30

@@ -1,14 +1,12 @@
 """Parents that read the results of their children."""
 
-from datetime import timedelta
-
 import pytest
 
 from delegation.tasks.authoring import ChildFailed, Context, Retry, behavior
 from delegation.tasks.errors import AwaitedTaskFailed
 from delegation.tasks.life.model import Status
 from delegation.tasks.testing import MissingBehaviorError, TaskHarness
-from tests.kit.tasks.builders import HOUR, MINUTE
+from tests.kit.tasks.builders import HOUR
 
 runs: list[str] = []
 
@@ -86,41 +84,6 @@ def test_work_that_submits_other_children_when_it_runs_again_fails() -> None:
     handle = harness.submit(careless.of())
     harness.run_until_idle()
     assert handle.get().error_code == "CHILD_CHANGED"
-
-
-def test_children_of_a_lost_attempt_are_those_of_the_next() -> None:
-    harness = TaskHarness(half, halves)
-    handle = harness.submit(halves.of([2, 4]))
-    harness.lose(halves, after_work=True)
-    harness.run_until_idle()
-    harness.crash(half, after_work=True)
-    assert handle.result() == 3
-    assert len(handle.children()) == 2
-    assert [runs.count(f"half {number}") for number in (2, 4)] == [1, 1]
-
-
-def test_each_run_of_a_recurring_parent_has_children_of_its_own() -> None:
-    harness = TaskHarness(half, halves)
-    handle = harness.submit(halves.of([2]), every=HOUR)
-    harness.run_until_idle()
-    first = handle.peek()
-    harness.advance(HOUR)
-    harness.run_until_idle()
-    assert (first, handle.peek()) == (handle.peek(), first)
-    assert runs.count("half 2") == 2
-
-
-def test_a_child_may_wait_for_its_time() -> None:
-    @behavior("acme.later")
-    def later(context: Context) -> list[int]:
-        return context.gather([context.submit(half.of(2), delay=10 * MINUTE)])
-
-    harness = TaskHarness(half, later)
-    began = harness.now
-    handle = harness.submit(later.of())
-    harness.run_until_idle()
-    assert handle.result() == [1]
-    assert timedelta(minutes=10) <= harness.now - began <= timedelta(minutes=12)
 
 
 def test_a_child_of_a_type_that_the_harness_lacks_is_named_at_once() -> None:

@@ -119,9 +119,7 @@ def test_a_batch_of_submissions_is_written_at_once_and_attaches_to_what_exists(c
     ("children", "ended", "text"),
     [(2, 2, "all children have ended"), (1, 0, "1 of 1 child"), (3, 1, "2 of 3 children")],
 )
-def test_a_waiting_parent_states_how_many_children_it_waits_for(
-    counted: Counted, monkeypatch: pytest.MonkeyPatch, children: int, ended: int, text: str
-) -> None:
+def test_a_waiting_parent_states_how_many_children_it_waits_for(counted, monkeypatch, children, ended, text):
     """Children may end after the work looked for their results."""
     harness = counted.harness
     handle = harness.submit(all_of_them.of(list(range(children))))

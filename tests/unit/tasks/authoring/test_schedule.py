@@ -22,15 +22,6 @@ def test_a_task_is_submitted_for_later(when: dict) -> None:
     assert submitted.handle.wait() == Total(total=3)
 
 
-def test_submissions_with_one_key_are_one_task() -> None:
-    site = Site()
-    loose = replace(ADD, identify=None)
-    first, second = (site.client().submit(loose, ONE, key="2026-11") for _ in range(2))
-    other = site.client().submit(loose, ONE, key="2026-12")
-    assert (first.task_id, second.is_new) == (second.task_id, False)
-    assert other.task_id != first.task_id
-
-
 def test_a_task_recurs_by_a_cron_expression() -> None:
     site = Site()
     submitted = site.client().submit(ADD, ONE, cron="30 3 * * *")

@@ -77,9 +77,7 @@ def test_tasks_in_the_background_wait_for_the_room_beside_everything() -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(WAITING, RUNNING, CAPS)
-def test_others_are_admitted_as_if_nothing_were_in_the_background(
-    waiting: list[Queued], running: list[Running], caps: Caps
-) -> None:
+def test_others_are_admitted_as_if_nothing_were_in_the_background(waiting, running, caps):
     chosen = admitted(waiting, running, caps)
     first = tuple(one for one in chosen if not one.lane.is_background)
     alone = admitted(

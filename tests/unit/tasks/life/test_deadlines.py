@@ -28,8 +28,7 @@ def claimed(task: Task, now: timedelta) -> Task:
 
 def test_the_properties_give_a_deadline_per_task_type() -> None:
     name = "delegation.task.{}.deadline-duration"
-    none = Policies.from_properties({})
-    assert none.deadline("REPORT", NOW) is None
+    assert Policies.from_properties({}).deadline("REPORT", NOW) is None
     some = Policies.from_properties({name.format("REPORT"): "2h", name.format("default"): "1d"})
     assert some.deadline("REPORT", NOW) == NOW + 2 * HOUR
     assert some.deadline("OTHER", NOW) == NOW + 24 * HOUR
@@ -48,8 +47,7 @@ def test_the_property_of_a_type_precedes_the_behaviors_own_deadline_and_that_the
 def test_no_attempt_follows_that_would_begin_after_the_deadline(kind: str) -> None:
     held = acquired(due_by())
     error = AttemptError("REASON", "it broke", ErrorClass(kind))
-    early = outcomes.after_error(held, error, DEADLINE - 2 * MINUTE, POLICIES)
-    assert early.status is Status.RETRY_SCHEDULED
+    assert outcomes.after_error(held, error, DEADLINE - 2 * MINUTE, POLICIES).status is Status.RETRY_SCHEDULED
     late = outcomes.after_error(held, error, DEADLINE, POLICIES)
     assert (late.status, late.error_code) == (Status.FAILURE, "DEADLINE_EXCEEDED")
     assert "REASON" in (late.result_summary or "")
@@ -87,7 +85,5 @@ def test_a_parent_past_its_deadline_waits_for_its_children() -> None:
     error = AttemptError("REASON", "it broke", ErrorClass.TRANSIENT)
     waiting = outcomes.after_error(parent, error, DEADLINE, POLICIES)
     assert waiting.status is Status.RETRY_SCHEDULED
-    ended = outcomes.parked_error(waiting.pending_result)
-    assert ended is not None
-    assert ended.code == "DEADLINE_EXCEEDED"
+    assert outcomes.parked_error(waiting.pending_result).code == "DEADLINE_EXCEEDED"
     assert claimed(waiting, 2 * HOUR).is_held

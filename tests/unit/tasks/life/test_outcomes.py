@@ -58,9 +58,7 @@ def test_decisions(kind: str, attempt: int, expected: str, excused: int, running
 
 
 @pytest.mark.parametrize(("children", "expected"), [((), "FAILURE"), (("child",), "RETRY_SCHEDULED")])
-def test_a_task_cancelled_just_before_its_work_postpones_ends_at_once_unless_it_has_children(
-    children: tuple[str, ...], expected: str
-) -> None:
+def test_a_task_cancelled_just_before_its_work_postpones_ends_at_once_unless_it_has_children(children, expected):
     """The cancellation came after the last checkpoint; the task would keep its wait, of a day, and its caller too."""
     task = held(running=True, cancel_requested=True, family=AdoptedChildren(children=children))
     ended = outcomes.after_error(task, error("waiting"), LATER, POLICIES, wait=24 * HOUR)
@@ -91,16 +89,6 @@ def test_a_lost_or_handed_over_attempt_is_retried_at_once(kind: str) -> None:
 def test_a_synchronous_task_that_fails_before_its_first_delete_is_not_retried(kind: str, running: bool) -> None:
     ended = after(held(running=running, synchronous=True), kind)
     assert (ended.status, ended.effects_began_ts) == (Status.FAILURE, None)
-
-
-@pytest.mark.parametrize(("kind", "running"), list(product(["lost", "handed-over"], [False, True])))
-def test_a_synchronous_task_that_is_lost_or_handed_over_is_retried(kind: str, running: bool) -> None:
-    assert after(held(running=running, synchronous=True), kind).status is Status.RETRY_SCHEDULED
-
-
-@pytest.mark.parametrize("kind", ["transient", "throttled", "lost", "handed-over"])
-def test_a_synchronous_task_retries_by_policy_after_its_first_delete(kind: str) -> None:
-    assert after(held(running=True, effects=True, synchronous=True), kind).status is Status.RETRY_SCHEDULED
 
 
 # ---- throttling
@@ -140,15 +128,11 @@ def test_a_cancelled_task_ends_with_its_attempt_whatever_the_error(kind: str) ->
 def test_a_holder_is_lost_from_its_deadline_and_not_before() -> None:
     task = acquired(submitted(), lease=HOUR)
     assert outcomes.after_loss(task, NOW + HOUR - SECOND, POLICIES) is task
+    beat = t.renew(task, 1, Lease(NOW + 2 * HOUR, NOW + HOUR))
+    assert outcomes.after_loss(beat, NOW + HOUR, POLICIES) is beat
     lost = outcomes.after_loss(task, NOW + HOUR, POLICIES)
     assert (lost.status, lost.error_code, lost.next_scheduled_run_ts) == (Status.RETRY_SCHEDULED, "LOST", NOW + HOUR)
     assert "the lease of worker-1 ended at 2026-11-21T13:00:00Z" in (lost.result_summary or "")
-
-
-def test_a_heartbeat_keeps_a_holder_from_being_lost() -> None:
-    task = acquired(submitted(), lease=HOUR)
-    beat = t.renew(task, 1, Lease(NOW + 2 * HOUR, NOW + HOUR))
-    assert outcomes.after_loss(beat, NOW + HOUR, POLICIES) is beat
 
 
 @pytest.mark.parametrize("make", [submitted, lambda: after(held(), "transient"), lambda: after(held(), "permanent")])
@@ -169,9 +153,7 @@ LIVES = st.lists(st.tuples(KINDS, st.booleans(), st.booleans()), max_size=60)
 
 
 @given(life=LIVES, limit=st.integers(1, 6), synchronous=st.booleans(), new_plan=st.booleans())
-def test_unexcused_attempts_never_exceed_the_policy(
-    life: list[tuple[str, bool, bool]], limit: int, synchronous: bool, new_plan: bool
-) -> None:
+def test_unexcused_attempts_never_exceed_the_policy(life, limit, synchronous, new_plan):
     """Whatever ends the attempts of a task, the last one allowed is the last one made."""
     policies = replace(POLICIES, default=RetryPolicy(max_attempts=limit))
     task, now, throttled = submitted(synchronous=synchronous), NOW, 0

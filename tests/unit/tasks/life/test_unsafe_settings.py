@@ -1,7 +1,6 @@
 """Settings that cannot be safe are refused with the reason, and names of task types that nobody knows with theirs."""
 
 import logging
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -47,11 +46,6 @@ def test_a_retention_shorter_than_execution_names_live_is_refused_with_the_reaso
             read({RETENTION: retention})
 
 
-@pytest.mark.parametrize("retention", ["91d", "100d", "P3650D"])
-def test_a_longer_retention_is_accepted(retention: str) -> None:
-    assert Policies.from_properties({RETENTION: retention}).maintenance.retention >= timedelta(days=91)
-
-
 @pytest.mark.parametrize("kind", ["TABLE_PRUGE", "TABLE-PURGE", "table_purge", "Table_Purge"])
 def test_retry_properties_of_a_kind_that_nobody_knows_are_refused_at_synthesis(kind: str) -> None:
     name = f"delegation.retry.{kind}.max-attempts"
@@ -71,11 +65,6 @@ def test_the_kinds_of_added_behaviors_are_accepted(kind: str) -> None:
 def test_a_kind_without_a_dot_is_accepted_where_the_deployment_names_it() -> None:
     name = "delegation.retry.SHOUT.max-attempts"
     assert synthesized({name: "3"}, **{"delegation:added-task-types": "SHOUT, ONCE"}).properties == {name: "3"}
-
-
-@pytest.mark.parametrize("kind", ["TABLE_PURGE", "TABLE_PURGE_PLAN", "STORE_MAINTENANCE", "REFERENCE_INDEX", "default"])
-def test_the_kinds_of_this_service_are_known(kind: str) -> None:
-    assert synthesized({f"delegation.retry.{kind}.max-attempts": "3"})
 
 
 def test_a_running_process_warns_once_and_starts(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:

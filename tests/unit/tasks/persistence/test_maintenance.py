@@ -1,5 +1,7 @@
 """Marking and sweeping as a recurring task: garbage is deleted, reachable objects stay, there is one such task."""
 
+from typing import Any
+
 import pytest
 
 from delegation.errors import RunHandedOver
@@ -43,13 +45,15 @@ def swept() -> SweptStore:
     return swept
 
 
-def test_garbage_is_deleted_and_tasks_stay(swept: SweptStore) -> None:
+def run_of(behavior: Behavior[Sweep, SweepReport]) -> Any:
     site = Site()
-    submission = site.client().submit(swept.behavior(), Sweep())
-    site.worker("w", swept.behavior()).run_once()
-    report = submission.handle.wait()
-    assert report is not None
-    assert report.deleted > 0
+    submission = site.client().submit(behavior, Sweep())
+    site.worker("w", behavior).run_once()
+    return submission.handle.wait()
+
+
+def test_garbage_is_deleted_and_tasks_stay(swept: SweptStore) -> None:
+    assert run_of(swept.behavior()).deleted > 0
     assert swept.store.get(swept.task.task_id) == swept.task
     assert len(swept.store.history(swept.task.task_id)) == 2
     assert [entry.task_id for entry in swept.store.due(NOW + 100 * HOUR)] == [swept.task.task_id]
@@ -60,8 +64,7 @@ def test_maintenance_is_one_task_that_recurs(swept: SweptStore) -> None:
     first = site.client().submit(swept.behavior(), Sweep())
     assert site.client().submit(swept.behavior(), Sweep()).task_id == first.task_id
     site.worker("w", swept.behavior()).run_once()
-    head = site.head(first.task_id)
-    assert head.next_scheduled_run_ts == site.clock() + EVERY
+    assert site.head(first.task_id).next_scheduled_run_ts == site.clock() + EVERY
 
 
 def test_a_run_that_has_to_end_is_continued_by_the_next_attempt(swept: SweptStore) -> None:
@@ -79,24 +82,13 @@ def test_a_run_that_has_to_end_is_continued_by_the_next_attempt(swept: SweptStor
     behavior = swept.behavior()
     with pytest.raises(RunHandedOver):
         behavior.work(Sweep(), HandedOver())
-    site = Site()
-    submission = site.client().submit(behavior, Sweep())
-    site.worker("w", behavior).run_once()
-    report = submission.handle.wait()
-    assert report is not None
-    assert report.deleted > 0
+    assert run_of(behavior).deleted > 0
 
 
-def test_a_catalog_that_is_left_as_it_is_is_reported_and_logged(
-    swept: SweptStore, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_catalog_that_is_left_as_it_is_is_reported_and_logged(swept, caplog):
     store = swept.process.store("broken", "c")
     store.create_reference("main", head=77)
-    site = Site()
-    submission = site.client().submit(swept.behavior(), Sweep())
-    site.worker("w", swept.behavior()).run_once()
-    report = submission.handle.wait()
-    assert report is not None
+    report = run_of(swept.behavior())
     assert report.deleted > 0
     assert [place for place, _ in report.refused] == ["broken/c"]
     assert "77" in caplog.text
@@ -105,12 +97,6 @@ def test_a_catalog_that_is_left_as_it_is_is_reported_and_logged(
 def test_a_report_of_this_release_is_one_of_the_last_release() -> None:
     """Its fields, as that release declares them, are all there and of the same kinds."""
     report = SweepReport(references=1, marked=2, scanned=3, deleted=4, young=5).model_dump()
-    last = {
-        "references": int,
-        "marked": int,
-        "scanned": int,
-        "deleted": int,
-        "young": int,
-        "false_positive_rate": float,
-    }
+    last: dict[str, type] = dict.fromkeys(("references", "marked", "scanned", "deleted", "young"), int)
+    last["false_positive_rate"] = float
     assert {name: type(report[name]) for name in last} == last

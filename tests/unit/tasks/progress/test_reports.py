@@ -1,7 +1,7 @@
 """What a task function reports: typed progress, and a map of its own that can never hide a field of the task."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -28,17 +28,14 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         yield Site(store=store)  # type: ignore[arg-type]
 
 
-def reporting(site: Site, seen: list[Task] | None = None, **report: Any) -> Task:
-    """Run a task that reports, so late that the report is written; return its head afterwards."""
+def ran(site: Site, work: Callable[[AttemptContext], object], **options: Any) -> Task:
+    """Run a task with this work once, and return its head."""
 
-    def work(_parameters: Sum, run: AttemptContext) -> Total:
-        site.clock.advance(3 * SECOND)
-        run.report(**report)
-        if seen is not None:
-            seen.append(site.head(run.task.task_id))
+    def counting(_parameters: Sum, run: AttemptContext) -> Total:
+        work(run)
         return Total(total=3)
 
-    behavior = Behavior("acme.count", Sum, work, result=Total)
+    behavior = Behavior("acme.count", Sum, counting, result=Total, **options)
     task_id = site.client().submit(behavior, ONE).task_id
     site.worker("w", behavior).run_once()
     return site.head(task_id)
@@ -47,11 +44,16 @@ def reporting(site: Site, seen: list[Task] | None = None, **report: Any) -> Task
 def test_a_report_is_typed_progress_and_a_map_of_ones_own(site: Site) -> None:
     seen: list[Task] = []
     mine = {"share": 0.25, "status": "odd", "version": 7, "rows": [1, {"deep": None}], "big": 2**70}
-    task = reporting(site, seen, done=3, total=12, unit="rows", message="second page", eta=NOW, details=mine)
+
+    def work(run: AttemptContext) -> None:
+        site.clock.advance(3 * SECOND)  # so late that the report is written
+        run.report(done=3, total=12, unit="rows", message="second page", eta=NOW, details=mine)
+        seen.append(site.head(run.task.task_id))
+
+    task = ran(site, work)
     assert task.status is Status.SUCCESS
     [while_running] = seen
     for head in (while_running, task):
-        assert head.progress is not None
         assert head.progress.model_dump() == {"done": 3, "total": 12, "unit": "rows", "message": "second page"}
         assert head.reported == mine
         assert (head.eta_ts is not None) == (head is while_running)
@@ -80,52 +82,32 @@ def test_a_report_is_typed_progress_and_a_map_of_ones_own(site: Site) -> None:
 )
 def test_a_report_that_cannot_be_stored_is_refused_at_the_first_call(report: dict[str, Any], named: str) -> None:
     """Also where the report comes too soon to be written; and it is no reason to try the work again."""
-    site = Site()
-
-    def work(_parameters: Sum, run: AttemptContext) -> Total:
-        run.report(**report)
-        return Total(total=3)
-
-    behavior = Behavior("acme.count", Sum, work, result=Total)
-    task_id = site.client().submit(behavior, ONE).task_id
-    site.worker("w", behavior).run_once()
-    task = site.head(task_id)
+    task = ran(Site(), lambda run: run.report(**report))
     assert (task.status, task.error_code, task.attempt_count) == (Status.FAILURE, "BAD_REPORT", 1)
     assert task.result_summary is not None
     assert named in task.result_summary
 
 
 def test_a_report_that_comes_too_soon_is_written_with_the_next_or_with_the_outcome() -> None:
-    site = Site()
-
-    def work(_parameters: Sum, run: AttemptContext) -> Total:
+    def work(run: AttemptContext) -> None:
         run.report(done=1, details={"first": 1})
         run.report(done=2, details={"second": 2})
-        return Total(total=3)
 
-    behavior = Behavior("acme.count", Sum, work, result=Total)
-    task_id = site.client().submit(behavior, ONE).task_id
-    site.worker("w", behavior).run_once()
-    head = site.head(task_id)
-    assert head.progress is not None
+    head = ran(Site(), work)
     assert (head.progress.done, head.reported) == (2, {"first": 1, "second": 2})
 
 
 def test_a_detail_that_is_none_is_removed_and_another_run_starts_without_reports() -> None:
     site = Site()
 
-    def work(_parameters: Sum, run: AttemptContext) -> None:
+    def work(run: AttemptContext) -> None:
         run.report(done=1, details={"kept": 1, "gone": 2})
         run.report(details={"gone": None})
 
-    behavior = Behavior("acme.count", Sum, work, every=10 * SECOND)
-    task_id = site.client().submit(behavior, ONE).task_id
-    site.worker("w", behavior).run_once()
-    ended = [row for row in site.store.history(task_id) if row.status is Status.SUCCESS]
-    assert [row.reported for row in ended] == [{"kept": 1}]
-    assert ended[0].progress is not None
-    assert ended[0].progress.done == 1
-    assert (site.head(task_id).reported, site.head(task_id).progress) == ({}, None)
+    head = ran(site, work, every=10 * SECOND)
+    [ended] = [row for row in site.store.history(head.task_id) if row.status is Status.SUCCESS]
+    assert (ended.reported, ended.progress.done) == ({"kept": 1}, 1)
+    assert (head.reported, head.progress) == ({}, None)
 
 
 JSON = st.recursive(
@@ -149,9 +131,3 @@ def test_whatever_is_accepted_reads_back_as_it_was_reported(mine: dict[str, Any]
     task = submitted(reported=reported)
     assert codec.task_of(codec.head_item(task)) == task
     assert codec.task_of(codec.head_item(task)).reported == mine
-
-
-def test_an_older_releases_task_has_no_report() -> None:
-    item = codec.head_item(submitted())
-    assert not {"progress", "details"} & item.keys()
-    assert codec.task_of(item).reported == {}

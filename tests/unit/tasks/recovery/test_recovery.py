@@ -125,8 +125,7 @@ def test_every_task_of_yesterday_ends_or_is_refused(yesterday: Yesterday) -> Non
     with pytest.raises(TaskError, check=coded("NOT_PAUSED")):
         yesterday.recover(live)
     control = yesterday.pause()
-    counted = yesterday.recover(live, dry_run=True)
-    assert (counted.tasks, live.heads().entries) == (7, ())
+    assert (yesterday.recover(live, dry_run=True).tasks, live.heads().entries) == (7, ())
     report = yesterday.recover(live)
     assert (report.tasks, report.kept, report.unreadable, report.records) == (7, 0, [], 7)
     assert set(report.waiting) == {yesterday.ids[name] for name in NAMES[2:]}
@@ -155,8 +154,7 @@ def test_every_task_of_yesterday_ends_or_is_refused(yesterday: Yesterday) -> Non
         "recreated": "TABLE_UUID_MISMATCH",
         "cancelled": "CANCELLED",
     }
-    metadata = yesterday.world.lake.metadata("recreated")
-    assert metadata["table-uuid"] == str(yesterday.new_table.metadata.table_uuid)
+    assert yesterday.world.lake.metadata("recreated")["table-uuid"] == str(yesterday.new_table.metadata.table_uuid)
     assert yesterday.world.lake.metadata("cancelled")["table-uuid"]
     for _, n in yesterday.world.queue.sent:
         assert n > GAP
@@ -181,7 +179,6 @@ def test_what_is_live_stays_and_a_lost_head_is_rebuilt_from_its_rows(yesterday: 
     assert (report.tasks, report.rebuilt, report.kept, report.versions, report.waiting) == (1, 1, 6, 0, [])
     for name, task_id in yesterday.ids.items():
         found = live.get(task_id)
-        assert found is not None
         assert (found.version, found.status) == (before[name].version, before[name].status)
         assert name == "purged" or found == before[name]
     assert live.get(lost).status is Status.SUCCESS
@@ -202,9 +199,7 @@ def test_what_belongs_to_a_task_is_copied_and_the_pauses_are_not(yesterday: Yest
 
 
 @pytest.mark.parametrize("attribute", ["status", "format", "created_ts"])
-def test_a_version_that_cannot_be_read_is_named_with_its_task_and_the_others_are_recovered(
-    yesterday: Yesterday, attribute: str
-) -> None:
+def test_a_version_that_cannot_be_read_is_named_with_its_task_and_the_others_are_recovered(yesterday, attribute):
     """It ended the recovery, so the tasks behind it stayed lost."""
     bad = yesterday.ids["ended"]
     key = to_item({"task_id": bad, "version": 1})

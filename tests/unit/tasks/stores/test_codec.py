@@ -45,12 +45,6 @@ def test_whatever_a_behavior_stores_comes_back_and_reaches_a_caller(task: Task, 
     assert {name: value for name, value in details.items() if value is not None}.items() <= shown_details.items()
 
 
-def test_counts_within_a_detail_are_numbers_for_a_caller() -> None:
-    findings = [{"code": "ROW_COUNT", "count": 3, "paths": {"kept": [1, 2]}}]
-    read = codec.task_of(through_dynamodb(codec.head_item(submitted().with_details({"findings": findings}))))
-    assert json.loads(json.dumps(read.public()))["findings"] == findings
-
-
 @pytest.mark.parametrize("value", [b"bytes", float("nan"), {1: "a number"}, "\ud800", {"a set"}, NOW])
 def test_a_detail_that_is_no_json_is_refused_in_every_store(value: object) -> None:
     with pytest.raises(DelegationError, check=coded("BAD_REPORT"), match="details"):
@@ -73,6 +67,7 @@ def test_only_what_dynamodb_would_not_hold_is_stored_as_json_text() -> None:
 def test_only_heads_that_need_attention_are_in_the_due_index(task: Task) -> None:
     head, row = codec.head_item(task), codec.row_item(task)
     assert ("due_bucket" in head, "due_at" in head) == (task.due_at is not None,) * 2
+    assert head.get("due_bucket") in (None, f"due-{zlib.crc32(task.task_id.encode()) % 16:02d}")
     assert not {"due_bucket", "due_at"} & set(row)
     assert (head["version"], head["current_version"], row["version"]) == (0, task.version, task.version)
     assert head["format"] == row["format"] == 1
@@ -84,15 +79,6 @@ def test_every_head_and_no_row_is_in_the_index_of_received_tasks(task: Task) -> 
     assert head["received_key"] == f"{isoformat(task.received_timestamp)}/{task.task_id}"
     assert head["received_key"].startswith(f"{head['received_bucket']}T")
     assert not {"received_bucket", "received_key"} & set(row)
-
-
-def test_an_item_is_plain_text_and_numbers() -> None:
-    item = codec.head_item(in_status(Status.RUNNING, plan_segments=[{"id": "1/0", "sha256": "ab"}]))
-    assert item["status"] == "RUNNING"
-    assert item["lost_not_before"] == "2026-11-21T13:00:00.000000Z"
-    assert item["plan_segments"] == [{"id": "1/0", "sha256": "ab"}]
-    assert "carried" not in item
-    assert "next_scheduled_run_ts" not in item
 
 
 def test_a_detail_cannot_replace_a_field() -> None:
@@ -129,13 +115,6 @@ def test_a_refusal_does_not_quote_the_payload() -> None:
     with pytest.raises(MalformedRecord, match="task_payload") as refusal:
         codec.task_of(item)
     assert "s3cr3t" not in str(refusal.value)
-
-
-def test_shards_are_stable_and_all_in_use() -> None:
-    ids = [f"task-{n}" for n in range(1000)]
-    assert [codec.due_bucket(task_id) for task_id in ids] == [f"due-{zlib.crc32(i.encode()) % 16:02d}" for i in ids]
-    assert {codec.due_bucket(task_id) for task_id in ids} == set(codec.due_buckets())
-    assert len(codec.due_buckets()) == 16
 
 
 # ---- items as former releases stored them

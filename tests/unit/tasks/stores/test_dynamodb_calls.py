@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from delegation.tasks.errors import OutcomeUnknown, StaleTask, StoreUnavailable
-from delegation.tasks.life.model import Task
+from delegation.tasks.errors import OutcomeUnknown, StoreUnavailable
 from delegation.tasks.stores.base import Advance, Create, Expect, Received
-from delegation.tasks.stores.dynamodb import CompanionRefused, DynamoDbTaskStore
+from delegation.tasks.stores.dynamodb import CompanionRefused
+from delegation.wiring.tasks import task_store
 from tests.kit.tasks.builders import NOW, acquired, submitted
 from tests.unit.tasks.stores.dynamodb_bench import (
     REFUSALS,
@@ -20,7 +20,6 @@ from tests.unit.tasks.stores.dynamodb_bench import (
     creating,
     errors,
     revising,
-    rival_of,
 )
 from tests.unit.tasks.stores.faulty_client import Fault, answered, read_timeout
 
@@ -39,9 +38,7 @@ READS = {
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
 @errors({**REFUSALS, **UNCLEAR})
-def test_a_read_is_tried_again(
-    bench: Bench, read: Callable[[DynamoDbTaskStore, Task], object], error: Callable[[str], Exception]
-) -> None:
+def test_a_read_is_tried_again(bench, read, error):
     task = bench.rival.apply(Create(submitted()))
     bench.client.reads = [Fault(error)] * (TRIES - 1)
     assert read(bench.store, task) == read(bench.rival, task)
@@ -84,9 +81,7 @@ def test_due_reads_all_pages_however_small(bench: Bench, monkeypatch: pytest.Mon
 @errors(
     {"throttled": answered("ThrottlingException"), "denied": answered("AccessDeniedException"), "none": read_timeout}
 )
-def test_a_table_that_cannot_be_read_is_unavailable(
-    bench: Bench, read: Callable[[DynamoDbTaskStore, Task], object], error: Callable[[str], Exception]
-) -> None:
+def test_a_table_that_cannot_be_read_is_unavailable(bench, read, error):
     task = bench.rival.apply(Create(submitted()))
     bench.client.reads = [Fault(error)] * 1000
     with pytest.raises(StoreUnavailable):
@@ -104,15 +99,6 @@ def test_an_uncontended_change_is_one_call(bench: Bench, make: Callable[[Bench],
     case = make(bench)
     bench.store.apply(case.change)
     assert [operation for operation, _ in bench.client.calls] == calls
-
-
-def test_a_lost_race_is_one_call_too(bench: Bench) -> None:
-    """The refusal itself returns the head that won."""
-    case = advancing(bench)
-    rival_of(bench, case.change)
-    with pytest.raises(StaleTask):
-        bench.store.apply(case.change)
-    assert [operation for operation, _ in bench.client.calls if operation != "get_item"] == ["transact_write_items"]
 
 
 def test_the_calls_of_each_read(bench: Bench) -> None:
@@ -155,6 +141,14 @@ def test_a_refused_joined_write_is_distinguished_from_a_lost_race(bench: Bench) 
     joined = bench.store._actions(Create(submitted(other.task_id)))
     with pytest.raises(CompanionRefused) as refused:
         bench.store.transact(Advance(task, acquired(task)), joined)
-    assert refused.value.item is not None
     assert refused.value.item["nonce"] == other.nonce
     assert bench.rival.get(task.task_id) == task
+
+
+def test_the_client_of_the_entry_points_makes_one_try_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never repeats a write without the store knowing."""
+    for name, value in {"AWS_DEFAULT_REGION": "us-east-1", "DELEGATION_TASKS_TABLE": "t"}.items():
+        monkeypatch.setenv(name, value)
+    store = task_store()
+    assert store.dynamodb.client.meta.config.retries["total_max_attempts"] == 1
+    store.dynamodb.client.close()

@@ -1,7 +1,5 @@
 """The record of a key whose write got no clear answer."""
 
-from collections.abc import Callable
-
 import pytest
 
 from delegation.idempotency.store import DynamoDbIdempotencyStore, RecordWrite
@@ -33,9 +31,7 @@ def accept(records: DynamoDbIdempotencyStore, write: RecordWrite) -> None:
 
 @pytest.mark.parametrize("make", [put, accept])
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_write_that_cannot_be_read_back_is_unknown_and_its_repeat_finds_out(
-    bench: Bench, make: Callable[[DynamoDbIdempotencyStore, RecordWrite], None], applied: bool
-) -> None:
+def test_a_write_that_cannot_be_read_back_is_unknown_and_its_repeat_finds_out(bench, make, applied):
     """StoreUnavailable would state that nothing was written."""
     records, rival = records_of(bench)
     write = RecordWrite(bound(submitted()))

@@ -51,12 +51,6 @@ def test_a_driver_that_polls_hanging_work_writes_no_progress() -> None:
     assert held.progress == timedelta(seconds=601)
 
 
-def test_work_that_progresses_writes_progress_now_and_then() -> None:
-    held = Held()
-    held.poll(100, moved=True)
-    assert held.progress == 3 * ALIVE_EVERY
-
-
 def test_a_driver_of_hanging_work_still_notices_the_loss_of_its_lease() -> None:
     held = Held()
     held.poll(5, moved=False)
@@ -80,18 +74,17 @@ def test_a_pause_between_two_clock_readings_makes_the_fence_earlier() -> None:
     task = held.service.reads.get(held.run.task_id)
     fence = fence_of(held.service.clock, task, timedelta(0), monotonic)
     assert fence is not None
+    assert fence_of(held.service.clock, submitted(), timedelta(0), monotonic) is None, "nobody holds it"
     assert fence <= task.lease.lost_not_before.timestamp()
 
 
-def test_a_task_without_a_holder_has_no_fence() -> None:
-    held = Held()
-    assert fence_of(held.service.clock, submitted(), timedelta(0), held._seconds) is None
-
-
-def test_a_short_lease_gets_more_frequent_progress() -> None:
-    held = Held(timedelta(seconds=20))
-    held.poll(12, moved=True)
-    assert held.progress == timedelta(seconds=10)
+@pytest.mark.parametrize(
+    ("lease", "seconds", "progress"), [(HOUR, 100, 3 * ALIVE_EVERY), (20 * SECOND, 12, 10 * SECOND)]
+)
+def test_work_that_progresses_writes_it_now_and_then_and_more_often_for_a_short_lease(lease, seconds, progress) -> None:
+    held = Held(lease)
+    held.poll(seconds, moved=True)
+    assert held.progress == progress
 
 
 def test_a_lease_that_was_renewed_since_the_last_read_has_not_ended() -> None:

@@ -20,32 +20,19 @@ from tests.kit.tasks.sites import ONE, Permanent, Site, Sum, Total, Transient, a
 from tests.services import change_service
 
 
-@pytest.fixture
-def site() -> Site:
-    return Site()
+class Family(BaseModel): ...
 
 
-class Family(BaseModel):
-    fails: bool = False
-
-
-def family(site: Site, **child_fields: bool) -> Behavior[Family, Total]:
-    def parent(parameters: Family, run: AttemptContext) -> Total:
+def family(site: Site) -> Behavior[Family, Total]:
+    def parent(_parameters: Family, run: AttemptContext) -> Total:
         for n in range(2):
-            child = Sum(left=n, right=-1 if parameters.fails else n)
-            site.client().submit(ADD_OR_FAIL, child, parent=Parent(run.task.task_id, run.task.attempt_count))
+            site.client().submit(CHILD, Sum(left=n, right=n), parent=Parent(run.task.task_id, run.task.attempt_count))
         return Total(total=7)
 
     return Behavior("FAMILY", Family, parent, result=Total)
 
 
-def add_or_fail(parameters: Sum, run: AttemptContext) -> Total:
-    if parameters.right < 0:
-        raise Permanent("negative")
-    return add(parameters, run)
-
-
-ADD_OR_FAIL = Behavior("CHILD", Sum, add_or_fail, result=Total, identify=identity)
+CHILD = Behavior("CHILD", Sum, add, result=Total, identify=identity)
 
 
 def settle(site: Site, worker: Worker) -> None:
@@ -58,46 +45,19 @@ def settle(site: Site, worker: Worker) -> None:
 def test_a_parent_ends_after_its_children(site: Site) -> None:
     behavior = family(site)
     submitted = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior, ADD_OR_FAIL)
+    worker = site.worker("w", behavior, CHILD)
     assert worker.run_once() is not None
-    parent = site.head(submitted.task_id)
-    assert (parent.status, parent.error_code, len(site.service().reads.children(parent.task_id))) == (
-        Status.RETRY_SCHEDULED,
-        "CHILDREN_PENDING",
-        2,
-    )
-    assert all(
-        site.head(child).parent_id == submitted.task_id for child in site.service().reads.children(parent.task_id)
-    )
+    parent, children = site.head(submitted.task_id), site.service().reads.children(submitted.task_id)
+    assert (parent.status, parent.error_code) == (Status.RETRY_SCHEDULED, "CHILDREN_PENDING")
+    assert [site.head(child).parent_id for child in children] == [submitted.task_id] * 2
     settle(site, worker)
-    outcome = submitted.handle.wait()
-    assert outcome == Total(total=7)
+    assert submitted.handle.wait() == Total(total=7)
     assert site.head(submitted.task_id).unexcused_attempts == 1
-
-
-def test_a_parent_of_a_failed_child_fails(site: Site) -> None:
-    behavior = family(site)
-    submitted = site.client().submit(behavior, Family(fails=True))
-    settle(site, site.worker("w", behavior, ADD_OR_FAIL))
-    assert site.head(submitted.task_id).error_code == "CHILD_FAILED"
-
-
-def test_cancelling_a_parent_cancels_its_children_and_it_ends_after_them(site: Site) -> None:
-    behavior = family(site)
-    submitted = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior)
-    worker.run_once()
-    children = site.service().reads.children(submitted.task_id)
-    site.service().operators.cancel(submitted.task_id)
-    assert site.head(submitted.task_id).status is Status.RETRY_SCHEDULED
-    settle(site, worker)
-    assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
-    assert site.head(submitted.task_id).error_code == "CANCELLED"
 
 
 def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site) -> None:
     def interrupted(_parameters: Family, run: AttemptContext) -> Total:
-        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        site.client().submit(CHILD, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         site.service().operators.cancel(run.task.task_id)
         site.clock.advance(2 * SECOND)
         run.checkpoint()
@@ -114,41 +74,26 @@ def test_a_parent_cancelled_while_it_works_cancels_its_children_first(site: Site
     assert site.head(submitted.task_id).error_code == "CANCELLED"
 
 
-def test_a_cancelled_parent_whose_holder_is_lost_ends_after_its_children(site: Site) -> None:
+@pytest.mark.parametrize("permanent", [True, False])
+def test_a_cancelled_parent_whose_holder_is_lost_ends_after_its_children(site: Site, permanent: bool) -> None:
     behavior = family(site)
-    submitted = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior)
+    parent = site.client().submit(behavior, Family()).task_id
+    worker = site.worker("w", behavior, CHILD)
     worker.run_once()
-    children = site.service().reads.children(submitted.task_id)
-    site.service().operators.cancel(submitted.task_id)
-    site.clock.advance(2 * MINUTE)
-    site.service().leases.acquire(submitted.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
-    site.clock.advance(MINUTE)
-    settle(site, worker)
-    assert [site.head(child).error_code for child in children] == ["CANCELLED", "CANCELLED"]
-    ends = [site.head(task_id).last_status_change_ts for task_id in (submitted.task_id, *children)]
-    assert ends[0] == max(ends)
-    assert site.head(submitted.task_id).error_code == "CANCELLED"
-
-
-def test_a_cancelled_parent_whose_loss_is_permanent_ends_after_its_children() -> None:
-    site = Site()
-    behavior = family(site)
-    parent = site.client().submit(behavior, Family())
-    worker = site.worker("w", behavior, ADD_OR_FAIL)
-    worker.run_once()
-    children = site.service().reads.children(parent.task_id)
     service = site.service()
-    change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({behavior.task_type})))
-    service.operators.cancel(parent.task_id)
+    children = service.reads.children(parent)
+    if permanent:
+        change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({"FAMILY"})))
+    service.operators.cancel(parent)
     site.clock.advance(2 * MINUTE)
-    service.leases.acquire(parent.task_id, "dies", lambda now: Lease.lasting(MINUTE, now))
+    service.leases.acquire(parent, "dies", lambda now: Lease.lasting(MINUTE, now))
     site.clock.advance(2 * MINUTE)
-    service.writes.change(parent.task_id, lambda task, now: after_loss(task, now, service.policies))
-    assert not site.head(parent.task_id).is_terminal
+    service.writes.change(parent, lambda task, now: after_loss(task, now, service.policies))
+    assert not site.head(parent).is_terminal
     settle(site, worker)
-    assert [site.head(child).is_terminal for child in children] == [True] * len(children)
-    assert site.head(parent.task_id).error_code == "CANCELLED"
+    assert [site.head(child).is_terminal for child in children] == [True, True]
+    assert site.head(parent).error_code == "CANCELLED"
+    assert site.head(parent).last_status_change_ts >= max(site.head(child).last_status_change_ts for child in children)
 
 
 def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
@@ -157,7 +102,7 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
     service = site.service()
 
     def work(_parameters: Family, run: AttemptContext) -> Total:
-        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        site.client().submit(CHILD, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         service.operators.cancel(run.task.task_id)
         site.clock.advance(10 * MINUTE)
         service.leases.acquire(run.task.task_id, "other", lambda now: Lease.lasting(MINUTE, now))
@@ -174,45 +119,35 @@ def test_a_holder_that_lost_its_task_does_not_end_the_next_attempt() -> None:
 def failing_parent(site: Site, runs: list[str]) -> Behavior[Family, Total]:
     def work(_parameters: Family, run: AttemptContext) -> Total:
         runs.append(run.task.task_id)
-        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        site.client().submit(CHILD, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         raise Permanent("the work cannot be done")
 
     return Behavior("FAMILY", Family, work, result=Total)
 
 
-def assert_fails_after_its_child(site: Site, worker: Worker, parent: str, error_code: str) -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_parent_that_fails_permanently_fails_after_its_children(site: Site, lost: bool) -> None:
+    runs: list[str] = []
+    behavior = failing_parent(site, runs)
+    parent = site.client().submit(behavior, Family()).task_id
+    worker = site.worker("w", behavior, CHILD)
+    if lost:
+        service = site.service()
+        change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({"FAMILY"})))
+        held = service.leases.acquire(parent, "dies", lambda now: Lease.lasting(MINUTE, now))
+        site.client().submit(CHILD, ONE, parent=Parent(parent, held.attempt_count))
+        site.clock.advance(2 * MINUTE)
+        service.writes.change(parent, lambda task, now: after_loss(task, now, service.policies))
+    else:
+        worker.run_once()
     [child] = site.service().reads.children(parent)
     assert (site.head(parent).status, site.head(child).is_terminal) == (Status.RETRY_SCHEDULED, False)
     settle(site, worker)
     done = site.head(parent)
-    assert (done.status, done.error_code) == (Status.FAILURE, error_code)
+    assert (done.status, done.error_code) == (Status.FAILURE, "LOST" if lost else Permanent.code)
     assert site.head(child).status is Status.SUCCESS
     assert site.head(child).last_status_change_ts <= done.last_status_change_ts
-
-
-def test_a_parent_whose_work_fails_permanently_fails_after_its_children(site: Site) -> None:
-    runs: list[str] = []
-    behavior = failing_parent(site, runs)
-    parent = site.client().submit(behavior, Family()).task_id
-    worker = site.worker("w", behavior, ADD_OR_FAIL)
-    worker.run_once()
-    assert_fails_after_its_child(site, worker, parent, Permanent.code)
-    assert runs == [parent]
-
-
-def test_a_parent_whose_loss_is_permanent_fails_after_its_children(site: Site) -> None:
-    runs: list[str] = []
-    behavior = failing_parent(site, runs)
-    parent = site.client().submit(behavior, Family()).task_id
-    worker = site.worker("w", behavior, ADD_OR_FAIL)
-    service = site.service()
-    change_service(service, policies=replace(service.policies, fail_when_lost=frozenset({"FAMILY"})))
-    held = service.leases.acquire(parent, "dies", lambda now: Lease.lasting(MINUTE, now))
-    site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(held.task_id, held.attempt_count))
-    site.clock.advance(2 * MINUTE)
-    service.writes.change(parent, lambda task, now: after_loss(task, now, service.policies))
-    assert_fails_after_its_child(site, worker, parent, "LOST")
-    assert runs == []
+    assert runs == ([] if lost else [parent])
 
 
 def test_checks_of_children_become_rarer_and_leave_the_error_history_alone(site: Site) -> None:
@@ -223,7 +158,7 @@ def test_checks_of_children_become_rarer_and_leave_the_error_history_alone(site:
         tries.append(1)
         if len(tries) == 1:
             raise Transient("try again")
-        site.client().submit(ADD_OR_FAIL, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
+        site.client().submit(CHILD, ONE, parent=Parent(run.task.task_id, run.task.attempt_count))
         return Total(total=7)
 
     behavior = Behavior("FAMILY", Family, parent, result=Total)
@@ -250,5 +185,5 @@ def test_a_recurring_task_cannot_be_a_child(site: Site) -> None:
     """Its parent would wait for ever."""
     parent = site.client().submit(family(site), Family()).task_id
     with pytest.raises(DelegationError, check=coded("BAD_SCHEDULE"), match="never ends"):
-        site.client().submit(replace(ADD_OR_FAIL, every=MINUTE), ONE, parent=Parent(parent, 1))
+        site.client().submit(replace(CHILD, every=MINUTE), ONE, parent=Parent(parent, 1))
     assert site.service().reads.children(parent) == ()

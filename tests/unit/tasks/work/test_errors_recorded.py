@@ -3,19 +3,18 @@
 import asyncio
 import logging
 import sys
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from delegation.tasks.life.declared import Retry
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.policy import Lease
 from delegation.tasks.submit import Parent
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
+from delegation.tasks.work.behaviors import Behavior
 from polaris_common.errors import DelegationError
 from tests.kit.tasks.builders import HOUR
+from tests.kit.tasks.harness import an_hour
 from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total
 
 
@@ -24,10 +23,6 @@ def broken(_parameters: Sum, _run: AttemptContext) -> Total:
 
 
 BROKEN = Behavior("ADD", Sum, broken, result=Total)
-
-
-def an_hour(now: datetime) -> Lease:
-    return Lease.lasting(HOUR, now)
 
 
 def test_an_unexpected_error_leaves_its_type_message_and_redacted_traceback() -> None:
@@ -40,16 +35,6 @@ def test_an_unexpected_error_leaves_its_type_message_and_redacted_traceback() ->
     assert "test_errors_recorded.py" in text
     assert "in broken" in text
     assert "hunter2" not in head.model_dump_json()
-
-
-def test_an_unexpected_error_ends_the_attempt_in_a_lambda_too() -> None:
-    site = Site()
-    service = site.service()
-    task_id = site.client().submit(BROKEN, ONE).task_id
-    held = service.leases.acquire(task_id, "execution-1", an_hour)
-    after = FunctionBehavior(service, BROKEN, monotonic=site.seconds).run(held, hand_over_at=site.clock.now + HOUR)
-    assert (after.status, after.error_code) == (Status.RETRY_SCHEDULED, "UNEXPECTED_ERROR")
-    assert "in broken" in (after.result_extended or "")
 
 
 def test_a_worker_logs_begin_takeover_and_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -88,9 +73,7 @@ def test_work_that_exits_fails_its_attempt_and_the_worker_lives(work: Any) -> No
 @pytest.mark.parametrize("text", ["a lone surrogate: \ud83d", "x" * 2_000_000, "client_secret=" + "hunter2" * 100_000])
 @pytest.mark.parametrize("kind", [ValueError, DelegationError])
 @pytest.mark.parametrize("has_children", [False, True])
-def test_an_error_text_of_any_kind_is_recorded_within_bounds(
-    text: str, kind: type[Exception], has_children: bool
-) -> None:
+def test_an_error_text_of_any_kind_is_recorded_within_bounds(text, kind, has_children):
     def fails(_parameters: Sum, _run: AttemptContext) -> Total:
         raise kind(text)
 

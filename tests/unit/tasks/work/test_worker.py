@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import BaseModel
 
-from delegation.tasks.errors import MalformedRecord, StoreUnavailable
+from delegation.tasks.errors import StoreUnavailable
 from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.policy import Lease, LeasePolicy
 from delegation.tasks.stores.base import Create
@@ -57,6 +57,14 @@ class Chooses:
         return self.tasks.leases.succeed(task.task_id, task.attempt_count, "ran here")
 
 
+def chosen(engine: str | None) -> tuple[TaskService, Chooses]:
+    """Return a service with a due task, and the behavior that chooses its engine."""
+    store = MemoryTaskStore()
+    store.apply(Create(submitted("x", due_at=NOW)))
+    tasks = service(store)
+    return tasks, Chooses(tasks, engine)
+
+
 @dataclass
 class Elsewhere:
     """An engine that does its work at once."""
@@ -81,109 +89,55 @@ def test_tasks_of_unknown_types_hide_no_others_however_many_they_are() -> None:
         store.apply(Create(submitted(task_id, task_type="NEWER", due_at=NOW)))
     store.apply(Create(submitted("mine", due_at=NOW + MINUTE)))
     due_hints = DueHints(candidates=5)
-    task = lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, due_hints=due_hints)
-    assert task is not None
-    assert task.task_id == "mine"
+    assert lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, due_hints=due_hints).task_id == "mine"
     assert len(due_hints.foreign.ids & foreign) >= 5
     assert due_hints.foreign.ids <= foreign
     heads = [store.get(task_id) for task_id in foreign]
     assert {(head.status, head.version, head.revision) for head in heads} == {(Status.SUBMITTED, 1, 1)}
 
 
-def test_a_task_of_an_unknown_type_is_read_once() -> None:
-    store = MemoryTaskStore()
-    store.apply(Create(submitted("newer", task_type="NEWER", due_at=NOW)))
-    due_hints = DueHints()
-    lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, due_hints=due_hints)
-    read: list[str] = []
-    store.fault = read.append
-    assert lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting, due_hints=due_hints) is None
-    assert set(read) == {"before due"}
-
-
-def test_an_unreadable_record_hinders_no_other_task() -> None:
-    class OneUnreadable(MemoryTaskStore):
-        def get(self, task_id: str) -> Task | None:
-            if task_id == "bad":
-                raise MalformedRecord("task bad: format: 9")
-            return super().get(task_id)
-
-    store = OneUnreadable()
-    store.apply(Create(submitted("bad", due_at=NOW)))
-    store.apply(Create(submitted("good", due_at=NOW + SECOND)))
-    task = lease_next_available_task(service(store), "w", {TASK_TYPE}, lasting)
-    assert task is not None
-    assert task.task_id == "good"
-
-
-@pytest.mark.parametrize(("engine", "where"), [("inline", "ran here"), ("spark", "ran elsewhere")])
-def test_the_behavior_chooses_where_a_task_runs(engine: str, where: str) -> None:
-    store = MemoryTaskStore()
-    tasks = service(store)
-    store.apply(Create(submitted(due_at=NOW)))
-    behavior, spark = Chooses(tasks, engine), Elsewhere(tasks)
-    after = worker_of(tasks, behavior, engines={"spark": spark}).run_once()
-    assert after is not None
-    assert after.result_summary == where
-    assert (len(behavior.ran), len(spark.driven)) == ((1, 0) if engine == "inline" else (0, 1))
+@pytest.mark.parametrize(
+    ("engine", "where", "ran"),
+    [("inline", "ran here", (1, 0)), ("spark", "ran elsewhere", (0, 1)), (None, None, (0, 0))],
+    ids=["inline", "spark", "ended while it was prepared"],
+)
+def test_the_behavior_chooses_where_a_task_runs(engine: str | None, where: str | None, ran: tuple[int, int]) -> None:
+    tasks, behavior = chosen(engine)
+    spark = Elsewhere(tasks)
+    assert worker_of(tasks, behavior, engines={"spark": spark}).run_once().result_summary == where
+    assert (len(behavior.ran), len(spark.driven)) == ran
 
 
 def test_without_a_job_service_a_large_task_runs_inline_and_records_it() -> None:
-    store = MemoryTaskStore()
-    tasks = service(store)
-    store.apply(Create(submitted(due_at=NOW)))
-    after = worker_of(tasks, Chooses(tasks, "spark")).run_once()
-    assert after is not None
+    after = worker_of(*chosen("spark")).run_once()
     assert (after.result_summary, after.engine) == ("ran here", "inline")
 
 
-def test_an_attempt_that_ended_while_it_was_prepared_is_not_run() -> None:
-    store = MemoryTaskStore()
-    tasks = service(store)
-    store.apply(Create(submitted(due_at=NOW)))
-    behavior = Chooses(tasks, None)
-    assert worker_of(tasks, behavior).run_once() is not None
-    assert behavior.ran == []
-
-
-def test_a_task_leased_by_a_stopping_worker_is_handed_over_before_its_work() -> None:
-    store = MemoryTaskStore()
-    tasks = service(store)
-    store.apply(Create(submitted(due_at=NOW)))
-    behavior = Chooses(tasks, "inline")
+def test_a_task_leased_by_a_stopping_worker_is_handed_over_before_its_work_and_the_worker_ends() -> None:
+    tasks, behavior = chosen("inline")
     worker = worker_of(tasks, behavior)
     worker.stop()
     after = worker.run_once()
-    assert after is not None
     assert (after.status, after.error_code, after.attempts_excused) == (Status.RETRY_SCHEDULED, "HANDED_OVER", 1)
     assert behavior.ran == []
-
-
-def test_a_stopped_worker_ends() -> None:
-    tasks = service(MemoryTaskStore())
-    worker = worker_of(tasks, Chooses(tasks, "inline"))
-    worker.stop()
     worker.run()
 
 
 def test_an_unavailable_store_does_not_end_a_worker() -> None:
-    store = MemoryTaskStore()
-    tasks = service(store)
-    store.apply(Create(submitted("x", due_at=NOW)))
+    tasks, behavior = chosen("inline")
     rounds = itertools.count()
 
     def unavailable_at_first(point: str) -> None:
         if point == "before due" and next(rounds) == 0:
             raise StoreUnavailable("away")
 
-    store.fault = unavailable_at_first
-    behavior = Chooses(tasks, "inline")
+    tasks.reads.store.fault = unavailable_at_first
     worker = Worker(tasks, Behaviors([behavior]), WorkerSettings("w", poll=timedelta(0)))
-    stopping = behavior.run
+    run = behavior.run
 
     def run_and_stop(task: Task, *, hand_over_at: datetime | None) -> Task:
         worker.stop()
-        return stopping(task, hand_over_at=hand_over_at)
+        return run(task, hand_over_at=hand_over_at)
 
     behavior.run = run_and_stop
     worker.run()
@@ -262,7 +216,6 @@ def test_work_that_progresses_keeps_a_lease_much_shorter_than_itself() -> None:
     Tasks(tasks).submit(behavior, Nothing())
     runnable = FunctionBehavior(tasks, behavior, monotonic=time.monotonic)
     after = worker_of(tasks, runnable, monotonic=time.monotonic, waits=time.done_within).run_once()
-    assert after is not None
     assert (after.status, after.attempt_count) == (Status.SUCCESS, 1)
     assert after.last_status_change_ts == NOW + 10 * MINUTE
     assert len(leases) > 10

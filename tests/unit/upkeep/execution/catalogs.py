@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchTable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import ApplicablePolicy, PolicyTarget, StoredPolicy
+from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.storage.memory import Killed
 from delegation.tasks.life.model import Task
@@ -173,22 +174,32 @@ class UpkeepWorld:
         rows = [one for task in self.all_tasks() for one in self.tasks.reads.versions(task.task_id)]
         return sum(one.status.value == "SUBMITTED" for one in rows)
 
-    def finish(
-        self,
-        name: str,
-        *,
-        error: str | None = None,
-        details: Mapping[str, Any] | None = None,
-        task_type: str = TASK_TYPE,
-    ) -> Task:
+    def asked_by_a_caller(self, name: str) -> str:
+        """Submit an expiry that a caller asked for, and return its id."""
+        wanted = TableExpiry.model_validate(
+            {"realm": "R", "identifier": named(name), "table": self.loaded(name), "properties": {"retain-last": "9"}}
+        )
+        first = self.tasks.submission.first(task_id=wanted.task_id, task_type=TASK_TYPE, payload=wanted.to_payload())
+        self.tasks.submission.create(first)
+        return wanted.task_id
+
+    def begin(self, task_id: str, *, effects: bool = False) -> int:
+        """Begin the work of a task, and return its attempt."""
+        held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.until(now + timedelta(minutes=1), now))
+        self.tasks.leases.start(task_id, held.attempt_count, effects=effects)
+        return held.attempt_count
+
+    def fail(self, task_id: str, error: str = "NO", *, effects: bool = False) -> Task:
+        """Fail a task, after its commit if it had effects."""
+        failed = AttemptError(error, "no", ErrorClass.PERMANENT)
+        return self.tasks.leases.end_attempt(task_id, self.begin(task_id, effects=effects), failed)
+
+    def finish(self, name: str, *, error: str | None = None, details: Any = None, task_type: str = TASK_TYPE) -> Task:
         """End the task of a table's reserved run, by default the one that removes what is expired."""
         task_id = self.health(name).runs[task_type].task_id
-        held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.until(now + timedelta(minutes=1), now))
-        self.tasks.leases.start(task_id, held.attempt_count)
         if error is not None:
-            failed = AttemptError(error, "no", ErrorClass.PERMANENT)
-            return self.tasks.leases.end_attempt(task_id, held.attempt_count, failed)
-        return self.tasks.leases.succeed(task_id, held.attempt_count, "done", details=details or {})
+            return self.fail(task_id, error)
+        return self.tasks.leases.succeed(task_id, self.begin(task_id), "done", details=details or {})
 
 
 def named(name: str) -> TableIdentifier:

@@ -3,7 +3,6 @@
 import random
 import uuid
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -12,20 +11,18 @@ from typing import Any
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.answers import NoSuchTable, PolarisUnavailable, PolarisUnexpectedAnswer
+from delegation.polaris.answers import PolarisUnavailable
 from delegation.polaris.model import LoadedTable
 from delegation.polaris.policies import PolicyTarget
-from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import TASK_TYPE
 from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
 from delegation.tasks.life.policy import Lease
 from delegation.upkeep.execution.passes import MOST_FAILED_STARTS, run_kinds
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import PolicyType
 from tests.kit.dynamodb import MemoryHealthStore
-from tests.unit.upkeep.execution.catalogs import NOW, WEEK, named
+from tests.unit.upkeep.execution.catalogs import WEEK, named
 from tests.unit.upkeep.execution.test_sweeps import Coast
 
 OLD = [30.0, 20.0, 1.0]
@@ -72,23 +69,6 @@ class Archive(Coast):
             raise self.broken[identifier.name]
         return super().load_table(identifier, vend=vend, snapshots=snapshots)
 
-    def asked_by_a_caller(self, name: str) -> str:
-        """Submit an expiry that a caller asked for, and return its id."""
-        wanted = TableExpiry.model_validate(
-            {"realm": "R", "identifier": named(name), "table": self.loaded(name), "properties": {"retain-last": "9"}}
-        )
-        first = self.tasks.submission.first(task_id=wanted.task_id, task_type=TASK_TYPE, payload=wanted.to_payload())
-        self.tasks.submission.create(first)
-        return wanted.task_id
-
-    def failed_after_its_commit(self, name: str) -> None:
-        """An expiry that a caller asked for, which a person has to finish."""
-        task_id = self.asked_by_a_caller(name)
-        held = self.tasks.leases.acquire(task_id, "worker", lambda now: Lease.lasting(timedelta(minutes=1), now))
-        self.tasks.leases.start(task_id, held.attempt_count, effects=True)
-        no = AttemptError("STORAGE_ACCESS_DENIED", "no", ErrorClass.PERMANENT)
-        self.tasks.leases.end_attempt(task_id, held.attempt_count, no)
-
     def under_way(self) -> list[tuple[str, str]]:
         found = self.healths.healths("lake")
         return [(one.identifier.name, run.task_type) for one in found for run in one.runs.values() if not run.ended]
@@ -111,7 +91,7 @@ def test_tables_whose_callers_expiry_failed_after_its_commit_take_no_place() -> 
     world = Archive(*bad, *GOOD)
     for name in bad:
         world.write(name, [60.0, 50.0, *OLD])  # they need it most
-        world.failed_after_its_commit(name)
+        world.fail(world.asked_by_a_caller(name), effects=True)
     world.loads.clear()
     assert world.days(10) >= set(GOOD)
     assert all(world.loads[name] < 20 for name in bad), "a need that cannot start pauses"
@@ -156,15 +136,6 @@ def test_tables_whose_policies_are_not_answered_stop_no_other(bad: int) -> None:
     world.policies.broken.update({target: down() for target in targets})
     assert world.days(10) == set(GOOD)
     assert all(world.policies.asked[target] < 30 for target in targets)
-
-
-def test_a_namespace_whose_policies_are_not_answered_stops_no_other() -> None:
-    world = Archive(*GOOD)
-    for number in range(30):
-        identifier = TableIdentifier("lake", ("broken",), f"t{number}")
-        world.healths.put(replace(world.health(GOOD[0]), identifier=identifier, revision=0))
-    world.policies.broken[PolicyTarget("lake", ("broken",))] = down()
-    assert world.days(10) == set(GOOD)
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
@@ -247,49 +218,3 @@ def test_a_table_that_may_not_be_kept_is_no_wait_and_hides_no_other(why: str) ->
     world.later(hours=1)
     world.run(settings=UpkeepSettings(at_once=0), **making)
     assert waits[-1] == (timedelta(hours=1), "late")
-
-
-def longest_wait(bad: Mapping[str, Exception | str], tables: int, days: int, at_once: int) -> timedelta:
-    """Return how long a good table waited at most, where tables need a run each day or two and there are too few."""
-    world = Archive()
-    chances = {name: random.Random(f"0 {name}") for name in (f"good{number}" for number in range(tables))}
-    ages = {name: chance.choice([8.5, 9.0, 10.0]) for name, chance in chances.items()} | dict.fromkeys(bad, 20.0)
-    longest = timedelta(0)
-    for name, age in ages.items():
-        world.write(name, [age, 1.0])
-    for name, why in bad.items():
-        if isinstance(why, Exception):
-            world.broken[name] = why
-        elif why == "policies":
-            world.policies.broken[PolicyTarget("lake", ("ns",), name)] = down()
-        elif why == "after its commit":
-            world.failed_after_its_commit(name)
-    for _ in range(days * 8):
-        waits = {one.identifier.name: world.now - one.since for one in world.healths.healths("lake") if one.since}
-        with suppress(PolarisUnavailable):
-            world.run(settings=UpkeepSettings(at_once=at_once))
-        for name, _ in world.under_way():
-            if name in bad:
-                world.finish(name, error="CORRUPT_METADATA")
-            else:
-                longest = max(longest, waits.pop(name, timedelta(0)))
-                world.finish(name)
-                since = (NOW - world.now) / timedelta(days=1)
-                world.write(name, [since + chances[name].choice([5.5, 6.0, 6.5]), since])
-        longest = max([longest, *(wait for name, wait in waits.items() if name not in bad)])
-        world.later(hours=3)
-    assert longest
-    return longest
-
-
-@pytest.mark.parametrize(("tables", "days", "at_once"), [(100, 5, 4), pytest.param(594, 6, 16, marks=pytest.mark.long)])
-def test_few_bad_tables_of_every_kind_make_the_others_wait_no_longer(tables: int, days: int, at_once: int) -> None:
-    bad: dict[str, Exception | str] = {
-        "unanswered": down(),
-        "gone": NoSuchTable("gone", status=404),
-        "large": PolarisUnexpectedAnswer("Polaris sent too large an answer"),
-        "policies": "policies",
-        "done": "after its commit",
-        "damaged": "damaged",
-    }
-    assert longest_wait(bad, tables, days, at_once) <= longest_wait({}, tables, days, at_once) * 1.05

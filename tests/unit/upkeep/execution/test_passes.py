@@ -3,10 +3,10 @@
 import itertools
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import (
     NoSuchNamespace,
     NoSuchTable,
@@ -19,13 +19,11 @@ from delegation.removal.errors import POLICY_WITHDRAWN
 from delegation.removal.expiry.requests import TableExpiry
 from delegation.removal.expiry.task_type import PLAN_TASK_TYPE, TASK_TYPE
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Lease
 from delegation.upkeep.execution.expiries import PolicyExpiries
 from delegation.upkeep.execution.kinds import UpkeepCounts
 from delegation.upkeep.execution.passes import run_kinds
 from delegation.upkeep.rules.limits import DAY_MS, UpkeepLimits, UpkeepSettings
-from delegation.upkeep.schedule import Budget, PolicyTerms, Waits, Window
+from delegation.upkeep.schedule import PolicyTerms, Waits, Window
 from tests.unit.upkeep.execution.catalogs import (
     ALLOWED,
     NOW,
@@ -40,54 +38,49 @@ from tests.unit.upkeep.execution.catalogs import (
 OLD = [30.0, 20.0, 1.0]
 
 
-def world_of(*names: str) -> UpkeepWorld:
+CLOSED = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
+"""Settings by which no run begins."""
+
+
+def world_of(*names: str, content: Any = WEEK) -> UpkeepWorld:
+    """Return tables with old snapshots, and a policy on their namespace."""
     world = UpkeepWorld()
     for name in names:
         world.write(name, OLD)
+    world.policies.attach(content, "ns")
     return world
 
 
-def test_without_a_policy_nothing_runs_and_no_table_is_loaded() -> None:
+def tables(world: UpkeepWorld) -> list[str]:
+    """Return the tables that have a task."""
+    return [TableExpiry.of(task).identifier.name for task in world.all_tasks()]
+
+
+def test_where_the_operator_allows_no_type_no_policy_is_read_and_without_one_no_table_loaded() -> None:
     world = world_of("a", "b")
+    assert world.run(limits=UpkeepLimits()) == UpkeepCounts()
+    assert not world.policies.asked
+    world.policies.detach("ns")
     assert world.run() == UpkeepCounts(tables=2)
     assert not world.loads
     assert world.all_tasks() == []
 
 
-def test_where_the_operator_allows_no_type_no_policy_is_read() -> None:
-    world = world_of("a")
-    world.policies.attach(WEEK, "ns")
-    assert world.run(limits=UpkeepLimits()) == UpkeepCounts()
-    assert not world.policies.asked
-    assert world.all_tasks() == []
-
-
-def test_a_disabled_policy_does_nothing() -> None:
-    world = world_of("a")
-    world.policies.attach({"enable": False}, "ns")
-    assert (world.run().started, world.all_tasks()) == (0, [])
-
-
 def test_a_policy_of_a_namespace_has_its_tables_expired_with_its_values() -> None:
-    world = world_of("a")
-    world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 7, "min_snapshot_to_keep": 2}}, "ns")
+    world = world_of("a", content={"enable": True, "config": {"max_snapshot_age_days": 7, "min_snapshot_to_keep": 2}})
     assert world.run().started == 1
     [task] = world.all_tasks()
     wanted = TableExpiry.of(task)
     assert (task.task_type, task.status, task.payload_version) == (TASK_TYPE, Status.SUBMITTED, 2)
-    assert (wanted.identifier, wanted.policy) == (named("a"), "lake.gov.keep")
+    assert (wanted.identifier, wanted.policy, wanted.is_dry_run) == (named("a"), "lake.gov.keep", False)
     assert wanted.properties["max-snapshot-age-ms"] == str(7 * DAY_MS)
     assert wanted.properties["retain-last"] == "2"
     assert wanted.table.table_uuid == world.documents["a"]["table-uuid"]
     assert world.tasks.types.traits(task).is_background
     assert world.health("a").expirable == 1
-
-
-def test_with_dry_run_only_a_plan_alone_is_made() -> None:
-    world = world_of("a")
-    world.policies.attach(WEEK, "ns")
-    world.run(limits=replace(ALLOWED, dry_run_only=True))
-    [task] = world.all_tasks()
+    plan = world_of("a")
+    plan.run(limits=replace(ALLOWED, dry_run_only=True))
+    [task] = plan.all_tasks()
     assert (task.task_type, TableExpiry.of(task).is_dry_run) == (PLAN_TASK_TYPE, True)
 
 
@@ -107,7 +100,6 @@ def test_a_table_that_needs_nothing_gets_no_task_until_its_snapshots_are_old_eno
 
 def test_a_second_pass_while_the_first_ones_task_runs_submits_nothing() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     assert world.run().started == 1
     world.later(minutes=15)
     counts = world.run()
@@ -119,7 +111,6 @@ def test_a_pass_killed_at_any_table_and_repeated_submits_each_task_once() -> Non
     names = ["a", "b", "c"]
     for at in range(1, 30):
         world = world_of(*names)
-        world.policies.attach(WEEK, "ns")
         try:
             world.run(checkpoint=killing(at))
         except Killed:
@@ -128,8 +119,7 @@ def test_a_pass_killed_at_any_table_and_repeated_submits_each_task_once() -> Non
         else:
             assert at > len(names)
             break
-        assert world.submissions() == len(names), at
-        assert len({TableExpiry.of(one).identifier for one in world.all_tasks()}) == len(names)
+        assert (world.submissions(), sorted(tables(world))) == (len(names), names), at
         assert all(world.health(name).runs[TASK_TYPE].ended is None for name in names)
     else:
         pytest.fail("the pass never ended")
@@ -137,7 +127,6 @@ def test_a_pass_killed_at_any_table_and_repeated_submits_each_task_once() -> Non
 
 def test_a_task_of_a_killed_pass_that_ended_before_the_next_one_is_not_submitted_again() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     with pytest.raises(Killed):
         # The last checkpoint: the run is reserved, and not submitted.
         world.run(checkpoint=killing(3))
@@ -154,7 +143,6 @@ def test_a_task_of_a_killed_pass_that_ended_before_the_next_one_is_not_submitted
 
 def test_every_ended_run_is_once_in_the_past_of_its_table_although_its_task_says_only_the_last() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     for removed in (2, 5):
         world.write("a", OLD)
         assert world.run().started == 1
@@ -166,7 +154,11 @@ def test_every_ended_run_is_once_in_the_past_of_its_table_although_its_task_says
             world.run()
         newest = world.health("a").past[0]
         assert (newest.task_type, newest.outcome, newest.files, newest.bytes) == (TASK_TYPE, "SUCCESS", 7, 700)
-        assert (newest.began, newest.task_id) == (began, world.health("a").runs[TASK_TYPE].task_id)
+        run = world.health("a").runs[TASK_TYPE]
+        assert (newest.began, newest.task_id, run.used.files, run.used.bytes) == (began, run.task_id, 7, 700)
+        assert (world.health("a").expirable, world.health("a").since) == (0, None)
+        world.write("a", OLD)
+        assert world.run().waiting == {Waits.RAN_TODAY.value: 1}
         world.later(days=1)
     assert [one.snapshots for one in world.health("a").past] == [5, 2]
     world.write("a", OLD, properties={"gc.enabled": "false"})
@@ -175,41 +167,20 @@ def test_every_ended_run_is_once_in_the_past_of_its_table_although_its_task_says
     assert (refusal.outcome, refusal.task_id, refusal.files) == ("GC_DISABLED", "", 0)
 
 
-def test_after_its_end_a_run_is_settled_and_the_next_need_is_met_another_day() -> None:
-    world = world_of("a")
-    world.policies.attach(WEEK, "ns")
-    world.run()
-    world.later(minutes=1)
-    world.finish("a", details={"files_deleted": 7, "bytes_deleted": 700})
-    world.later(minutes=15)
-    world.run()
-    health = world.health("a")
-    assert (health.expirable, health.since) == (0, None)
-    assert (health.runs[TASK_TYPE].used.files, health.runs[TASK_TYPE].used.bytes) == (7, 700)
-    world.write("a", OLD)
-    assert world.run().waiting == {Waits.RAN_TODAY.value: 1}
-    world.later(days=1)
-    assert world.run().started == 1
-    assert world.submissions() == 2
-
-
 def test_a_table_that_changes_all_the_time_keeps_the_start_of_its_need() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
-    settings = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
-    world.run(settings=settings)
+    world.run(settings=CLOSED)
     first = world.now
     for _ in range(5):
         world.later(hours=1)
         world.documents["a"]["snapshots"][-1]["timestamp-ms"] += 1
         world.look("a")
-        world.run(settings=settings)
+        world.run(settings=CLOSED)
     assert world.health("a").since == first
 
 
 def test_a_failed_run_is_tried_again_after_ever_longer_pauses() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     starts = []
     for hour in range(24 * 40):
         if world.run().started:
@@ -223,11 +194,8 @@ def test_a_failed_run_is_tried_again_after_ever_longer_pauses() -> None:
 
 
 @pytest.mark.parametrize(("failed_at", "again_at"), [("12:00", "00:00"), ("23:45", "00:45")])
-def test_a_failed_run_is_tried_again_on_the_next_day_an_hour_later_at_the_earliest(
-    failed_at: str, again_at: str
-) -> None:
+def test_a_failed_run_is_tried_again_on_the_next_day_an_hour_later_at_the_earliest(failed_at, again_at):
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     while f"{world.now:%H:%M}" != failed_at:
         world.later(minutes=15)
     world.run()
@@ -251,45 +219,35 @@ def test_a_table_that_a_guard_refuses_is_not_loaded_in_each_pass() -> None:
 
 
 def test_a_changed_rule_has_the_need_computed_again_without_a_load() -> None:
-    world = world_of("a")
-    world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 100}}, "ns")
-    assert world.run().started == 0
-    assert world.health("a").expirable == 0
+    world = world_of("a", content={"enable": True, "config": {"max_snapshot_age_days": 100}})
+    assert (world.run().started, world.health("a").expirable) == (0, 0)
     world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 25}}, "ns", version=1)
-    settings = UpkeepSettings(PolicyTerms(Window("0 1 * * *", timedelta(hours=1))))
-    assert world.run(settings=settings).computed == 1
-    assert not world.loads
-    assert world.health("a").expirable == 1
-    assert world.run(settings=settings).computed == 0
+    assert world.run(settings=CLOSED).computed == 1
+    assert (world.loads.total(), world.health("a").expirable) == (0, 1)
+    assert world.run(settings=CLOSED).computed == 0
     world.policies.detach("ns")
-    world.run(settings=settings)
+    world.run(settings=CLOSED)
     assert (world.health("a").expirable, world.health("a").rule) == (None, "")
 
 
 def test_a_policy_attached_to_an_unchanged_table_itself_is_seen_by_the_next_pass() -> None:
     world = world_of("a", "b")
+    world.policies.detach("ns")
     world.run()
     world.policies.attach(WEEK, "ns", table="a")
     world.later(minutes=15)
     assert world.run().started == 1
-    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("a")]
+    assert tables(world) == ["a"]
     world.policies.attach({"enable": False}, "ns", table="a")
     world.later(minutes=15)
     world.run()
     assert world.health("a").expirable is None
 
 
-def test_a_tables_own_policy_hides_that_of_its_namespace() -> None:
-    world = world_of("a", "b")
-    world.policies.attach(WEEK, "ns")
-    world.policies.attach({"enable": False}, "ns", table="a", name="off")
-    world.run()
-    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
-
-
 def test_own_policies_of_many_tables_are_read_in_turn() -> None:
     names = [f"t{n}" for n in range(7)]
     world = world_of(*names)
+    world.policies.detach("ns")
     for _ in range(4):
         world.policies.asked.clear()
         world.run(most_asked=2)
@@ -303,28 +261,13 @@ def test_own_policies_of_many_tables_are_read_in_turn() -> None:
     assert world.policies.asked[PolicyTarget("lake", ("ns",), "t3")] == 1
 
 
-def test_a_pass_over_tables_that_need_nothing_writes_nothing() -> None:
-    world = UpkeepWorld()
-    for name in ("a", "b"):
-        world.write(name, [1.0])
-    world.policies.attach(WEEK, "ns")
-    world.run()
-    before = [world.health(name) for name in ("a", "b")]
-    world.later(hours=3)
-    assert world.run().computed == 0
-    assert [world.health(name) for name in ("a", "b")] == before
-    assert not world.loads
-
-
 def test_a_history_that_is_too_large_to_be_kept_is_loaded_for_a_bounded_number_of_tables() -> None:
     world = world_of("a", "b", "c")
-    world.policies.attach(WEEK, "ns")
     for name in ("a", "b", "c"):
         without_history(world, name)
-    settings = UpkeepSettings(PolicyTerms(Window("0 1 * * *", timedelta(hours=1))))
-    assert world.run(settings=settings, loads=2).computed == 2
+    assert world.run(settings=CLOSED, loads=2).computed == 2
     assert world.loads.total() == 2
-    assert world.run(settings=settings, loads=2).computed == 1
+    assert world.run(settings=CLOSED, loads=2).computed == 1
 
 
 def test_a_history_of_another_metadata_file_than_the_health_s_decides_nothing() -> None:
@@ -341,9 +284,7 @@ def test_a_history_of_another_metadata_file_than_the_health_s_decides_nothing() 
 @pytest.mark.parametrize(
     ("problem", "started"), [("HEALTH_TABLE_TOO_LARGE: 30,000 manifests", 1), ("MANIFEST_MISSING: m0.avro", 0)]
 )
-def test_of_a_table_that_cannot_be_read_nothing_is_decided_unless_its_manifests_alone_are_too_many(
-    problem: str, started: int
-) -> None:
+def test_of_a_table_that_cannot_be_read_nothing_is_decided_unless_its_manifests_alone_are_too_many(problem, started):
     world = world_of("a")
     world.healths.put(replace(world.health("a"), problem=problem))
     world.policies.attach(WEEK, "ns")
@@ -353,28 +294,16 @@ def test_of_a_table_that_cannot_be_read_nothing_is_decided_unless_its_manifests_
 @pytest.mark.parametrize("content", ["no JSON", "{}", '{"enable": true, "config": {"max_snapshot_age_days": "soon"}}'])
 def test_a_policy_that_is_not_valid_stops_itself_alone_and_is_named(content: str) -> None:
     world = world_of("a", "b")
-    world.policies.attach(WEEK, "ns")
     world.policies.attach(content, "ns", table="a", name="broken")
     counts = world.run()
     assert counts.started == 1
-    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
+    assert tables(world) == ["b"]
     [invalid] = counts.invalid
     assert "lake.gov.broken" in invalid
 
 
-def test_policies_of_one_table_that_cannot_be_read_stop_no_other() -> None:
-    world = world_of("a", "b")
-    world.policies.attach(WEEK, "ns")
-    world.policies.broken[PolicyTarget("lake", ("ns",), "a")] = PolarisForbidden("no", status=403)
-    counts = world.run()
-    assert (counts.started, counts.unread) == (1, 1)
-    assert str(counts.why_unread).startswith("POLARIS_FORBIDDEN")
-    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("b")]
-
-
 def test_a_health_names_policies_that_cannot_be_read_until_they_can() -> None:
     world = world_of("a", "b")
-    world.policies.attach(WEEK, "ns")
     needs = "POLARIS_FORBIDDEN: the principal needs NAMESPACE_READ_PROPERTIES"
     world.policies.broken[PolicyTarget("lake", ("ns",))] = PolarisForbidden(needs.partition(": ")[2], status=403)
     assert (world.run().started, world.run().unread) == (0, 2)
@@ -396,11 +325,8 @@ NOT_FOUND = [
 
 
 @pytest.mark.parametrize(("target", "error"), NOT_FOUND)
-def test_a_listed_table_whose_policies_are_not_found_is_named_and_is_not_one_without_policies(
-    target: PolicyTarget, error: Exception
-) -> None:
+def test_a_listed_table_whose_policies_are_not_found_is_named_and_is_not_one_without_policies(target, error):
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     world.policies.broken[target] = error
     counts = world.run()
     assert (counts.started, counts.unread, world.all_tasks()) == (0, 1, [])
@@ -410,7 +336,6 @@ def test_a_listed_table_whose_policies_are_not_found_is_named_and_is_not_one_wit
 
 def test_policies_that_are_not_found_when_a_run_starts_are_the_outcome_of_the_run() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     target, error = NOT_FOUND[0]
     made = world.making(
         checkpoint=lambda: world.policies.broken.update({target: error} if world.health("a").rule else {})
@@ -422,7 +347,6 @@ def test_policies_that_are_not_found_when_a_run_starts_are_the_outcome_of_the_ru
 @pytest.mark.parametrize(("target", "error"), NOT_FOUND)
 def test_a_table_that_was_dropped_since_it_was_listed_is_no_finding(target: PolicyTarget, error: Exception) -> None:
     world = world_of("a", "b", "c")
-    world.policies.attach(WEEK, "ns")
     for name in ("a", "b", "c"):
         del world.documents[name]
     world.policies.broken |= {replace(target, table=target.table and name): error for name in ("a", "b", "c")}
@@ -450,7 +374,6 @@ def test_a_catalog_that_does_not_answer_or_has_no_policies_has_nothing_done() ->
 def test_a_policy_that_is_detached_before_the_submission_submits_nothing() -> None:
     """Between the pass's reading of the namespace and the submission; the table's own look is the last word."""
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     made = world.making(checkpoint=lambda: world.policies.attached.clear() if world.health("a").rule else None)
     assert run_kinds((made,), "lake").started == 0
     assert world.all_tasks() == []
@@ -459,12 +382,7 @@ def test_a_policy_that_is_detached_before_the_submission_submits_nothing() -> No
 
 def test_a_callers_expiry_of_the_table_is_in_the_way_and_is_left_alone() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
-    state = TableExpiry.model_validate(
-        {"realm": "R", "identifier": named("a"), "table": world.loaded("a"), "properties": {"retain-last": "9"}}
-    )
-    first = world.tasks.submission.first(task_id=state.task_id, task_type=TASK_TYPE, payload=state.to_payload())
-    world.tasks.submission.create(first)
+    world.asked_by_a_caller("a")
     assert world.run().started == 0
     [task] = world.all_tasks()
     assert TableExpiry.of(task).policy is None
@@ -476,8 +394,7 @@ def test_a_need_of_a_former_rule_starts_nothing_until_it_is_computed_by_the_pres
     world = world_of("a")
     without_history(world, "a")
     world.policies.attach(WEEK, "ns")
-    closed = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
-    assert world.run(settings=closed).computed == 1
+    assert world.run(settings=CLOSED).computed == 1
     world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 100}}, "ns", version=1)
     counts = world.run(loads=0)
     assert (counts.started, counts.waiting, world.all_tasks()) == (0, {}, [])
@@ -488,7 +405,6 @@ def test_a_need_of_a_former_rule_starts_nothing_until_it_is_computed_by_the_pres
 
 def test_a_run_whose_task_was_not_submitted_is_not_settled_by_the_end_of_the_former_run() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     world.run()
     world.finish("a")
     world.later(days=1)
@@ -507,22 +423,10 @@ def test_a_run_whose_task_was_not_submitted_is_not_settled_by_the_end_of_the_for
     assert (world.submissions(), len(world.health("a").past)) == (2, 1)
 
 
-def fail_a_callers_expiry(world: UpkeepWorld, *, effects: bool) -> None:
-    state = TableExpiry.model_validate(
-        {"realm": "R", "identifier": named("a"), "table": world.loaded("a"), "properties": {"retain-last": "9"}}
-    )
-    first = world.tasks.submission.first(task_id=state.task_id, task_type=TASK_TYPE, payload=state.to_payload())
-    world.tasks.submission.create(first)
-    held = world.tasks.leases.acquire(state.task_id, "w", lambda now: Lease.until(now + timedelta(minutes=1), now))
-    world.tasks.leases.start(state.task_id, held.attempt_count, effects=effects)
-    world.tasks.leases.end_attempt(state.task_id, held.attempt_count, AttemptError("NO", "no", ErrorClass.PERMANENT))
-
-
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_run_of_a_policy(failed: bool) -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
-    fail_a_callers_expiry(world, effects=failed)
+    world.fail(world.asked_by_a_caller("a"), effects=failed)
     assert world.run().started == (not failed)
     [task] = world.all_tasks()
     assert TableExpiry.of(task).policy == (None if failed else "lake.gov.keep")
@@ -531,11 +435,10 @@ def test_a_callers_expiry_that_failed_after_its_commit_is_never_repeated_as_a_ru
 
 def test_the_plan_of_a_callers_expiry_that_fails_after_its_commit_while_a_run_is_reserved_is_kept() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
 
     def callers() -> None:
         if TASK_TYPE in world.health("a").runs and not world.all_tasks():
-            fail_a_callers_expiry(world, effects=True)
+            world.fail(world.asked_by_a_caller("a"), effects=True)
 
     world.run(checkpoint=callers)
     [task] = world.all_tasks()
@@ -545,7 +448,6 @@ def test_the_plan_of_a_callers_expiry_that_fails_after_its_commit_while_a_run_is
 def test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_again() -> None:
     """Its commit may have removed some of the snapshots: what was to expire before it says nothing."""
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     world.run()
     world.finish("a", details={"findings": [{"code": POLICY_WITHDRAWN, "count": 1, "sample": ["lake.gov.keep"]}]})
     world.later(minutes=15)
@@ -559,38 +461,10 @@ def test_after_a_run_whose_policy_was_withdrawn_its_need_is_computed_again() -> 
     assert world.submissions() == 2
 
 
-def test_a_budget_of_a_day_lets_the_neediest_run_and_the_others_wait() -> None:
-    world = UpkeepWorld()
-    world.policies.attach(WEEK, "ns")
-    world.write("small", [20.0, 1.0])
-    world.write("large", [60.0, 50.0, 40.0, 30.0, 20.0, 1.0])
-    settings = UpkeepSettings(PolicyTerms(budget=Budget(bytes=280 * 1024 * 1024)))
-    counts = world.run(settings=settings)
-    assert (counts.started, counts.waiting) == (1, {Waits.BUDGET_USED.value: 1})
-    assert [TableExpiry.of(one).identifier for one in world.all_tasks()] == [named("large")]
-    world.finish("large")
-    world.later(days=1)
-    world.run(settings=settings)
-    assert {TableExpiry.of(one).identifier.name for one in world.all_tasks()} == {"large", "small"}
-
-
-def test_outside_the_window_nothing_starts() -> None:
-    world = world_of("a")
-    world.policies.attach(WEEK, "ns")
-    settings = UpkeepSettings(PolicyTerms(Window("0 1 * * *", timedelta(hours=2))))
-    assert world.run(settings=settings).waiting == {Waits.OUTSIDE_WINDOW.value: 1}
-    world.later(hours=14)
-    assert world.run(settings=settings).started == 1
-
-
 def test_a_run_that_failed_after_its_commit_is_resumed_with_its_plan_although_the_policy_changed() -> None:
     world = world_of("a")
-    world.policies.attach(WEEK, "ns")
     world.run()
-    run = world.health("a").runs[TASK_TYPE]
-    held = world.tasks.leases.acquire(run.task_id, "w", lambda now: Lease.until(now + timedelta(minutes=1), now))
-    world.tasks.leases.start(run.task_id, held.attempt_count, effects=True)
-    world.tasks.leases.end_attempt(run.task_id, held.attempt_count, AttemptError("NO", "no", ErrorClass.PERMANENT))
+    world.fail(world.health("a").runs[TASK_TYPE].task_id, effects=True)
     world.policies.attach({"enable": True, "config": {"max_snapshot_age_days": 8}}, "ns", version=1)
     world.later(days=2)
     assert world.run().started == 1
@@ -600,27 +474,22 @@ def test_a_run_that_failed_after_its_commit_is_resumed_with_its_plan_although_th
 
 
 def test_a_pass_counts_the_longest_wait_of_a_table_without_a_run() -> None:
-    world = UpkeepWorld()
+    world = world_of("a")
     waits: list[tuple[timedelta, str]] = []
 
-    def waited(wait: timedelta, table: TableIdentifier | None) -> None:
-        waits.append((wait, str(table)))
+    def run(settings: UpkeepSettings | None = None) -> None:
+        world.run(settings=settings or UpkeepSettings(), waited=lambda wait, table: waits.append((wait, str(table))))
 
-    world.write("a", [30.0, 1.0])
-    world.policies.attach(WEEK, "ns")
-    closed = UpkeepSettings(PolicyTerms(Window("0 1 1 1 *", timedelta(hours=1))))
-    world.run(settings=closed, waited=waited)
+    run(CLOSED)
     world.later(days=1)
-    world.write("b", [30.0, 1.0])
-    world.run(settings=closed, waited=waited)
+    world.write("b", OLD)
+    run(CLOSED)
     world.later(days=1)
-    world.run(waited=waited)
+    run()
     world.later(days=1)
-    world.run(waited=waited)
+    run()
     world.finish("a")
     world.finish("b")
-    world.run(waited=waited)
-    world.run(waited=waited)
-    day = timedelta(days=1)
-    nothing = (timedelta(0), "None")
-    assert waits == [nothing, (day, "lake.ns.a"), (2 * day, "lake.ns.a"), nothing, nothing, nothing]
+    run()
+    day, nothing = timedelta(days=1), (timedelta(0), "None")
+    assert waits == [nothing, (day, "lake.ns.a"), (2 * day, "lake.ns.a"), nothing, nothing]

@@ -64,9 +64,7 @@ def test_a_table_property_that_was_set_meanwhile_counts() -> None:
         (attached(), UpkeepLimits(types=frozenset({EXPIRY}), dry_run_only=True), "the operator now allows only plans"),
     ],
 )
-def test_work_that_is_no_longer_required_is_withdrawn(
-    policies: MemoryPolicies, limits: UpkeepLimits, reason: str
-) -> None:
+def test_work_that_is_no_longer_required_is_withdrawn(policies, limits, reason):
     found = permission(policies, limits)
     assert isinstance(found, Withdrawn)
     assert reason in found.reason

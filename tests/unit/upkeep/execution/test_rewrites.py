@@ -1,7 +1,6 @@
 """Policies of compactions become tasks: by what a health shows, within the operator's limits, and never twice a day."""
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +10,7 @@ import pytest
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.policies import PolicyTarget, StoredPolicy
-from delegation.rewrites.requests import TableCompaction, TableManifestsRewrite, TableRewrite
+from delegation.rewrites.requests import TableCompaction, TableManifestsRewrite
 from delegation.rewrites.task_type import (
     COMPACTION,
     COMPACTION_PLAN,
@@ -23,7 +22,6 @@ from delegation.rewrites.task_type import (
 from delegation.rewrites.terms import DEFAULT_MIN_INPUT_FILES, CompactionLimits, CompactionTerms
 from delegation.storage.memory import Killed
 from delegation.tasks.life.declared import TaskTypes
-from delegation.tasks.life.declared import named as named_kind
 from delegation.tasks.life.model import Task
 from delegation.upkeep.execution.asked import compaction_of
 from delegation.upkeep.execution.kinds import UpkeepCounts
@@ -39,9 +37,9 @@ from delegation.upkeep.execution.rewrites import (
 from delegation.upkeep.health.model import TableHealth
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
 from delegation.upkeep.rules.model import FindingCode, PolicyType
-from delegation.upkeep.schedule import Budget, PolicyTerms, Window
+from delegation.upkeep.schedule import Budget, PolicyTerms
 from delegation.wire.requests import TableState
-from delegation.wiring.types import OPERATIONS, TYPES, default_properties
+from delegation.wiring.types import TYPES, default_properties
 from tests.kit.tasks.services import task_service
 from tests.unit.upkeep.execution.catalogs import NOW, UpkeepWorld, killing, named
 
@@ -65,6 +63,9 @@ class Fleet(UpkeepWorld):
     def attach(self, content: Any = ON, *levels: str, type_: PolicyType = DATA, name: str = "compact") -> None:
         document = content if isinstance(content, str) else json.dumps(content)
         self.policies.attached[PolicyTarget("lake", levels or ("ns",))] = StoredPolicy(type_.value, name, document, 0)
+
+    def configure(self, config: dict[str, Any]) -> None:
+        self.attach({"enable": True, "config": config})
 
     def table(self, name: str = "t", *, small: int = 500, size: int = 100 * MIB, **health: Any) -> None:
         self.write(name, [1.0])
@@ -103,25 +104,13 @@ def world() -> Fleet:
 
 
 def test_an_attached_policy_becomes_a_compaction_with_its_options_and_its_name(world: Fleet) -> None:
-    world.attach(
-        {
-            "enable": True,
-            "config": {
-                "target_file_size_bytes": 1_000_000,
-                "compaction_strategy": "bin-pack",
-                "max-concurrent-file-group-rewrites": 3,
-                "min-input-files": 7,
-                "delete-file-threshold": 2,
-                "cold-after": "2h",
-                "min-benefit": 1.5,
-            },
-        }
-    )
+    sizes = {"target_file_size_bytes": 1_000_000, "min-input-files": 7, "delete-file-threshold": 2}
+    more = {"compaction_strategy": "bin-pack", "max-concurrent-file-group-rewrites": 3}
+    world.configure({**sizes, **more, "cold-after": "2h", "min-benefit": 1.5})
     assert world.compact() == 1
     asked = world.asked()
     assert (asked.task_type, asked.policy, asked.identifier) == (COMPACTION_TASK_TYPE, "lake.gov.compact", named("t"))
-    terms = CompactionTerms.of(asked.properties)
-    assert terms == CompactionTerms(
+    assert CompactionTerms.of(asked.properties) == CompactionTerms(
         target_file_size_bytes=1_000_000,
         concurrent_rewrites=3,
         min_input_files=7,
@@ -140,22 +129,17 @@ def test_a_silent_policy_has_the_tables_size_and_the_operators_settings(world: F
 
 
 def test_no_policy_is_looser_than_the_operator(world: Fleet) -> None:
-    config = {"cold-after": "1m", "min-benefit": 1, "max-concurrent-file-group-rewrites": 900}
-    content = json.dumps({"enable": True, "config": config})
-    world.attach(content)
+    world.configure({"cold-after": "1m", "min-benefit": 1, "max-concurrent-file-group-rewrites": 900})
     limits = replace(ALLOWED, compaction=CompactionLimits(timedelta(hours=3), 2.0, 4))
     rule = compaction_of(named("t"), world.policies.applicable(PolicyTarget.of(named("t"))), {}, limits)
-    assert rule.asked is not None
     terms = CompactionTerms.of(rule.asked.options)
     assert (terms.cold_after, terms.min_benefit, terms.concurrent_rewrites) == (timedelta(hours=3), 2.0, 4)
     assert {finding.code for finding in rule.shown.findings} == {FindingCode.LIMIT_APPLIED}
 
 
 @pytest.mark.parametrize("config", [{"cold-after": "soon"}, {"min-benefit": -1}, {"cold_aftr": "1h"}, {"spec-ids": 1}])
-def test_a_wrong_or_misspelled_key_turns_a_policy_off_and_an_unknown_one_is_reported(
-    world: Fleet, config: dict[str, Any]
-) -> None:
-    world.attach({"enable": True, "config": config})
+def test_a_wrong_or_misspelled_key_turns_a_policy_off_and_an_unknown_one_is_reported(world, config):
+    world.configure(config)
     counts = world.made()
     is_unknown = "spec-ids" in config
     assert counts.started == is_unknown
@@ -165,31 +149,14 @@ def test_a_wrong_or_misspelled_key_turns_a_policy_off_and_an_unknown_one_is_repo
     assert {finding.code for finding in rule.shown.findings} == codes
 
 
-def test_nothing_begins_where_the_operator_does_not_allow_the_type(world: Fleet) -> None:
-    assert world.compact(limits=UpkeepLimits()) == 0
-    assert world.policies.asked == {}
-    assert world.compact(limits=replace(ALLOWED, exclude=(("lake", "ns"),))) == 0
-
-
 def test_policies_of_a_table_that_needs_nothing_are_not_read(world: Fleet) -> None:
     world.seen("t", small_files=4, small_bytes=40)
     assert world.compact() == 0
     assert world.policies.asked == {}
 
 
-def test_a_dry_run_of_the_operator_plans_only(world: Fleet) -> None:
-    assert world.compact(limits=replace(ALLOWED, dry_run_only=True)) == 1
-    assert world.asked().is_dry_run
-
-
-def test_a_table_may_turn_its_compaction_off(world: Fleet) -> None:
-    world.documents["t"]["properties"] = {"delegation.policy.data-compaction.enable": "false"}
-    assert world.compact() == 0
-    assert world.outcome() == "OFF"
-
-
 def test_sorting_a_table_without_an_order_is_turned_off(world: Fleet) -> None:
-    world.attach({"enable": True, "config": {"compaction_strategy": "sort"}})
+    world.configure({"compaction_strategy": "sort"})
     assert (world.compact(), world.outcome()) == (0, "OFF")
     order = {"sort-orders": [{"order-id": 1, "fields": [{"source-id": 1}]}], "default-sort-order-id": 1}
     world.documents["t"].update(order)
@@ -213,32 +180,16 @@ def test_a_table_is_compacted_once_a_day_and_only_while_it_needs_it(world: Fleet
     assert world.submissions() == 2
 
 
-def test_a_run_that_found_nothing_waits_a_day_as_well(world: Fleet) -> None:
+@pytest.mark.parametrize(
+    ("details", "outcome"), [({}, "NOTHING_DONE"), ({"groups_put_off": 2}, "PUT_OFF")], ids=["nothing", "conflicts"]
+)
+def test_a_run_that_did_nothing_waits_a_day_as_well(world: Fleet, details: dict[str, int], outcome: str) -> None:
     world.compact()
-    world.end(files_rewritten=0)
+    world.end(files_rewritten=0, **details)
     world.later(hours=20)
-    assert (world.compact(), world.outcome()) == (0, "NOTHING_DONE")
+    assert (world.compact(), world.outcome()) == (0, outcome)
     world.later(hours=5)
     assert world.compact() == 1
-
-
-def test_a_run_that_only_conflicted_states_that_its_groups_were_put_off(world: Fleet) -> None:
-    world.compact()
-    world.end(files_rewritten=0, groups_put_off=2)
-    world.later(hours=20)
-    assert (world.compact(), world.outcome()) == (0, "PUT_OFF")
-
-
-def test_a_failed_run_is_tried_again_after_a_pause_that_grows(world: Fleet) -> None:
-    world.compact()
-    world.end(error="RUNTIME_UNSOUND")
-    world.compact()
-    assert (world.outcome(), world.health("t").runs[COMPACTION_TASK_TYPE].failures) == ("RUNTIME_UNSOUND", 1)
-    world.later(days=1, hours=1)
-    assert world.compact() == 1
-    world.end(error="RUNTIME_UNSOUND")
-    world.compact()
-    assert world.health("t").runs[COMPACTION_TASK_TYPE].failures == 2
 
 
 def test_a_policy_that_is_detached_starts_no_more_runs_and_stops_the_running_one(world: Fleet) -> None:
@@ -261,40 +212,30 @@ def test_a_policy_that_is_detached_starts_no_more_runs_and_stops_the_running_one
     assert len(world.all_tasks()) == 1
 
 
-def permission(world: Fleet, rewrite: type[TableRewrite] = TableCompaction, limits: UpkeepLimits = ALLOWED) -> str:
-    state = TableState.of(world.loaded("t"))
-    kind = compaction_of(named("t"), world.policies.applicable(PolicyTarget.of(named("t"))), {}, ALLOWED)
-    options = {} if kind.asked is None else dict(kind.asked.options)
-    work = rewrite(realm="R", identifier=named("t"), table=state, properties=options, policy="lake.gov.compact")
-    return PolicyPermissions(world.policies, limits).of_rewrite(work)(world.loaded("t")) or "permitted"
-
-
-def change(world: Fleet, **content: Any) -> None:
-    world.attach({"enable": True, **content})
+OFF = {"delegation.policy.data-compaction.enable": "false"}
 
 
 @pytest.mark.parametrize(
-    ("event", "reason"),
+    ("event", "limits", "reason"),
     [
-        (lambda world: None, "permitted"),
-        (lambda world: world.attach({"enable": False}), "lake.gov.compact no longer requires this"),
-        (lambda world: world.attach("broken"), "no longer requires this"),
-        (lambda world: world.attach(name="other"), "the policy lake.gov.other applies now instead"),
-        (lambda world: change(world, config={"cold-after": "2h"}), "now requires another cold-after"),
-        (lambda world: change(world, config={"target_file_size_bytes": 5}), "another target-file-size-bytes"),
-        (lambda world: change(world, config={"compaction_strategy": "sort"}), "now requires another strategy"),
-        (
-            lambda world: world.documents["t"].update(properties={"delegation.policy.data-compaction.enable": "false"}),
-            "no longer requires this",
-        ),
+        (lambda world: None, ALLOWED, "permitted"),
+        (lambda world: world.attach({"enable": False}), ALLOWED, "lake.gov.compact no longer requires this"),
+        (lambda world: world.attach("broken"), ALLOWED, "no longer requires this"),
+        (lambda world: world.attach(name="other"), ALLOWED, "the policy lake.gov.other applies now instead"),
+        (lambda world: world.configure({"cold-after": "2h"}), ALLOWED, "now requires another cold-after"),
+        (lambda world: world.configure({"target_file_size_bytes": 5}), ALLOWED, "another target-file-size-bytes"),
+        (lambda world: world.configure({"compaction_strategy": "sort"}), ALLOWED, "now requires another strategy"),
+        (lambda world: world.documents["t"].update(properties=OFF), ALLOWED, "no longer requires this"),
+        (lambda world: None, replace(ALLOWED, dry_run_only=True), "the operator now allows only plans"),
+        (lambda world: None, UpkeepLimits(), "delegation.upkeep.types does not allow it"),
     ],
 )
-def test_what_a_policy_permits_while_its_task_runs(world: Fleet, event: Callable[[Fleet], object], reason: str) -> None:
+def test_what_a_policy_permits_while_its_task_runs(world, event, limits, reason) -> None:
     state = TableState.of(world.loaded("t"))
     world.compact()
     running = world.asked().model_copy(update={"table": state})
     event(world)
-    found = PolicyPermissions(world.policies, ALLOWED).of_rewrite(running)(world.loaded("t"))
+    found = PolicyPermissions(world.policies, limits).of_rewrite(running)(world.loaded("t"))
     assert reason in (found or "permitted")
 
 
@@ -306,11 +247,6 @@ def test_a_callers_own_rewrite_needs_no_policy(world: Fleet) -> None:
     assert world.policies.asked == {}
 
 
-def test_the_operator_stops_a_running_compaction_too(world: Fleet) -> None:
-    assert permission(world, limits=replace(ALLOWED, dry_run_only=True)) == "the operator now allows only plans"
-    assert "delegation.upkeep.types does not allow it" in permission(world, limits=UpkeepLimits())
-
-
 @pytest.mark.parametrize("at", range(1, 8))
 def test_a_process_that_is_killed_at_any_moment_starts_one_run(world: Fleet, at: int) -> None:
     with suppress(Killed):
@@ -319,16 +255,6 @@ def test_a_process_that_is_killed_at_any_moment_starts_one_run(world: Fleet, at:
         world.later(minutes=15)
         world.compact()
     assert world.submissions() == 1
-
-
-def test_a_window_and_a_budget_bound_compactions_as_all_upkeep(world: Fleet) -> None:
-    for name in "uvw":
-        world.table(name)
-    night = UpkeepSettings(PolicyTerms(Window("0 1 * * *", timedelta(hours=2))))
-    assert world.made(settings=night).waiting == {"outside the policy's window": 4}
-    budget = UpkeepSettings(PolicyTerms(budget=Budget(files=1_100)))
-    counts = world.made(settings=budget)
-    assert (counts.started, counts.waiting) == (2, {"too little of the daily budget is left": 2})
 
 
 def test_a_purge_or_a_callers_compaction_leaves_the_table_alone(world: Fleet) -> None:
@@ -342,26 +268,21 @@ def test_a_purge_or_a_callers_compaction_leaves_the_table_alone(world: Fleet) ->
 
 def test_below_the_least_benefit_nothing_is_started(world: Fleet) -> None:
     need = compaction_need(world.health("t"))
-    assert need is not None
-    world.attach({"enable": True, "config": {"min-benefit": round(need.per_cost) + 10}})
+    world.configure({"min-benefit": round(need.per_cost) + 10})
     assert world.compact() == 0
-    world.attach({"enable": True, "config": {"min-benefit": round(need.per_cost) - 10}})
+    world.configure({"min-benefit": round(need.per_cost) - 10})
     assert world.compact() == 1
 
 
-def test_the_table_with_the_most_gain_for_its_cost_is_first(world: Fleet) -> None:
+def test_the_most_gain_for_its_cost_is_first_and_a_quarter_of_the_places_is_kept_for_short_runs(world: Fleet) -> None:
     world.table("a", small=500, size=50_000 * MIB)
     world.table("b", small=5_000, size=200 * MIB)
     assert world.compact(settings=UpkeepSettings(at_once=1)) == 1
     assert world.asked().identifier == named("b")
-    assert world.compact(settings=UpkeepSettings(at_once=3)) == 2
-
-
-def test_a_quarter_of_the_places_is_kept_for_short_runs(world: Fleet) -> None:
     for name in "uvwx":
         world.table(name)
-    counts = world.made(settings=UpkeepSettings(at_once=4))
-    assert (counts.started, counts.waiting) == (3, {"the maximum number of policy runs is in progress": 2})
+    counts = world.made(settings=UpkeepSettings(at_once=5))
+    assert (counts.started, counts.waiting) == (3, {"the maximum number of policy runs is in progress": 3})
 
 
 def health(**numbers: Any) -> TableHealth:
@@ -373,23 +294,18 @@ def test_the_need_of_a_compaction_counts_small_files_and_deletes() -> None:
     assert compaction_need(health(files=9, small_files=DEFAULT_MIN_INPUT_FILES - 1, small_bytes=4)) is None
     assert compaction_need(health(files=9, small_files=DEFAULT_MIN_INPUT_FILES, small_bytes=5)) is not None
     small = compaction_need(health(files=9, bytes=90, small_files=9, small_bytes=90))
-    assert small is not None
     assert (small.gain, small.files, small.bytes) == (8, 9, 90)
     deletes = compaction_need(health(files=10, bytes=100, deletion_vectors=3))
-    assert deletes is not None
     assert (deletes.gain, deletes.files, deletes.bytes) == (3, 3, 30)
     assert deletes.per_cost > 0
     # A file of 400 bytes has the deletes, not one of the average of 49.
-    both = compaction_need(health(files=9, bytes=440, small_files=8, small_bytes=40, deletion_vectors=1))
-    assert both is not None
-    assert both.bytes == 440
+    assert compaction_need(health(files=9, bytes=440, small_files=8, small_bytes=40, deletion_vectors=1)).bytes == 440
 
 
 def test_the_need_of_manifests_is_half_as_many() -> None:
     assert manifests_need(health(manifests=1, manifest_bytes=10)) is None
     assert manifests_need(health(manifests=3, manifest_bytes=20 * MIB)) is None
     need = manifests_need(health(manifests=30, manifest_bytes=20 * MIB))
-    assert need is not None
     assert need.files == 30
     assert need.gain >= 27
 
@@ -415,8 +331,3 @@ def test_a_policy_of_manifests_becomes_a_rewrite_of_manifests() -> None:
     assert run_kinds((kind,), "lake").started == 0
     run = world.health("t").runs[MANIFESTS_TASK_TYPE]
     assert (run.outcome, run.used.files) == ("SUCCESS", 40)
-
-
-def test_the_passes_of_a_deployment_execute_both_kinds() -> None:
-    policies = [operation.policies for operation in OPERATIONS if operation.policies is not None]
-    assert {named_kind(reference) for reference in policies} >= {PolicyCompactions, PolicyManifestsRewrites}

@@ -109,9 +109,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("error", [HealthUnavailable("no answer"), ValueError("a mistake of ours")])
-def test_a_health_that_cannot_be_stored_neither_loses_nor_delays_the_references(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_health_that_cannot_be_stored_neither_loses_nor_delays_the_references(error, monkeypatch):
     here = VisitedScene("a", "b")
     with monkeypatch.context() as broken:
         broken.setattr(here.healths, "put", failing(error))
@@ -122,9 +120,7 @@ def test_a_health_that_cannot_be_stored_neither_loses_nor_delays_the_references(
     assert here.follow() == HealthCounts(tables=2, read=2), "the task of healths reads what the visits left"
 
 
-def test_a_process_that_dies_while_it_reads_a_health_has_recorded_the_references(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_dies_while_it_reads_a_health_has_recorded_the_references(monkeypatch):
     here = VisitedScene("a", "b")
     with monkeypatch.context() as broken:
         broken.setattr(here.healths, "read_state", failing(Killed()))
@@ -179,16 +175,13 @@ def test_the_health_of_an_unchanged_table_that_cannot_be_read_is_read_again_afte
     del here.store.objects[lost]
     here.one_pass()
     first = here.healths.health(named("a"))
-    assert first is not None
     assert first.problem
     for _ in range(3):
         here.one_pass()
     assert here.healths.health(named("a")) == first
     here.scene.now += timedelta(days=1)
     here.one_pass()
-    later = here.healths.health(named("a"))
-    assert later is not None
-    assert later.as_of == here.scene.now
+    assert here.healths.health(named("a")).as_of == here.scene.now
 
 
 def test_a_health_of_a_later_load_stays() -> None:
@@ -212,9 +205,7 @@ def test_a_table_that_was_replaced_between_two_passes_has_the_health_of_the_new_
         here.follow()
     assert [one.identifier.name for one in here.healths.healths("cat")] == ["a"]
     assert here.location("a") == here.current("a")
-    health = here.healths.health(named("a"))
-    assert health is not None
-    assert health.table_uuid == str(here.scene.one.table("a").metadata.table_uuid)
+    assert here.healths.health(named("a")).table_uuid == str(here.scene.one.table("a").metadata.table_uuid)
 
 
 def test_a_table_that_is_dropped_while_its_health_is_read_keeps_no_health() -> None:

@@ -136,12 +136,6 @@ def test_a_run_that_is_killed_at_any_table_is_continued_where_it_was() -> None:
         assert max(world.loads.values()) == 1
 
 
-def test_several_at_a_time_read_the_same_as_one() -> None:
-    world = world_of(*(f"t{n}" for n in range(9)))
-    assert world.refresh(at_once=4) == HealthCounts(tables=9, read=9)
-    assert {one.files for one in world.healths.healths("lake")} == {world.health("t0").files}
-
-
 def test_a_table_whose_storage_does_not_answer_stops_no_other_and_is_read_later() -> None:
     world = world_of("a", "b", "c")
     world.slow = {"a", "b"}
@@ -187,7 +181,6 @@ def test_a_table_that_may_not_be_loaded_is_recorded_and_tried_once_a_day() -> No
     world.refresh()
     world.refresh()
     found = world.health("a")
-    assert found.problem is not None
     assert found.problem.startswith("POLARIS_FORBIDDEN: ")
     assert found.files == files
     assert world.loads["a"] == 2

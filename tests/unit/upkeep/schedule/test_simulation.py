@@ -57,15 +57,6 @@ def test_places_that_become_free_are_taken_by_the_next_pass() -> None:
     assert begins(found) == [("a", NOW), ("b", NOW), ("c", NOW + HOUR / 4)]
 
 
-def test_a_run_under_way_ends_before_the_second_pass() -> None:
-    under_way = UpkeepRun(need("a").table, "OTHER", "keep", NOW - HOUR, Amount(bytes=1))
-    assert begins(simulated(need("a"), runs=(under_way,))) == [("a", NOW + HOUR / 4)]
-
-
-def test_after_a_failure_it_begins_when_the_pause_is_over() -> None:
-    assert begins(simulated(need("a", not_before=NOW + 3 * HOUR))) == [("a", NOW + 3 * HOUR)]
-
-
 def test_what_does_not_run_in_time_waits_with_the_reason() -> None:
     found = simulated(need("large", size=99), terms=PolicyTerms(budget=Budget(bytes=20)))
     assert (found.runs, [why for _, why in found.waiting]) == ((), [Waits.NEVER_FITS])

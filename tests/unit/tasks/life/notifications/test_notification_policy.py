@@ -12,10 +12,6 @@ PREFIX = "delegation.notifications."
 URL = "https://catalog.internal:8443/hooks/7?token=s3cr3t"
 
 
-def read(**properties):
-    return policies(**properties).notifications
-
-
 def policies(**properties):
     named = {PREFIX + name.replace("_", "-").replace("--", "."): value for name, value in properties.items()}
     return Policies.from_properties(named)
@@ -34,14 +30,8 @@ def default_properties_of_tasks():
 
 
 def test_all_settings():
-    found = policies(
-        events="true",
-        callback__catalog=URL,
-        private_addresses="true",
-        max_attempts="3",
-        initial_backoff_duration="5m",
-        max_backoff_duration="2h",
-    )
+    backoffs = {"initial_backoff_duration": "5m", "max_backoff_duration": "2h"}
+    found = policies(events="true", callback__catalog=URL, private_addresses="true", max_attempts="3", **backoffs)
     expected = NotificationPolicy(
         events=True,
         callbacks={"catalog": URL},
@@ -56,30 +46,31 @@ def test_all_settings():
     assert policies(callback__catalog=URL).channels() == ()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("events", "yes"),
-        ("private-addresses", "1"),
-        ("max-attempts", "0"),
-        ("max-attempts", "10000"),
-        ("initial-backoff-duration", "soon"),
-        ("max-backoff-duration", "1s"),
-        ("callback.", URL),
-        ("callback.Catalog", URL),
-        ("callback.a/b", URL),
-        ("callback.catalog", "http://catalog.internal/hook?token=s3cr3t"),
-        ("callback.catalog", "https:///hook?token=s3cr3t"),
-        ("callback.catalog", "https://user:s3cr3t@catalog.internal/hook"),
-        ("callback.catalog", "https://catalog.internal/hook#s3cr3t"),
-        ("callback.catalog", "https://catalog.internal/ho ok?token=s3cr3t"),
-        ("callback.catalog", "https://catalog.internal/h\u00f6ok?token=s3cr3t"),
-        ("callback.catalog", "https://catalog.internal:99999/hook?token=s3cr3t"),
-        ("callback.catalog", "https://[catalog/hook?token=s3cr3t"),
-        ("callback.catalog", "https://catalog.internal/" + "s3cr3t" * 400),
-        ("target", URL),
-    ],
-)
+WRONG: dict[str, tuple[str, ...]] = {
+    "events": ("yes",),
+    "private-addresses": ("1",),
+    "max-attempts": ("0", "10000"),
+    "initial-backoff-duration": ("soon",),
+    "max-backoff-duration": ("1s",),
+    "callback.": (URL,),
+    "callback.Catalog": (URL,),
+    "callback.a/b": (URL,),
+    "callback.catalog": (
+        "http://catalog.internal/hook?token=s3cr3t",
+        "https:///hook?token=s3cr3t",
+        "https://user:s3cr3t@catalog.internal/hook",
+        "https://catalog.internal/hook#s3cr3t",
+        "https://catalog.internal/ho ok?token=s3cr3t",
+        "https://catalog.internal/h\u00f6ok?token=s3cr3t",
+        "https://catalog.internal:99999/hook?token=s3cr3t",
+        "https://[catalog/hook?token=s3cr3t",
+        "https://catalog.internal/" + "s3cr3t" * 400,
+    ),
+    "target": (URL,),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_a_wrong_setting_is_refused_by_name(name, value):
     with pytest.raises(InvalidProperty, match=r"delegation\.notifications") as refused:
         Policies.from_properties({PREFIX + name: value})

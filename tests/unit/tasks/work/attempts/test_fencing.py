@@ -8,16 +8,13 @@ import pytest
 from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.tasks.errors import LeaseLost
-from delegation.tasks.life.model import Status, Task
+from delegation.tasks.life.model import Task
 from delegation.tasks.life.outcomes import AttemptError, ErrorClass
-from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.attempt_context import AttemptContext
-from delegation.tasks.work.behaviors import Behavior, FunctionBehavior
 from delegation.tasks.work.service import TaskService
 from tests.kit.tasks.builders import HOUR, MINUTE, submitted
 from tests.kit.tasks.harness import RacedService, an_hour
-from tests.kit.tasks.sites import ONE, Site, Sum, Total, identity
 
 BROKEN = AttemptError("BROKEN", "it broke", ErrorClass.TRANSIENT)
 
@@ -35,7 +32,6 @@ def lives_again(harness: RacedService, owner: str, *, after: timedelta = HOUR) -
 
 
 def submitted_again(harness: RacedService, task_id: str) -> object:
-
     return Create(submitted(task_id, next_scheduled_run_ts=harness.clock()))
 
 
@@ -85,26 +81,6 @@ def test_work_of_a_former_life_stops_at_its_next_checkpoint() -> None:
     harness.service.leases.acquire(task_id, "worker-b", an_hour)
     with pytest.raises(LeaseLost):
         run.checkpoint()
-
-
-def test_a_function_of_a_former_life_records_no_outcome() -> None:
-    site = Site()
-    service = site.service()
-
-    def slow(parameters: Sum, _run: AttemptContext) -> Total:
-        service.operators.cancel(task_id)
-        assert service.writes.remove(service.leases.end_attempt(task_id, 1, BROKEN))
-        site.clock.advance(MINUTE)
-        site.client().submit(behavior, ONE)
-        service.leases.acquire(task_id, "worker-b", lambda now: Lease.lasting(HOUR, now))
-        return Total(total=parameters.left)
-
-    behavior = Behavior("ADD", Sum, slow, result=Total, identify=identity)
-    task_id = site.client().submit(behavior, ONE).task_id
-    former = service.leases.acquire(task_id, "worker-a", lambda now: Lease.lasting(HOUR, now))
-    FunctionBehavior(service, behavior, monotonic=site.seconds).run(former, hand_over_at=None)
-    head = site.head(task_id)
-    assert (head.status, head.lease.owner) == (Status.ACQUIRING_RESOURCES, "worker-b")
 
 
 def test_the_steps_of_an_execution_do_nothing_for_an_attempt_of_another_holder() -> None:

@@ -9,29 +9,18 @@ from delegation.orchestration.failures import Step
 from delegation.orchestration.steps import Steps
 from delegation.orchestration.sweep import sweep
 from delegation.tasks.life.model import Status
-from delegation.tasks.life.policy import Lease
 from delegation.tasks.stores.base import Create
 from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
 from delegation.tasks.work.worker import DueHints, LeftAlone, lease_next_available_task
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW, submitted
-from tests.kit.tasks.sites import ADD, ONE, Site, Sum, Total, add, identity
+from tests.kit.tasks.harness import an_hour
+from tests.kit.tasks.sites import ADD, ONE, Site
 
 ADD_2 = replace(ADD, version=2)
 
 
-@pytest.fixture
-def site() -> Site:
-    return Site()
-
-
 def known(site: Site, behavior: Behavior) -> Behaviors:
     return Behaviors([FunctionBehavior(site.service(), behavior, monotonic=site.seconds)])
-
-
-def test_a_payload_carries_its_behaviors_version(site: Site) -> None:
-    task_id = site.client().submit(ADD_2, ONE).task_id
-    assert site.head(task_id).payload_version == 2
-    assert site.head(site.client().submit(ADD, Sum(left=5, right=5)).task_id).payload_version == 1
 
 
 def test_a_worker_leaves_a_newer_payload_alone(site: Site) -> None:
@@ -60,12 +49,6 @@ def test_the_sweeper_and_the_steps_leave_a_newer_payload_alone(site: Site) -> No
     assert (swept, site.head(task_id)) == ([], before)
 
 
-def test_a_former_payload_is_read_by_a_newer_behavior(site: Site) -> None:
-    task_id = site.client().submit(ADD, ONE).task_id
-    site.worker("new", ADD_2).run_once()
-    assert site.head(task_id).status is Status.SUCCESS
-
-
 def test_a_resubmission_has_the_version_of_its_own_payload(site: Site) -> None:
     broken = replace(ADD_2, work=lambda _parameters, _run: None)
     task_id = site.client().submit(broken, ONE).task_id
@@ -76,6 +59,8 @@ def test_a_resubmission_has_the_version_of_its_own_payload(site: Site) -> None:
     site.service().operators.cancel(task_id)
     site.client().submit(ADD, ONE)
     assert site.head(task_id).payload_version == 1
+    site.worker("new", ADD_2).run_once()
+    assert site.head(task_id).status is Status.SUCCESS
 
 
 def test_a_malformed_payload_of_a_known_version_is_a_failure(site: Site) -> None:
@@ -88,40 +73,21 @@ def test_a_malformed_payload_of_a_known_version_is_a_failure(site: Site) -> None
     assert "much" not in (head.result_extended or "")
 
 
-def test_an_unreadable_due_record_is_read_once_by_a_worker(site: Site) -> None:
-    task_id = site.store.apply(Create(submitted(due_at=NOW))).task_id
-    site.store.make_unreadable(task_id)
-    read: list[str] = []
-    site.store.fault = read.append
-    due_hints = DueHints()
-
-    def lease() -> None:
-        site.clock.advance(MINUTE)
-        assert (
-            lease_next_available_task(
-                site.service(), "w", {"TABLE_PURGE"}, lambda now: Lease.lasting(HOUR, now), due_hints=due_hints
-            )
-            is None
-        )
-
-    lease()
-    assert read.count("before get") == 1
-    for _ in range(5):
-        lease()
-    assert read.count("before get") == 1
-
-
 @pytest.mark.parametrize("unreadable", [True, False], ids=["unreadable", "unknown-type"])
-def test_a_due_record_that_is_left_alone_is_read_once_by_a_sweeper(site: Site, *, unreadable: bool) -> None:
-
+@pytest.mark.parametrize("process", ["worker", "sweeper"])
+def test_a_due_record_that_is_left_alone_is_read_once(site: Site, process: str, unreadable: bool) -> None:
     task_id = site.store.apply(Create(submitted(due_at=NOW, task_type="NEWER"))).task_id
     if unreadable:
         site.store.make_unreadable(task_id)
-    left_alone, read = LeftAlone(), []
+    left_alone, due_hints, read = LeftAlone(), DueHints(), []
     site.store.fault = read.append
     for _ in range(5):
         site.clock.advance(MINUTE)
-        list(sweep(site.service(), {"ADD"}, deadline=site.clock() + MINUTE, clock=site.clock, left_alone=left_alone))
+        if process == "worker":
+            assert lease_next_available_task(site.service(), "w", {"ADD"}, an_hour, due_hints=due_hints) is None
+        else:
+            deadline = site.clock() + MINUTE
+            list(sweep(site.service(), {"ADD"}, deadline=deadline, clock=site.clock, left_alone=left_alone))
     assert read.count("before get") == 1
 
 
@@ -134,9 +100,3 @@ def test_a_task_that_was_left_alone_is_read_again_after_it_changed(site: Site) -
     site.client().submit(ADD, ONE)
     site.clock.advance(timedelta(seconds=10))
     assert old.run_once() is not None
-
-
-def test_a_behavior_of_version_one_knows_version_one(site: Site) -> None:
-    task_id = site.client().submit(ADD, ONE).task_id
-    site.worker("w", Behavior("ADD", Sum, add, result=Total, identify=identity)).run_once()
-    assert site.head(task_id).status is Status.SUCCESS

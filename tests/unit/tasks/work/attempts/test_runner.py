@@ -12,13 +12,8 @@ from delegation.tasks.life.model import Status, Task
 from delegation.tasks.life.outcomes import ErrorClass
 from delegation.tasks.work.attempt_context import AttemptRunner, ending_of
 from tests.kit.tasks.builders import HOUR
+from tests.kit.tasks.harness import an_hour
 from tests.kit.tasks.sites import ADD, ONE, Permanent, Site
-from tests.unit.tasks.work.test_errors_recorded import an_hour
-
-
-@pytest.fixture
-def site() -> Site:
-    return Site()
 
 
 @pytest.fixture
@@ -49,29 +44,21 @@ def test_the_engine_that_was_chosen_is_returned_and_nothing_is_written(site: Sit
         (RunHandedOver("t", "too long for a request"), Status.RETRY_SCHEDULED, "HANDED_OVER"),
     ],
 )
-def test_what_ends_an_attempt_before_its_engine_is_chosen_is_recorded(
-    site: Site, held: Task, error: BaseException, status: Status, code: str
-) -> None:
+def test_what_ends_an_attempt_before_its_engine_is_chosen_is_recorded(site, held, error, status, code):
     assert runner_of(site).prepare(held, raising(error)) is None
     head = site.head(held.task_id)
     assert (head.status, head.error_code) == (status, code)
 
 
-def test_a_former_holder_chooses_no_engine_and_records_nothing(site: Site, held: Task) -> None:
+def test_a_former_holder_chooses_no_engine_and_the_driver_gets_errors_of_the_store(site: Site, held: Task) -> None:
     lost = LeaseLost(held.task_id, attempt=1, current=2, status="RUNNING")
     assert runner_of(site).prepare(held, raising(lost)) is None
-    assert site.head(held.task_id) == held
-
-
-def test_the_driver_gets_the_errors_of_the_store(site: Site, held: Task) -> None:
     with pytest.raises(StoreUnavailable):
         runner_of(site).prepare(held, raising(StoreUnavailable("throttled")))
     assert site.head(held.task_id) == held
 
 
-def test_a_job_begins_for_the_attempt_that_holds_the_task_alone(
-    site: Site, held: Task, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_begins_for_the_attempt_that_holds_the_task_alone(site, held, caplog):
     caplog.set_level(logging.INFO, "delegation")
     assert runner_of(site).begin_job(held.task_id, 1) == held
     said = [(one.getMessage(), one.task_id, one.attempt) for one in caplog.records]  # type: ignore[attr-defined]

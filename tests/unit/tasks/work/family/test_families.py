@@ -221,15 +221,6 @@ def nameless(site: Site) -> list[Task]:
     return [head for head in site.store.heads(limit=10_000).tasks if head.task_type == "NAMELESS"]
 
 
-def test_children_without_an_identity_run_once_when_their_parent_is_tried_again() -> None:
-    site = Site()
-    behavior = nameless_parent(site, lambda run: run.task.attempt_count < 3)
-    site.client().submit(behavior, Named(name="a"))
-    settle(site, site.worker("w", behavior, NAMELESS))
-    assert [child.status for child in nameless(site)] == [Status.SUCCESS] * 3
-    assert {child.attempt_count for child in nameless(site)} == {1}
-
-
 def test_children_without_an_identity_run_once_when_their_failed_parent_is_retried_on_request() -> None:
     site = Site()
     failing = [True]
@@ -238,29 +229,11 @@ def test_children_without_an_identity_run_once_when_their_failed_parent_is_retri
     worker = site.worker("w", behavior, NAMELESS)
     settle(site, worker)
     assert site.head(task_id).status is Status.FAILURE
-    failing.clear()
-    failing.append(False)
+    failing[0] = False
     site.service().operators.retry(task_id)
     settle(site, worker)
     assert site.head(task_id).status is Status.SUCCESS
-    assert len(nameless(site)) == 3
-
-
-def test_each_run_of_a_recurring_parent_has_children_of_its_own() -> None:
-    site = Site()
-    behavior = nameless_parent(site, lambda run: False, every=timedelta(hours=1))
-    site.client().submit(behavior, Named(name="a"))
-    worker = site.worker("w", behavior, NAMELESS)
-    for runs in (1, 2, 3):
-        settle(site, worker, 10)
-        assert len(nameless(site)) == 3 * runs
-        assert {child.status for child in nameless(site)} == {Status.SUCCESS}
-        site.clock.advance(timedelta(hours=1))
-
-
-def test_tasks_without_an_identity_and_without_a_parent_are_different_tasks() -> None:
-    site = Site()
-    assert len({site.client().submit(NAMELESS, ONE).task_id for _ in range(3)}) == 3
+    assert [child.attempt_count for child in nameless(site)] == [1] * 3
 
 
 # ---- many children
@@ -331,7 +304,7 @@ def maintained(site: Site) -> MaintenanceReport:
 @pytest.mark.parametrize("ended", [0, 1])
 def test_a_child_is_kept_while_any_parent_awaits_it(ended: int) -> None:
     site = Site()
-    behavior, ids, worker = two_parents(site)
+    _, ids, worker = two_parents(site)
     child = CHILD.task_id(ONE)
     site.service().operators.cancel(ids[ended])
     settle(site, worker)
@@ -343,7 +316,6 @@ def test_a_child_is_kept_while_any_parent_awaits_it(ended: int) -> None:
     maintained(site)
     maintained(site)
     assert (site.store.get(child), site.store.parents(child)) == (None, {})
-    assert behavior.task_type == "PARENT"
 
 
 def test_the_records_of_the_children_of_former_runs_are_removed() -> None:
@@ -351,8 +323,9 @@ def test_the_records_of_the_children_of_former_runs_are_removed() -> None:
     behavior = nameless_parent(site, lambda run: False, every=timedelta(hours=1))
     task_id = site.client().submit(behavior, Named(name="a")).task_id
     worker = site.worker("w", behavior, NAMELESS)
-    for _ in range(3):
+    for runs in (1, 2, 3):
         settle(site, worker, 10)
+        assert [child.status for child in nameless(site)] == [Status.SUCCESS] * 3 * runs, "each run has its own"
         site.clock.advance(timedelta(hours=1))
     assert len(site.store.children(task_id)) == 9
     maintained(site)

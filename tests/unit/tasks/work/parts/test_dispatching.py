@@ -3,17 +3,10 @@
 import pytest
 
 from delegation.tasks.errors import StoreUnavailable
-from delegation.tasks.life import transitions as t
 from delegation.tasks.life.model import Dispatches, Status
 from tests.kit.tasks.builders import HOUR, MINUTE, NOW
-from tests.kit.tasks.harness import TRANSIENT, RacedService, an_hour
+from tests.kit.tasks.harness import RacedService, an_hour
 from tests.kit.tasks.queues import REFUSED
-
-
-@pytest.fixture
-def harness() -> RacedService:
-    return RacedService()
-
 
 # ---- dispatching
 
@@ -36,9 +29,7 @@ def test_a_dispatch_is_counted_before_it_is_sent(harness: RacedService, monkeypa
     assert stored == [1, 2, 3]
 
 
-def test_the_first_dispatch_is_counted_in_the_write_that_creates_the_task(
-    harness: RacedService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_dispatch_is_counted_in_the_write_that_creates_the_task(harness, monkeypatch):
     stored: list[int] = []
     monkeypatch.setattr(
         harness.queue, "send", lambda sent, _n: stored.append(harness.rival.reads.get(sent).dispatches.count)
@@ -62,14 +53,6 @@ def test_the_sweeper_repeats_a_dispatch_that_the_queue_refused(harness: RacedSer
     again = harness.service.dispatching.reconcile(task_id)
     assert (again.dispatches.count, again.due_at) == (2, harness.clock() + 2 * MINUTE)
     assert harness.queue.sent == [(task_id, 2)]
-
-
-def test_a_held_or_terminal_task_is_not_dispatched(harness: RacedService) -> None:
-    task_id = harness.running()
-    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 0
-    harness.service.leases.succeed(task_id, 1, "done")
-    assert harness.service.dispatching.dispatch(task_id).dispatches.count == 0
-    assert harness.queue.sent == []
 
 
 def test_a_task_acquired_while_it_is_dispatched_is_not_sent(harness: RacedService) -> None:
@@ -97,16 +80,6 @@ def test_loss_and_dispatch_are_one_write(harness: RacedService) -> None:
     assert harness.queue.sent == [(task_id, 1)]
 
 
-def test_a_retry_that_is_due_is_dispatched_by_the_sweeper(harness: RacedService) -> None:
-    task_id = harness.running()
-    waiting = harness.service.leases.end_attempt(task_id, 1, TRANSIENT)
-    harness.clock.now = waiting.next_scheduled_run_ts
-    assert harness.service.dispatching.reconcile(task_id) == waiting
-    harness.clock.now = waiting.due_at
-    assert harness.service.dispatching.reconcile(task_id).dispatches.count == 1
-    assert harness.queue.sent == [(task_id, 1)]
-
-
 def test_a_task_whose_dispatches_start_no_attempt_fails(harness: RacedService) -> None:
     task_id = harness.submit()
     looks = []
@@ -116,20 +89,11 @@ def test_a_task_whose_dispatches_start_no_attempt_fails(harness: RacedService) -
         harness.service.dispatching.reconcile(task_id)
     assert (task.status, task.error_code, task.dispatches.count) == (Status.FAILURE, "DISPATCH_FAILED", 20)
     assert [n for _, n in harness.queue.sent] == list(range(1, 21))
-    assert [look / MINUTE for look in looks] == [1, 1, 2, 4, 8, 16, 32, *[60] * 14]
-
-
-def test_a_task_that_could_not_be_dispatched_may_be_retried(harness: RacedService) -> None:
-    task_id = harness.submit(dispatches=Dispatches(count=20))
-    harness.clock.advance(MINUTE)
-    assert harness.service.dispatching.reconcile(task_id).error_code == "DISPATCH_FAILED"
-    again = harness.service.writes.change(
-        task_id,
-        lambda task, now: t.resubmit(task, now, payload="{}", synchronous=False, grace=MINUTE, restarted=None),
-    )
-    assert again.status is Status.SUBMITTED
+    assert harness.service.dispatching.dispatch(task_id) == task, "it has ended"
+    harness.service.operators.retry(task_id)
     assert harness.service.dispatching.dispatch(task_id).dispatches.count == 21
-    assert harness.queue.sent == [(task_id, 21)]
+    assert harness.queue.sent[-1] == (task_id, 21)
+    assert [look / MINUTE for look in looks] == [1, 1, 2, 4, 8, 16, 32, *[60] * 14]
 
 
 # ---- long runs continue in a new execution
