@@ -132,14 +132,10 @@ def test_waiting_follows_the_task_to_its_end(run, accepting, stack, command):
     assert [line["status"] for line in lines(result.stdout)] == ["QUEUED", "RUNNING", "SUCCESS"]
 
 
+STATE = {"location": "s3://lake/orders", "table-uuid": "abc", "format-version": 2}
 LOADED = {
     "metadata-location": "s3://lake/orders/metadata/7.metadata.json",
-    "metadata": {
-        "table-uuid": "ABC",
-        "location": "s3://lake/orders",
-        "format-version": 2,
-        "snapshots": [{"id": 2**62}],
-    },
+    "metadata": {**STATE, "table-uuid": "ABC", "snapshots": [{"id": 2**62}]},
     "config": {"s3.secret-access-key": "hunter4"},
 }
 
@@ -153,11 +149,7 @@ def test_given_metadata_is_sent_instead_of_a_lookup(run, accepting, stack, tmp_p
     assert result.exit_code == 0
     body = sent(accepting)
     assert body["operation_parameters"]["metadata_location"] == "s3://lake/orders/metadata/7.metadata.json"
-    assert body["operation_parameters"]["metadata"] == {
-        "location": "s3://lake/orders",
-        "table-uuid": "abc",
-        "format-version": 2,
-    }
+    assert body["operation_parameters"]["metadata"] == STATE
     assert "hunter4" not in json.dumps(body)
 
 

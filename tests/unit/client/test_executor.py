@@ -32,11 +32,7 @@ TABLE = TableIdentifier("lake", ("sales", "eu"), "orders")
 IN_CATALOG = "/api/catalog/v1/lake/namespaces/sales%1Feu/tables/orders"
 PURGED = "s3://lake/ns/orders/metadata/00002.metadata.json"
 UUID = "9c12d441-03fe-4693-9a96-a0705ddf69c1"
-METADATA = {
-    "format-version": 2,
-    "table-uuid": UUID.upper(),
-    "location": "s3://lake/ns/orders",
-}
+METADATA = {"format-version": 2, "table-uuid": UUID.upper(), "location": "s3://lake/ns/orders"}
 OTHER_UUID = "00000000-0000-4000-8000-000000000007"
 
 

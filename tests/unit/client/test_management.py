@@ -27,12 +27,8 @@ def test_a_list_is_read_page_by_page_with_its_filters(service):
     since = datetime(2026, 11, 22, 8, tzinfo=UTC)
     found = service.client.list(status=("RUNNING", "FAILURE"), table="lake.ä b.c", since=since, type=None, page_size=1)
     assert [each.version for each in found] == [1, 2]
-    query = {
-        "status": "RUNNING,FAILURE",
-        "table": "lake.ä b.c",
-        "since": "2026-11-22T08:00:00.000000Z",
-        "page_size": "1",
-    }
+    since = "2026-11-22T08:00:00.000000Z"
+    query = {"status": "RUNNING,FAILURE", "table": "lake.ä b.c", "since": since, "page_size": "1"}
     asked = [dict(request.url.params) for request in service.asked("GET", TASKS)]
     assert asked == [query, {**query, "page_token": "t/2"}, {**query, "page_token": "t/3"}]
 

@@ -119,13 +119,6 @@ def test_what_the_service_says_to_be_final_is_never_repeated(service, answer, er
     assert service.slept == service.repeats == []
 
 
-def test_a_read_that_is_refused_permanently_is_not_repeated(service):
-    service.answer("GET", TASK, refusal(502, "POLARIS_FORBIDDEN", retryable=False))
-    with pytest.raises(PermanentFailure):
-        service.client.get(TASK_ID)
-    assert service.slept == []
-
-
 @pytest.mark.parametrize(
     "answer",
     [json_answer(405, {}), httpx.Response(200, content=b"<html>"), json_answer(200, {"properties": ["odd"]})],

@@ -33,10 +33,5 @@ def run_without(
     """Run code in a new interpreter in which only the client's distributions, and those given, can be imported."""
     allowed = {*CLIENT, "typing_extensions", "typing_inspection", "sniffio", "delegation", "polaris_common", *also}
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": import_path(), **(environment or {})}
-    return subprocess.run(
-        [sys.executable, "-c", _PRELUDE.format(allowed=allowed) + code, *arguments],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", _PRELUDE.format(allowed=allowed) + code, *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -24,14 +24,8 @@ print(len(found), demo.main.__name__)
 
 
 def test_the_local_stack_and_the_demo_import_nothing_of_the_extras_that_they_do_not_install() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": import_path()},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, env = [sys.executable, "-c", IMPORTED], {"PATH": "/usr/bin:/bin", "PYTHONPATH": import_path()}
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     number, entry = done.stdout.split()
     assert (int(number) > 40, entry) == (True, "main")

@@ -154,14 +154,7 @@ def test_the_function_gets_the_event_of_a_private_api(address: str, function: Re
         (lambda: answered({"no": "status"}), 502, "CommitStateUnknownException", "2"),
     ],
 )
-def test_a_failure_of_the_function_is_an_error_that_iceberg_clients_read(
-    address: str,
-    function: RecordedFunction,
-    invocation: Callable[[], Invocation],
-    status: int,
-    kind: str,
-    retry_after: str | None,
-):
+def test_a_failure_of_the_function_is_read_by_iceberg_clients(address, function, invocation, status, kind, retry_after):
     function.invocation = invocation
     found, headers, body = send(address, "POST", TABLE, b"{}", KEY)
     error = json.loads(body)["error"]

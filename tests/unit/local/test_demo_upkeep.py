@@ -1,9 +1,10 @@
-"""The demo's policy: how long a task of it is waited for, and that its properties are those of a trial."""
+"""The demo's tables: how long its store and the task of its policy are waited for, and that it is a trial."""
 
 import json
 from types import SimpleNamespace
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from delegation.identifiers import TableIdentifier
 from delegation.upkeep.rules.limits import UpkeepLimits, UpkeepSettings
@@ -61,3 +62,11 @@ def test_a_stack_with_the_properties_executes_policies_every_few_seconds() -> No
 def test_a_task_names_the_policy_that_asked_for_it(parameters, policy) -> None:
     view = SimpleNamespace(task_payload=json.dumps({"operation_parameters": parameters}))
     assert tables.policy_of(view) == policy
+
+
+def test_a_slow_store_is_waited_for(monkeypatch):
+    """pyarrow stops waiting after three seconds by default, and ended the demo of a busy machine."""
+    given = {}
+    monkeypatch.setattr("pyarrow.fs.S3FileSystem", lambda **options: given.update(options))
+    PyArrowFileIO({"s3.endpoint": "http://127.0.0.1:1", **tables.PATIENCE}).fs_by_scheme("s3", "warehouse")
+    assert min(given["connect_timeout"], given["request_timeout"]) >= 60

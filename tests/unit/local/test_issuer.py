@@ -31,12 +31,8 @@ def test_a_token_verifies_with_the_published_key_and_has_the_claims(issuer: Toke
     assert (answer.headers["Cache-Control"], body["token_type"], body["expires_in"]) == ("no-store", "Bearer", 3600)
     claims = decode(issuer, body["access_token"])
     assert claims["exp"] - claims["iat"] == 3600
-    assert {name: claims[name] for name in ("iss", "sub", "client_id", "scope")} == {
-        "iss": issuer.issuer,
-        "sub": "polaris",
-        "client_id": "polaris",
-        "scope": "execute_tasks",
-    }
+    about = {"iss": issuer.issuer, "sub": "polaris", "client_id": "polaris", "scope": "execute_tasks"}
+    assert claims.items() >= about.items()
     again = decode(issuer, httpx.post(issuer.token_url, data=FORM).json()["access_token"])
     assert again["jti"] != claims["jti"]
 

@@ -24,13 +24,8 @@ def machine(tmp_path: Path):
             program.chmod(0o755)
 
         def need(self, name: str, **env: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [ROOT / ".ci" / "need", name],
-                env={"PATH": str(self.path), **env},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            command, env = [ROOT / ".ci" / "need", name], {"PATH": str(self.path), **env}
+            return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
     Machine.path.mkdir()
     for tool in TOOLS:

@@ -123,15 +123,8 @@ def test_the_page_lists_the_commands_that_need_the_service_and_no_other_does(tmp
     left_out = {"local", "ui", "doctor", "polaris", "persistence"}
     found = re.findall(r"^    (delegation [a-z][^\n>]+)", page, re.MULTILINE)
     lines = sorted({line for line in found if "--direct" not in line and line.split()[1] not in left_out})
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE],
-        input=json.dumps(lines),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
-    )
+    given = {"input": json.dumps(lines), "env": {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}, "cwd": tmp_path}
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False, **given)
     assert done.stderr == ""
     wrong = {
         line: needs

@@ -46,12 +46,8 @@ def test_a_flag_precedes_the_environment_and_that_the_profile(run, service, conf
         config.unlink()
     if by_environment:
         monkeypatch.setenv("DELEGATION_EDGE_URL", "https://environment.test/delegation-service/api")
-        for name, value in {
-            "TOKEN_URL": "https://t.test",
-            "CLIENT_ID": "c",
-            "CLIENT_SECRET": "s",
-            "REALM": "R",
-        }.items():
+        others = {"TOKEN_URL": "https://t.test", "CLIENT_ID": "c", "CLIENT_SECRET": "s", "REALM": "R"}
+        for name, value in others.items():
             monkeypatch.setenv(f"DELEGATION_{name}", value)
     url = Connection(stack if by_flag else None).client_settings().edge_url
     expected = "edge" if by_flag else "environment" if by_environment else "prod"
@@ -115,13 +111,8 @@ def test_each_wrong_field_of_a_file_has_a_line_with_its_name(run, config):
     config.write_text(WRONG, encoding="utf-8")
     result = run("config", "check")
     assert result.exit_code == 2
-    found = [line.strip() for line in result.stderr.splitlines() if line.startswith("  ")]
-    assert [line.partition(":")[0] for line in found] == [
-        "colour",
-        "profiles.prod.edge_ulr",
-        "profiles.prod.client_secret",
-        "profiles.prod.realm",
-    ]
+    found = [line.strip().partition(":")[0] for line in result.stderr.splitlines() if line.startswith("  ")]
+    assert found == ["colour", *(f"profiles.prod.{name}" for name in ("edge_ulr", "client_secret", "realm"))]
     assert "did you mean edge_url?" in result.stderr
 
 
@@ -132,21 +123,16 @@ def test_missing_settings_have_a_line_each_and_no_traceback(run, config, words):
     assert (result.exit_code, result.stdout) == (2, "")
     problem = json.loads(result.stderr)
     assert problem["error_code"] == "SETTINGS_INVALID"
-    assert [each["setting"] for each in problem["problems"]] == [
-        "edge_url (DELEGATION_EDGE_URL)",
-        "client_id (DELEGATION_CLIENT_ID)",
-        "client_secret (DELEGATION_CLIENT_SECRET)",
-        "realm (DELEGATION_REALM)",
-    ]
+    names = ("edge_url", "client_id", "client_secret", "realm")
+    expected = [f"{name} (DELEGATION_{name.upper()})" for name in names]
+    assert [each["setting"] for each in problem["problems"]] == expected
 
 
 def test_check_names_missing_files_and_secrets_that_others_may_read(run, config):
     config.chmod(0o644)
     result = run("config", "check", "--json")
-    assert [each["setting"] for each in json.loads(result.stderr)["problems"]] == [
-        "client_cert (DELEGATION_CLIENT_CERT)",
-        "profiles.prod",
-    ]
+    found = [each["setting"] for each in json.loads(result.stderr)["problems"]]
+    assert found == ["client_cert (DELEGATION_CLIENT_CERT)", "profiles.prod"]
 
 
 def test_check_of_usable_settings_succeeds(run, config):

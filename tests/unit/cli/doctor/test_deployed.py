@@ -44,6 +44,7 @@ REST_API = {
     "policy": f'{{\\"aws:SourceVpce\\":\\"{ENDPOINT}\\"}}',
 }
 VPC_ENDPOINT = {"VpcEndpointId": ENDPOINT, "State": "available", "ServiceName": "com.amazonaws.eu-west-1.execute-api"}
+REJECTED = {"VpcEndpoints": [{**VPC_ENDPOINT, "State": "rejected"}]}
 Answers = dict[str, Any]
 
 
@@ -180,13 +181,7 @@ ALARM = {"AlarmName": "lost", "ActionsEnabled": True, "AlarmActions": [TOPIC], "
         ("GetRestApi", {"endpointConfiguration": {"types": ["REGIONAL"]}}, "gateway's API", False, "REGIONAL"),
         ("GetRestApi", {"policy": ""}, "gateway's endpoint", False, "admits no VPC endpoint"),
         ("GetStages", {"item": []}, "gateway's API", False, "no deployed stage"),
-        (
-            "DescribeVpcEndpoints",
-            {"VpcEndpoints": [{**VPC_ENDPOINT, "State": "rejected"}]},
-            "gateway's endpoint",
-            False,
-            "gateway-vpc-endpoint",
-        ),
+        ("DescribeVpcEndpoints", REJECTED, "gateway's endpoint", False, "gateway-vpc-endpoint"),
         ("DescribeVpcEndpoints", "InvalidVpcEndpointId.NotFound", "gateway's endpoint", False, f"{ENDPOINT} does not"),
     ],
 )

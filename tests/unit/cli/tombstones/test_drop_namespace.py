@@ -269,20 +269,13 @@ def test_what_somebody_else_drops_while_all_is_listed_is_left_out(run, catalog, 
     def list_namespaces(name, parent=()):
         return iter([*spaces(name, parent), *([("sales", "gone")] if parent == ("sales",) else [])])
 
-    for name, function in {
-        "load_table": load_table,
-        "load_other": load_other,
-        "list_namespaces": list_namespaces,
-    }.items():
-        monkeypatch.setattr(catalog, name, function)
+    for function in (load_table, load_other, list_namespaces):
+        monkeypatch.setattr(catalog, function.__name__, function)
     options = ("--cascade", "--drop-generic-tables", "--dry-run", "--json")
     result = run("drop-namespace", "lake.sales", *options, "--stack", str(stack))
     (document,) = lines(result.stdout)
-    assert [one["table"] for one in document["tables"]] == [
-        "lake.sales.images",
-        "lake.sales.orders",
-        "lake.sales.eu.orders",
-    ]
+    found = [one["table"] for one in document["tables"]]
+    assert found == ["lake.sales.images", "lake.sales.orders", "lake.sales.eu.orders"]
     assert document["namespaces"] == [["sales", "eu", "old"], ["sales", "eu"], ["sales"]]
 
 

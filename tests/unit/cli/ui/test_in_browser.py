@@ -355,21 +355,15 @@ LAKE = {
 def test_the_upkeep_of_a_catalog_shows_its_tables_with_a_link_to_each(tmp_path):
     page = shown(tmp_path, {"api/health": (200, HEALTH), "api/upkeep": (200, LAKE)}, "#upkeep/lake")
     assert page.text("kept") == "Upkeep of lake"
-    assert [page.hidden(name) for name in ("upkeep", "healths", "runs", "list", "audit")] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
+    assert not any(page.hidden(name) for name in ("upkeep", "healths"))
+    assert all(page.hidden(name) for name in ("runs", "list", "audit"))
     assert "sales.orders1,2345.0 GiB740123.500.50–1.25" in page.text("health-rows")
     assert "could not be read: CORRUPT_MANIFEST: torn" in page.text("health-rows")
     assert "no rule3.50–" in page.text("health-rows")
     assert 'data-label="USD a month"' in page.document
     assert 'href="#upkeep/lake.%60sa.les%60.torn"' in page.document
-    assert page.text("upkeep-notes").startswith(
-        "9 tables; the files of the current snapshots of those shown cost 7.00 USD"
-    )
+    shown_cost = "9 tables; the files of the current snapshots of those shown cost 7.00 USD"
+    assert page.text("upkeep-notes").startswith(shown_cost)
     assert "expiries lost refs of 3 tables: " in page.text("upkeep-notes")
     assert "<code>delegation references lost CATALOG</code>" in page.document
     assert page.text("upkeep-more").startswith("7 more tables")
@@ -417,11 +411,8 @@ def test_the_only_catalog_needs_no_choice(tmp_path, view):
 
 
 def test_of_several_catalogs_one_is_chosen(tmp_path):
-    page = shown(
-        tmp_path,
-        {"api/health": (200, HEALTH), "api/catalogs": (200, {"catalogs": ["lake", "<b>sea"]})},
-        "#audit",
-    )
+    catalogs = (200, {"catalogs": ["lake", "<b>sea"]})
+    page = shown(tmp_path, {"api/health": (200, HEALTH), "api/catalogs": catalogs}, "#audit")
     assert [page.hidden(name) for name in VIEWS] == [name != "choose" for name in VIEWS]
     assert (page.text("chosen"), page.document.count("<option value=")) == ("Audit of a catalog", 3)
     assert "<b>sea" not in page.document.partition("<body>")[2].replace('value="<b>sea"', "")
