@@ -13,7 +13,7 @@ import socketserver
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -23,8 +23,8 @@ from typing import Any, Protocol
 from delegation.errors import RunStopped
 from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import Attempt
-from delegation.storage.base import BatchResult, ObjectStore, PlanStore
-from delegation.storage.listing.model import ListedObject, ListedPage, UnchangedResult
+from delegation.storage.base import ObjectStore, PlanStore
+from delegation.storage.listing.model import ListedObject
 from delegation.storage.locations import ObjectLocation
 from delegation.storage.memory import Faults, Killed
 from polaris_common.errors import DelegationError
@@ -186,12 +186,12 @@ class RemoteResources:
     number: int
     whole_executors: bool
 
-    def store(self, identifier: TableIdentifier) -> "RemoteStore":
+    def store(self, identifier: TableIdentifier) -> Any:
         del identifier
-        return RemoteStore(self)
+        return Remote(self, "store")
 
-    def plans(self) -> "RemotePlans":
-        return RemotePlans(self)
+    def plans(self) -> Any:
+        return Remote(self, "plans")
 
     def checkpoint(self, task_id: str, attempt: int) -> Callable[[], None]:
         del task_id, attempt
@@ -237,52 +237,13 @@ _line = cache(_Line)
 
 
 @dataclass(frozen=True)
-class RemoteStore:
-    """The ObjectStore of an executor."""
+class Remote:
+    """The ObjectStore or the PlanStore of an executor: every method is a request."""
 
     resources: RemoteResources
+    name: str
 
-    def read(self, location: ObjectLocation, *, limit: int) -> bytes:
-        return bytes(self.resources.request("store", "read", location, limit=limit))
-
-    def part(self, location: ObjectLocation, *, start: int, length: int) -> bytes:
-        return bytes(self.resources.request("store", "part", location, start=start, length=length))
-
-    def exists(self, location: ObjectLocation) -> bool:
-        return bool(self.resources.request("store", "exists", location))
-
-    def delete(self, bucket: str, keys: Sequence[str]) -> BatchResult:
-        result: BatchResult = self.resources.request("store", "delete", bucket, keys)
-        return result
-
-    def delete_unchanged(self, bucket: str, listed: Sequence[ListedObject]) -> UnchangedResult:
-        result: UnchangedResult = self.resources.request("store", "delete_unchanged", bucket, listed)
-        return result
-
-    def page(self, bucket: str, prefix: str, *, after: str = "") -> ListedPage:
-        page: ListedPage = self.resources.request("store", "page", bucket, prefix, after=after)
-        return page
-
-    def probe_delete(self, prefix: str) -> str | None:
-        code: str | None = self.resources.request("store", "probe_delete", prefix)
-        return code
-
-    def versioned(self, bucket: str, *, seen: ObjectLocation | None = None) -> bool | None:
-        answer: bool | None = self.resources.request("store", "versioned", bucket, seen=seen)
-        return answer
-
-
-@dataclass(frozen=True)
-class RemotePlans:
-    """The PlanStore of an executor."""
-
-    resources: RemoteResources
-
-    def put(self, key: str, data: bytes) -> None:
-        self.resources.request("plans", "put", key, data)
-
-    def get(self, key: str) -> bytes:
-        return bytes(self.resources.request("plans", "get", key))
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        return iter(self.resources.request("plans", "keys", prefix))
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)  # what pickle asks for
+        return partial(self.resources.request, self.name, method)

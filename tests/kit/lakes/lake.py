@@ -1,9 +1,10 @@
 """Real Iceberg tables, written by pyiceberg into the objects of a MemoryObjectStore, and a catalog that serves them."""
 
+import gzip
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -27,12 +28,15 @@ from delegation.identifiers import TableIdentifier
 from delegation.polaris.answers import NoSuchTable, TableMetadataMissing
 from delegation.polaris.model import LoadedTable
 from delegation.removal.attempt import MemoryAttempt, PlanHead, PlanSegment, StepsDone
+from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
+from delegation.removal.purge.run import purge_table
 from delegation.storage.credentials import S3Credential
 from delegation.storage.deleter import DeletePolicy
 from delegation.storage.locations import parse
 from delegation.storage.memory import Faults, MemoryObjectStore, MemoryPlanStore
+from polaris_common.errors import DelegationError
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
@@ -193,6 +197,16 @@ class Lake:
                 found |= {manifest.manifest_path, *(one.data_file.file_path for one in entries)}
         return found
 
+    def write(self, uri: str, data: bytes = b"x") -> str:
+        """Put an object there; return its path."""
+        found = parse(uri)
+        self.objects[found.bucket, found.key] = data
+        return uri
+
+    def read(self, uri: str) -> bytes:
+        found = parse(uri)
+        return self.objects[found.bucket, found.key]
+
     def below(self, prefix: str) -> set[str]:
         return {uri for uri in self.uris() if uri.startswith(prefix)}
 
@@ -315,6 +329,25 @@ class MortalAttempt(MemoryAttempt):
 FAST = DeletePolicy(batch=3, threads=1, pause=0.0, longest_pause=0.0)
 
 
+def neighbour(lake: Lake, name: str, store: MemoryObjectStore | None = None, **fields: Any) -> Neighbour:
+    """Return a live table of a lake, as work on another table finds it."""
+    reads = store or MemoryObjectStore()
+    reads.objects = lake.objects
+    return Neighbour(LakeSource(lake, name).load(), reads, **fields)
+
+
+def kept(plans: MemoryPlanStore, plan_id: str) -> dict[str, str]:
+    """Return the reason for each path that a plan keeps."""
+    chunks = [data for key, data in sorted(plans.objects.items()) if key.startswith(f"{plan_id}/KEPT-")]
+    lines = b"".join(gzip.decompress(data) for data in chunks).splitlines()
+    return {one["path"]: one["kept"] for one in map(json.loads, lines)}
+
+
+def codes(result: Any) -> dict[str, int]:
+    """Return the count of each finding."""
+    return {one.code: one.count for one in result.findings}
+
+
 @dataclass
 class PurgedTables:
     """A lake and what a purge of its tables needs; `context` returns a new attempt over the same state."""
@@ -362,6 +395,38 @@ class PurgedTables:
             now=lambda: 0.0,
             sleep=lambda _seconds: None,
         )
+
+    def beside(self, *names: str, of: str = "t", store: MemoryObjectStore | None = None, **more: Any) -> PurgeContext:
+        """Return the context of a purge with neighbours, which are loaded when they are asked for."""
+        ctx = self.context(of, **more)
+        return replace(ctx, neighbours=lambda _roots: [neighbour(self.lake, name, store) for name in names])
+
+    def dry_run(self, name: str = "t", options: PurgeOptions | None = None, **more: Any) -> str:
+        """Make the dry run of a task of its own; return its plan's id."""
+        ctx = self.context(name, options=replace(options or PurgeOptions(), dry_run=True), **more)
+        return purge_table(replace(ctx, attempt=MemoryAttempt("dry"))).plan_ids[0]
+
+    def publish(self) -> str:
+        """Stop an attempt at `t` after it published its plan and before its first delete; return the plan's id."""
+        assert self.refused(self.context("t", denied=["s3://lake/"])).code == "CREDENTIALS_CANNOT_DELETE"
+        return self.head.read()[0].id
+
+    def refused(self, ctx: PurgeContext, purge: Callable[[PurgeContext], object] = purge_table) -> DelegationError:
+        """Return the error of a purge that changes no object."""
+        before = dict(self.lake.objects)
+        try:
+            purge(ctx)
+        except DelegationError as error:
+            assert self.lake.objects == before
+            return error
+        raise AssertionError("the purge was not refused")
+
+    def left(self, name: str = "t") -> set[str]:
+        """Return what is left below the usual location of a table."""
+        return self.lake.below(f"s3://lake/wh/{name}/")
+
+    def receipt(self, result: Any) -> dict[str, Any]:
+        return dict(json.loads(self.plans.objects[result.receipt]))
 
     def on_load(self, ctx: PurgeContext, number: int, action: Callable[[], object]) -> None:
         """Run `action` just before a context's nth load of the table."""

@@ -16,16 +16,16 @@ from tests.kit.lakes.lake import Lake, LakeSource
 class LakeListing:
     """A catalog of lakes, one to a namespace, which answers conditional loads and counts what it is asked for.
 
-    `each_load` is called before each load.
-    Loads of names in `broken` raise; those in `not_vended` raise with vended credentials. The next conditional loads
-    of a name get its `answers`, which may be older than the table is. Namespaces in `unlisted` may not be listed, and
-    catalogs in `lost` raise.
+    `each_load` is called before each load. Loads of names in `broken` raise; those in `not_vended` raise `why_not` with
+    vended credentials. The next conditional loads of a name get its `answers`, which may be older than the table is.
+    Namespaces in `unlisted` may not be listed, and catalogs in `lost` raise.
     """
 
     lakes: dict[tuple[str, ...], Lake]
     asked: Counter[str] = field(default_factory=Counter)
     broken: dict[str, Exception] = field(default_factory=dict)
     not_vended: set[str] = field(default_factory=set)
+    why_not: Exception = field(default_factory=lambda: PolarisForbidden("no credentials for it", status=403))
     unlisted: set[tuple[str, ...]] = field(default_factory=set)
     lost: dict[str, Exception] = field(default_factory=dict)
     answers: dict[str, list[LoadedTable]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class LakeListing:
     def load_if_changed(self, identifier: TableIdentifier, etag: str | None) -> LoadedTable | None:
         self.asked["conditional"] += 1
         if identifier.name in self.not_vended:
-            raise PolarisForbidden("no credentials for it", status=403)
+            raise self.why_not
         if self.answers.get(identifier.name):
             return self.answers[identifier.name].pop(0)
         table = self._load(identifier)

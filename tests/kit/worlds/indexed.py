@@ -1,13 +1,14 @@
 """The service with a reference index."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from delegation.tasks.life.model import Task
 from delegation.wiring.types import TYPES
 from tests.kit.dynamodb import MemoryReferenceStore
-from tests.kit.lakes.lake import Lake
+from tests.kit.lakes.lake import Lake, rows
 from tests.kit.lakes.listing import LakeListing
 from tests.kit.worlds.service import World
 
@@ -38,6 +39,27 @@ class IndexedWorld(World):
         lists = [snapshot.manifest_list for snapshot in table.snapshots()]
         former = [one.metadata_file for one in table.metadata.metadata_log]
         return [*data, *lists, *former, *(m.manifest_path for m in manifests), self.other.pointers[name]]
+
+    def far_table(self, name: str) -> None:
+        """Create a table of the other namespace far from all others."""
+        self.other.create(name, location=f"s3://other/far/{name}").append(rows(1))
+
+    def take(self, name: str, count: int = 1) -> list[str]:
+        """Have a table of the other namespace take the first data files of `t`; return them."""
+        files = sorted(uri for uri in self.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))[:count]
+        self.other.table(name).add_files(files, check_duplicate_files=False)
+        return files
+
+    def after_publishing(self, act: Callable[[], object]) -> None:
+        """Do something right after each plan is written."""
+        put = self.plans.put
+
+        def publish(key: str, data: bytes) -> None:
+            put(key, data)
+            if key.endswith("index.json"):
+                act()
+
+        self.plans.put = publish  # type: ignore[method-assign]
 
     def readable(self, name: str) -> bool:
         """Return whether all of them exist."""

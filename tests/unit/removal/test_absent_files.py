@@ -13,13 +13,13 @@ from delegation.identifiers import TableIdentifier
 from delegation.removal.attempt import Attempt, MemoryAttempt
 from delegation.removal.chunks import ChunkWriter, Phase
 from delegation.removal.deletes import DeleteEngine, InlineDeletes, Tally, Work
-from delegation.removal.index import PlanIndex
 from delegation.removal.marks import Deleted, Marks, deleted_by_marks
 from delegation.removal.spark import SparkDeletes
 from delegation.removal.spark_executors import no_checkpoint
 from delegation.storage.base import BatchResult, ObjectStore, PlanStore
 from delegation.storage.deleter import AdaptiveRate, DeletePolicy
 from delegation.storage.memory import MemoryObjectStore, MemoryPlanStore
+from tests.kit.plans import plan_index
 from tests.unit.removal.purge.spark.test_tasks import SparklessJobs, ThisProcess
 
 QUICK = DeletePolicy(batch=3, threads=1, tries=2, pause=0.0, longest_pause=0.0)
@@ -73,11 +73,7 @@ class Scene:
         writer.extend(files)
         writer.flush()
         self.store.objects = {("lake", f"t/{n:03}"): b"x" for n in range(self.count) if n not in self.absent}
-        self.index = PlanIndex(
-            plan_id="p", task_id="t", attempt=1, table_uuid="u", identifier="c.n.t", metadata_location="m",
-            last_updated_ms=0, format_version=2, snapshots=1, engine="inline", created_at="2026-11-22T00:00:00+00:00",
-            roots=("s3://lake/t/",), covered=None, outside="keep", chunks=tuple(writer.chunks), counts={}, findings=(),
-        )  # fmt: skip
+        self.index = plan_index(plan_id="p", roots=("s3://lake/t/",), chunks=tuple(writer.chunks))
 
     def run(self, engine: str = "inline") -> Tally:
         """Delete every chunk that has no mark; return what was reported."""

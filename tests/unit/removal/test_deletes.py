@@ -95,19 +95,18 @@ def test_a_lot_begins_within_thirty_seconds_of_its_load(monkeypatch: pytest.Monk
     assert max(since for since, _ in found.begun) <= deletes.OLDEST_LOAD + 1.0
 
 
-def test_comparisons_that_take_too_long_end_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Lots(3, comparing=deletes.OLDEST_LOAD)
-    with pytest.raises(ComparisonTooOld):
-        found.run(monkeypatch)
-    assert (found.compared, found.done) == (10, [])
-
-
-def test_chunks_that_never_begin_end_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("comparing", "begins", "compared"), [(deletes.OLDEST_LOAD, True, 10), (0.0, False, None)])
+def test_comparisons_that_take_too_long_and_chunks_that_never_begin_end_the_attempt(
+    comparing: float, begins: bool, compared: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Executors whose clock is ahead begin nothing."""
-    found = Lots(3)
-    monkeypatch.setattr(found, "delete", lambda *_: None)
+    found = Lots(3, comparing=comparing)
+    if not begins:
+        monkeypatch.setattr(found, "delete", lambda *_: None)
     with pytest.raises(ComparisonTooOld):
         found.run(monkeypatch)
+    assert found.done == []
+    assert compared in (None, found.compared)
 
 
 def test_a_plan_that_was_replaced_continues_with_what_is_left_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,16 @@
 """No operation deletes anything at a location of others (`delegation.foreign-locations`), however it is spelled."""
 
 import dataclasses
-import json
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from delegation.errors import GuardRefused
 from delegation.iceberg.paths import TableFile
-from delegation.removal.attempt import PlanHead
 from delegation.removal.orphans.details import ApprovalLimits
 from delegation.removal.orphans.run import remove_orphan_files
 from delegation.removal.purge.context import PurgeContext, PurgeResult
-from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
-from delegation.removal.purge.errors import PlanNotAllowed
+from delegation.removal.purge.direct import DirectPurge, DirectRun
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.removal.requests import FOREIGN_LOCATIONS, foreign_locations
@@ -24,14 +20,16 @@ from delegation.storage.memory import Faults, Killed, MemoryObjectStore
 from delegation.tasks.life.policy import InvalidProperty
 from delegation.wiring.types import policies_of
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import FAST, PurgedTables, filled
+from tests.kit.lakes.lake import FAST, PurgedTables, codes, filled
 from tests.kit.stories import expiries, orphans
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.removal.orphans.quarantine.world import Lagoon
-from tests.unit.removal.purge.planning.executors_here import ENGINES
+from tests.unit.removal.purge.oracle.oracle import MemoryResources
+from tests.unit.removal.purge.planning.executors_here import ENGINES, engines
 
+W = TypeVar("W", bound=SweptTables)
 THEIRS = "s3://lake/wh/t/data/part=a/"
 OTHERS = ForeignLocations.of(["s3a://lake/wh/t/data/part=a/"])
 
@@ -79,39 +77,39 @@ def purge_of(bench: PurgedTables, foreign: ForeignLocations = OTHERS, **more: An
     return dataclasses.replace(ctx, settings=keeping(ctx.settings, foreign))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_purge_keeps_what_is_there_and_names_it(engine: str) -> None:
-    bench = filled(PurgedTables(), "t")
+@pytest.fixture
+def bench() -> PurgedTables:
+    return PurgedTables.of(filled(PurgedTables(), "t").lake)
+
+
+@engines
+def test_a_purge_keeps_what_is_there_and_names_it(bench: PurgedTables, engine: str) -> None:
     theirs = bench.lake.below(THEIRS)
     result = ENGINES[engine](purge_of(bench))
     assert (result.status, set(bench.lake.uris())) == ("PURGED", theirs)
     assert kept_by(result) == [(len(theirs), tuple(sorted(theirs)))]
-    receipt = json.loads(bench.plans.objects[str(result.receipt)])
-    assert [one["count"] for one in receipt["findings"] if one["code"] == FOREIGN_LOCATION] == [len(theirs)]
+    [found] = [one for one in bench.receipt(result)["findings"] if one["code"] == FOREIGN_LOCATION]
+    assert found["count"] == len(theirs)
 
 
-def test_a_purge_of_a_table_whose_metadata_file_is_there_is_refused() -> None:
-    bench = filled(PurgedTables(), "t")
-    before = set(bench.lake.uris())
-    with pytest.raises(GuardRefused, match="drop it without purge", check=coded(FOREIGN_LOCATION)):
-        purge_table(purge_of(bench, ForeignLocations.of(["s3://lake/wh/"])))
-    assert set(bench.lake.uris()) == before
+def test_a_purge_of_a_table_whose_metadata_file_is_there_is_refused(bench: PurgedTables) -> None:
+    refused = bench.refused(purge_of(bench, ForeignLocations.of(["s3://lake/wh/"])))
+    assert refused.code == FOREIGN_LOCATION
+    assert "drop it without purge" in str(refused)
 
 
-def test_a_purge_with_directory_markers_keeps_those_that_are_there() -> None:
-    bench = filled(PurgedTables(), "t")
-    markers = {f"{THEIRS}": b"", f"{THEIRS}_$folder$": b"", "s3://lake/wh/t/data/part=a_$folder$": b""}
-    for path, data in markers.items():
-        bench.lake.objects["lake", path.removeprefix("s3://lake/")] = data
+def test_a_purge_with_directory_markers_keeps_those_that_are_there(bench: PurgedTables) -> None:
+    for path in (THEIRS, f"{THEIRS}_$folder$", "s3://lake/wh/t/data/part=a_$folder$"):
+        bench.lake.write(path, b"")
     theirs = bench.lake.below(THEIRS)
     purge_table(purge_of(bench, options=PurgeOptions(remove_directory_markers=True)))
     assert bench.lake.below(THEIRS) == theirs
 
 
 @pytest.mark.parametrize(("call", "number"), [("begin", 0), ("delete", 1), ("steps", 0), ("steps", 1), ("delete", -2)])
-def test_a_purge_that_was_planned_before_the_setting_is_planned_again(call: str, number: int) -> None:
-    bench = filled(PurgedTables(), "t")
-    bench.uuid("t")
+def test_a_purge_that_was_planned_before_the_setting_is_planned_again(
+    bench: PurgedTables, call: str, number: int
+) -> None:
     names = Faults()
     purge_table(PurgedTables.of(bench.lake).context("t", faults=names))
     at = [n for n, name in enumerate(names.names, 1) if name.startswith(call)][number]
@@ -122,41 +120,25 @@ def test_a_purge_that_was_planned_before_the_setting_is_planned_again(call: str,
     assert (result.status, set(bench.lake.uris())) == ("PURGED", left)
 
 
-def test_an_approved_plan_from_before_the_setting_deletes_nothing() -> None:
-    bench = filled(PurgedTables(), "t")
-    plan = purge_table(bench.context("t", options=PurgeOptions(dry_run=True), task_id="dry")).plan_ids[0]
-    bench.head = PlanHead()
-    before = set(bench.lake.uris())
-    with pytest.raises(PlanNotAllowed, match="foreign-locations"):
-        purge_table(purge_of(bench, options=PurgeOptions(execute_plan=plan)))
-    assert set(bench.lake.uris()) == before
+def test_an_approved_plan_from_before_the_setting_deletes_nothing(bench: PurgedTables) -> None:
+    refused = bench.refused(purge_of(bench, options=PurgeOptions(execute_plan=bench.dry_run())))
+    assert refused.code == "PLAN_NOT_ALLOWED"
+    assert "foreign-locations" in str(refused)
 
 
-def test_a_purge_by_its_metadata_file_keeps_what_is_there(tmp_path: Path) -> None:
-    bench = filled(PurgedTables(), "t")
+def test_a_purge_by_its_metadata_file_keeps_what_is_there(bench: PurgedTables) -> None:
     theirs = bench.lake.below(THEIRS)
     store = MemoryObjectStore()
     store.objects = bench.lake.objects
-
-    @dataclasses.dataclass(frozen=True, slots=True)
-    class Here(DirectResources):
-        def store(self, identifier: Any) -> Any:
-            return store
-
-        def names(self, directory: str, after: str) -> list[str]:
-            return []
-
-    run = DirectRun(DirectPurge(bench.lake.pointers["t"], foreign=OTHERS), Here(str(tmp_path)))
-    result: PurgeResult = run()
+    purge = DirectPurge(bench.lake.pointers["t"], foreign=OTHERS)
+    result: PurgeResult = DirectRun(purge, MemoryResources(files=store, kept=bench.plans))()
     assert (set(bench.lake.uris()), kept_by(result)[0][0]) == (theirs, len(theirs))
 
 
 def test_whatever_a_plan_states_no_delete_of_what_is_there_is_sent() -> None:
     """The last line, for a process whose setting is newer than all that decided before."""
-    store = MemoryObjectStore()
     paths = [f"{THEIRS}{name}" for name in "abc"] + ["s3://lake/wh/t/data/mine", "s3://lake//wh/t/data/part=a/d"]
-    for path in paths:
-        store.objects["lake", path.removeprefix("s3://lake/")] = b"x"
+    store = MemoryObjectStore({("lake", path.removeprefix("s3://lake/")): b"x" for path in paths})
     with Deleter(store, dataclasses.replace(FAST, foreign=OTHERS)) as deleter:
         outcome = deleter.delete([TableFile(path, 0, 1) for path in sorted(paths)], lambda: None)
     assert (outcome.files, {one.code for one in outcome.failures}) == (1, {FOREIGN_LOCATION})
@@ -180,20 +162,14 @@ def expiring() -> tuple[ExpiringTables, StoryTable, set[str]]:
 EXPIRING = keeping(expiries.SMALL, ForeignLocations.of(["s3a://lake/wh/t/data/theirs/"]))
 
 
-def test_an_expiry_keeps_what_is_there_and_names_it() -> None:
+@pytest.mark.parametrize("planned_before", [False, True])
+def test_an_expiry_keeps_what_is_there_and_names_it(planned_before: bool) -> None:
     world, table, theirs = expiring()
-    result = world.expire(table, settings=EXPIRING)
+    plan = world.expire(table, dry_run=True).plan_ids[0] if planned_before else None
+    result = world.expire(table, execute_plan=plan, settings=EXPIRING)
     assert (result.status, theirs <= world.lake.uris()) == ("EXPIRED", True)
     assert kept_by(result) == [(2, tuple(sorted(theirs)))]
-    assert not [path for path in world.lake.uris() - theirs if "/data/" in path]
-
-
-def test_an_expiry_that_was_planned_before_the_setting_keeps_what_is_there() -> None:
-    world, table, theirs = expiring()
-    dry = world.expire(table, dry_run=True)
-    result = world.expire(table, execute_plan=dry.plan_ids[0], settings=EXPIRING)
-    assert (result.status, theirs <= world.lake.uris()) == ("EXPIRED", True)
-    assert kept_by(result) == [(2, tuple(sorted(theirs)))]
+    assert planned_before or not [path for path in world.lake.uris() - theirs if "/data/" in path]
 
 
 # Removals of orphan files
@@ -204,17 +180,16 @@ MINE = "s3://lake/wh/t/data/mine"
 SWEEPING = keeping(orphans.SMALL, IN_DATA)
 
 
-def littered(world: SweptTables) -> Any:
+def littered(world: W) -> tuple[W, Any]:
     table = world.table()
     for path in {*ORPHANS, MINE}:
         world.orphan(path)
     world.lake.pass_days(4)
-    return table
+    return world, table
 
 
 def test_a_removal_keeps_what_is_there_and_names_it() -> None:
-    world = SweptTables()
-    table = littered(world)
+    world, table = littered(SweptTables())
     result = world.sweep(table, settings=SWEEPING)
     assert (result.status, result.files_deleted) == ("SWEPT", 1)
     assert world.lake.uris() & {*ORPHANS, MINE} == ORPHANS
@@ -223,8 +198,7 @@ def test_a_removal_keeps_what_is_there_and_names_it() -> None:
 
 
 def test_a_plan_that_waited_while_the_setting_came_is_reduced() -> None:
-    world = SweptTables()
-    table = littered(world)
+    world, table = littered(SweptTables())
     plan = world.sweep(table, limits=ApprovalLimits()).plan_ids[-1]
     result = world.sweep(table, execute_plan=plan, settings=SWEEPING)
     assert (result.status, result.files_deleted) == ("SWEPT", 1)
@@ -232,8 +206,7 @@ def test_a_plan_that_waited_while_the_setting_came_is_reduced() -> None:
 
 
 def test_a_place_that_belongs_to_others_is_not_searched() -> None:
-    world = SweptTables()
-    table = littered(world)
+    world, table = littered(SweptTables())
     ctx = world.context(table, settings=keeping(orphans.SMALL, ForeignLocations.of(["s3a://lake/wh/"])))
     with pytest.raises(GuardRefused, check=coded(FOREIGN_LOCATION)):
         remove_orphan_files(ctx)
@@ -241,10 +214,9 @@ def test_a_place_that_belongs_to_others_is_not_searched() -> None:
 
 
 def test_what_is_there_is_not_tagged_and_loses_its_tag() -> None:
-    world = Lagoon()
-    table = littered(world)
+    world, table = littered(Lagoon())
     assert world.sweep(table).files_quarantined == 4
     assert world.tagged() == {*ORPHANS, MINE}
     result = world.sweep(table, settings=SWEEPING)
     assert world.tagged() == {MINE}
-    assert {one.code: one.count for one in result.findings} == {FOREIGN_LOCATION: 3, "QUARANTINE_RELEASED": 3}
+    assert codes(result) == {FOREIGN_LOCATION: 3, "QUARANTINE_RELEASED": 3}

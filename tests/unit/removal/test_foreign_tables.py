@@ -67,22 +67,29 @@ def heads(table: ForeignTable) -> list[str]:
     return sorted(one.path.removeprefix(ROOT) for one in table.heads)
 
 
-def test_signs_of_tables_are_found_in_a_page_and_nothing_else() -> None:
-    def named(*keys: str) -> list[str]:
-        found = signs(uri_of("b", ""), "_delta_log/t/", [ListedObject(key, 1, "e", 1) for key in keys])
-        return [one.path for one in found]
+def versions(place: Place, name: str, count: int) -> list[str]:
+    """Write so many versions of a table below sub/, each of which names those before; return their paths."""
+    log: list[str] = []
+    for number in range(1, count + 1):
+        log.append(place.metadata(f"sub/metadata/{name.format(number)}.metadata.json", OTHER, *log))
+    return log
 
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        (["data/a.parquet", "metadata/m.avro", "_delta_logs/a", "_delta_log"], []),
+        (["metadata/v1.metadata.json", "a/00001-x.gz.metadata.json"], None),
+        (["v1.metadata.json.gz", "x/version-hint.text"], None),
+        (["x/_delta_log/0.json", "x/_delta_log/v1.metadata.json", ".hoodie/a/b"], ["x/_delta_log/", ".hoodie/"]),
+    ],
+)
+def test_signs_of_tables_are_found_in_a_page_and_nothing_else(keys: list[str], found: list[str] | None) -> None:
+    """All of the keys are, where it is None."""
     root = "_delta_log/t/"
-    assert named(f"{root}data/a.parquet", f"{root}metadata/m.avro", f"{root}_delta_logs/a", f"{root}_delta_log") == []
-    assert named(f"{root}metadata/v1.metadata.json", f"{root}a/00001-x.gz.metadata.json") == [
-        f"s3://b/{root}metadata/v1.metadata.json", f"s3://b/{root}a/00001-x.gz.metadata.json",
-    ]  # fmt: skip
-    assert named(f"{root}v1.metadata.json.gz", f"{root}x/version-hint.text") == [
-        f"s3://b/{root}v1.metadata.json.gz", f"s3://b/{root}x/version-hint.text",
-    ]  # fmt: skip
-    assert named(f"{root}x/_delta_log/0.json", f"{root}x/_delta_log/v1.metadata.json", f"{root}.hoodie/a/b") == [
-        f"s3://b/{root}x/_delta_log/", f"s3://b/{root}.hoodie/",
-    ]  # fmt: skip
+    page = [ListedObject(f"{root}{key}", 1, "e", 1) for key in keys]
+    paths = [one.path for one in signs(uri_of("b", ""), root, page)]
+    assert paths == [f"s3://b/{root}{key}" for key in (keys if found is None else found)]
 
 
 @pytest.mark.parametrize(
@@ -116,17 +123,15 @@ def test_versions_that_writers_wrote_at_once_are_one_of_the_newest_three() -> No
 
 def test_a_second_chain_of_a_foreign_table_is_read_too() -> None:
     """It was registered again at its second version, and both registrations moved on."""
-    place, log = Place(), list[str]()
-    for number in range(1, 10):
-        log.append(place.metadata(f"sub/metadata/0000{number}-a.metadata.json", OTHER, *log))
+    place = Place()
+    log = versions(place, "0000{}-a", 9)
     place.metadata("sub/metadata/00003-b.metadata.json", OTHER, *log[:2])
     assert heads(place.table()) == [f"sub/metadata/0000{one}.metadata.json" for one in ("3-b", "7-a", "8-a", "9-a")]
 
 
 def test_a_version_hint_names_a_version_that_is_read_and_stays() -> None:
-    place, log = Place(), list[str]()
-    for number in range(1, 8):
-        log.append(place.metadata(f"sub/metadata/v{number}.metadata.json", OTHER, *log))
+    place = Place()
+    versions(place, "v{}", 7)
     hint = place.put("sub/metadata/version-hint.text", b"2\n")
     found = place.table()
     assert heads(found) == [f"sub/metadata/v{number}.metadata.json" for number in (2, 5, 6, 7)]
@@ -185,20 +190,30 @@ def test_lost_commits_and_commits_in_flight_are_no_finding() -> None:
     assert place.find(files=0, size=0, heads=60) == FoundForeign()
     assert place.store.faults.names.count("part") == 58
     assert "read" not in place.store.faults.names
+    assert place.find(heads=40) == FoundForeign(), "more than are read"
 
 
-def test_a_fork_is_what_another_file_beside_the_log_names() -> None:
+@pytest.mark.parametrize(
+    ("uuid", "more"),
+    [(OWN, {}), (None, {"format-version": 1}), (None, {"format-version": 1, "properties": {"x": "y" * 2 * HEAD}})],
+    ids=["own uuid", "version 1 without a uuid", "large"],
+)
+def test_a_fork_is_what_another_file_beside_the_log_names(uuid: str | None, more: dict[str, Any]) -> None:
+    """Files of version 1 without a uuid are unreadable elsewhere."""
     place = Place()
     first = place.own("metadata/00001-x.metadata.json")
     place.own("metadata/00002-x.metadata.json", first)
-    lost = place.metadata("metadata/00002-lost.metadata.json", OWN, first)
-    fork = place.metadata("metadata/00002-fork.metadata.json", OWN, first)
+    lost = place.metadata("metadata/00002-lost.metadata.json", uuid, first, **more)
+    fork = place.metadata("metadata/00002-fork.metadata.json", uuid, first, **more)
     assert place.find() == FoundForeign()
-    tip = place.metadata("metadata/00003-fork.metadata.json", OWN, first, fork.replace("s3:", "s3a:"))
+    tip = place.metadata("metadata/00003-fork.metadata.json", uuid, first, fork.replace("s3:", "s3a:"), **more)
     found = place.table()
     assert (found.uuid, found.place) == (OWN, ROOT)
     assert {one.path for one in found.heads} == {fork, tip}
     assert lost not in {one.path for one in found.files}
+    if uuid is None:
+        place.metadata("sub/metadata/v1.metadata.json", None, **more)
+        assert [one.why for one in place.find().tables if one.place == f"{ROOT}sub/"] != [""]
 
 
 def test_a_single_version_that_a_commit_by_path_made_is_a_fork() -> None:
@@ -212,23 +227,6 @@ def test_a_single_version_that_a_commit_by_path_made_is_a_fork() -> None:
     assert place.find() == FoundForeign()
     tip = place.metadata("metadata/v3.metadata.json", OWN, *log)
     assert [one.path for one in place.table().heads] == [tip]
-
-
-@pytest.mark.parametrize("more", [{}, {"properties": {"x": "y" * 2 * HEAD}}])
-def test_files_of_version_1_without_a_uuid_are_a_fork_beside_the_log_and_unreadable_elsewhere(more: Any) -> None:
-    place = Place()
-    first = place.own("metadata/00001-x.metadata.json")
-    old: dict[str, Any] = {"format-version": 1, **more}
-    lost = place.metadata("metadata/00002-lost.metadata.json", None, first, **old)
-    fork = place.metadata("metadata/00002-fork.metadata.json", None, first, **old)
-    assert place.find() == FoundForeign()
-    tip = place.metadata("metadata/00003-fork.metadata.json", None, first, fork, **old)
-    found = place.table()
-    assert (found.uuid, found.place) == (OWN, ROOT)
-    assert {one.path for one in found.heads} == {fork, tip}
-    assert lost not in {one.path for one in found.files}
-    place.metadata("sub/metadata/v1.metadata.json", None, **old)
-    assert [one.why for one in place.find().tables if one.place == f"{ROOT}sub/"] != [""]
 
 
 @pytest.mark.parametrize("order", ["iceberg", "other", "gzip"])
@@ -249,13 +247,6 @@ def test_a_uuid_is_that_of_the_table_and_no_property() -> None:
     text = {"properties": {"table-uuid": OWN, "x": "y" * 2 * HEAD}, **json.loads(document(OTHER))}
     place.put("sub/metadata/00001-x.metadata.json", json.dumps(text).encode())
     assert place.table().uuid != OWN
-
-
-def test_more_lost_commits_than_heads_are_read_are_no_finding() -> None:
-    place = Place()
-    for number in range(200):
-        place.metadata(f"metadata/{number:05d}-lost.metadata.json", OWN)
-    assert place.find(heads=130) == FoundForeign()
 
 
 @pytest.mark.parametrize("bounds", [{"files": 3}, {"size": 1_000}, {"heads": 5}])

@@ -13,27 +13,10 @@ import delegation.removal
 from delegation.removal.chunks import Chunk, ChunkWriter, Phase
 from delegation.removal.index import PlanIndex, ReducedIndex, planned_paths
 from delegation.storage.memory import MemoryPlanStore
+from tests.kit.plans import plan_index
 
 RUNS, PATHS = 40, 2_000
-INDEX = PlanIndex(
-    plan_id="task/1/aaaaaaaaaaaa",
-    task_id="task",
-    attempt=1,
-    table_uuid="9f6c1b52-5c1e-4a6e-9a57-5d1c7f0e2b11",
-    identifier="lake.db.orders",
-    metadata_location="s3://lake/wh/orders/metadata/1.metadata.json",
-    last_updated_ms=1,
-    format_version=2,
-    snapshots=1,
-    engine="spark",
-    created_at="2026-01-01T00:00:00+00:00",
-    roots=("s3://lake/wh/orders/",),
-    covered=None,
-    outside="keep",
-    chunks=(),
-    counts={},
-    findings=(),
-)
+INDEX = plan_index(engine="spark")
 
 
 def planned(store: MemoryPlanStore, runs: list[list[str]]) -> PlanIndex:

@@ -21,7 +21,8 @@ from tests.kit.lakes.lake import filled
 from tests.kit.worlds.expiring import SparkExpiries, expire_in_job
 from tests.kit.worlds.jobs import JobsHere
 
-DIED, TIMED_OUT = "Runtime.ExitError", "Sandbox.Timedout"
+DIED, TIMED_OUT, NO_MODULE = "Runtime.ExitError", "Sandbox.Timedout", "Runtime.ImportModuleError"
+operations = pytest.mark.parametrize("operation", ["purge", "expiry"])
 
 
 class InJob(InlineEngine):
@@ -109,15 +110,35 @@ def submitted(world: KillableExpiries, operation: str, **properties: str) -> Tas
     return world.accepted(world.request(EXPIRY, "t", **{"older-than": "now", **properties}))
 
 
-@pytest.mark.parametrize("operation", ["purge", "expiry"])
-@pytest.mark.parametrize("error", [DIED, TIMED_OUT], ids=["memory", "time"])
-def test_an_attempt_that_is_killed_twice_goes_to_spark(operation: str, error: str | None) -> None:
-    world = KillableExpiries(has_spark=True)
-    task = world.killed(submitted(world, operation), error, times=100)
-    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "spark", 98), task.result_extended
+@operations
+@pytest.mark.parametrize(
+    ("error", "engine", "left", "times", "dies", "has_spark"),
+    [
+        pytest.param(DIED, "spark", 98, 100, "read", True, id="killed twice for its memory"),
+        pytest.param(TIMED_OUT, "spark", 98, 100, "read", True, id="killed twice for its time"),
+        # It was ten lost attempts, although a job has the memory.
+        pytest.param(None, "spark", 95, 100, "read", True, id="lost, and nobody knows why"),
+        # The plan shows the size, and each attempt continues where the one before it was lost.
+        pytest.param(None, "inline", 0, 6, "delete", True, id="lost after the plan"),
+        pytest.param(DIED, "inline", 0, 1, "read", True, id="killed once"),
+        pytest.param(DIED, "inline", 0, 1, "read", False, id="killed once, without Spark"),
+        # Hard deployments: it was TOO_LARGE_FOR_FUNCTION after two, until somebody retried it.
+        pytest.param(None, "inline", 0, 4, "read", True, id="lost four times"),
+        pytest.param(None, "inline", 0, 4, "read", False, id="lost four times, without Spark"),
+        pytest.param(NO_MODULE, "inline", 0, 4, "read", True, id="no module"),
+        pytest.param(NO_MODULE, "inline", 0, 4, "read", False, id="no module, without Spark"),
+    ],
+)
+def test_a_task_whose_attempts_are_killed_or_lost_is_done_where_it_can_be(
+    operation: str, error: str | None, engine: str, left: int, times: int, dies: str, has_spark: bool
+) -> None:
+    world = KillableExpiries(has_spark=has_spark)
+    task = world.killed(submitted(world, operation), error, times=times, dies=dies)
+    assert (task.status, task.engine, world.left) == (Status.SUCCESS, engine, left), task.result_extended
+    assert error in (DIED, TIMED_OUT) or task.killed.count == 0
 
 
-@pytest.mark.parametrize("operation", ["purge", "expiry"])
+@operations
 @pytest.mark.parametrize("error", [DIED, TIMED_OUT], ids=["memory", "time"])
 def test_without_spark_it_ends_with_the_size(operation: str, error: str | None) -> None:
     """It was ten lost attempts."""
@@ -131,7 +152,7 @@ def test_without_spark_it_ends_with_the_size(operation: str, error: str | None) 
     assert world.killed(again, error, times=1).status is Status.SUCCESS
 
 
-@pytest.mark.parametrize("operation", ["purge", "expiry"])
+@operations
 def test_the_error_has_what_attempts_measured(operation: str) -> None:
     """Each attempt is killed at its first delete, so its plan is known; reads take long enough for a note."""
     world = KillableExpiries(has_spark=False)
@@ -142,47 +163,14 @@ def test_the_error_has_what_attempts_measured(operation: str) -> None:
     assert re.search(r"[1-9]\d* files planned", str(task.result_summary))
 
 
-@pytest.mark.parametrize("operation", ["purge", "expiry"])
-@pytest.mark.parametrize("has_spark", [True, False])
-@pytest.mark.parametrize("error", [None, "Runtime.ImportModuleError"], ids=["lease lost", "no module"])
-def test_a_small_task_survives_hard_deployments(operation: str, has_spark: bool, error: str | None) -> None:
-    """It was TOO_LARGE_FOR_FUNCTION after two, until somebody retried it."""
+@pytest.mark.parametrize(("has_spark", "asked"), [(True, {"engine": "inline"}), (False, {})])
+def test_losses_of_an_inline_purge_stay_inline_and_are_bounded(has_spark: bool, asked: dict[str, str]) -> None:
     world = KillableExpiries(has_spark=has_spark)
-    task = world.killed(submitted(world, operation), error, times=4)
-    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "inline", 0), task.result_extended
-    assert task.killed.count == 0
-
-
-@pytest.mark.parametrize("operation", ["purge", "expiry"])
-def test_losses_that_nobody_names_and_that_measured_nothing_end_with_spark(operation: str) -> None:
-    """It was ten lost attempts, although a job has the memory."""
-    world = KillableExpiries(has_spark=True)
-    task = world.killed(submitted(world, operation), None, times=100)
-    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "spark", 95), task.result_extended
-    assert task.killed.count == 0
-
-
-def test_losses_of_an_inline_purge_stay_inline() -> None:
-    world = KillableExpiries(has_spark=True)
-    task = world.killed(submitted(world, "purge", engine="inline"), None, times=100)
+    task = world.killed(submitted(world, "purge", **asked), None, times=100)
     assert (task.status, task.error_code, world.left) == (Status.FAILURE, "LOST", 90)
 
 
-@pytest.mark.parametrize("operation", ["purge", "expiry"])
-def test_losses_after_the_plan_stay_inline(operation: str) -> None:
-    """The plan shows the size, and each attempt continues where the one before it was lost."""
-    world = KillableExpiries(has_spark=True)
-    task = world.killed(submitted(world, operation), None, times=6, dies="delete")
-    assert (task.status, task.engine, world.left) == (Status.SUCCESS, "inline", 0), task.result_extended
-
-
-def test_lost_attempts_of_a_small_task_are_bounded_as_ever() -> None:
-    world = KillableExpiries(has_spark=False)
-    task = world.killed(submitted(world, "purge"), None, times=100)
-    assert (task.status, task.error_code, world.left) == (Status.FAILURE, "LOST", 90)
-
-
-@pytest.mark.parametrize("operation", ["purge", "expiry"])
+@operations
 def test_lost_attempts_of_what_is_larger_than_a_function_count(operation: str) -> None:
     """It is measured before each loss, and known from then on; a kill that Lambda names is counted with them."""
     world = KillableExpiries(has_spark=False)
@@ -193,13 +181,6 @@ def test_lost_attempts_of_what_is_larger_than_a_function_count(operation: str) -
     task = world.killed(submitted(world, operation, **asked), None, times=100, dies="delete")
     assert (task.status, task.error_code, world.left) == (Status.FAILURE, "TOO_LARGE_FOR_FUNCTION", 98)
     assert re.search(r"[1-9]\d* files or more", str(task.result_summary)), task.result_summary
-
-
-@pytest.mark.parametrize("has_spark", [True, False])
-def test_one_kill_is_repeated_as_it_was(has_spark: bool) -> None:
-    world = KillableExpiries(has_spark=has_spark)
-    task = world.killed(submitted(world, "purge"), DIED, times=1)
-    assert (task.status, task.engine) == (Status.SUCCESS, "inline"), task.result_extended
 
 
 def test_kills_with_progress_between_them_neither_end_it_nor_send_it_to_spark() -> None:

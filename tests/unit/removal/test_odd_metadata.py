@@ -20,13 +20,14 @@ from delegation.removal.expiry.retention import Retention, decide
 from delegation.removal.expiry.run import expire_snapshots
 from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.orphans.run import remove_orphan_files
+from delegation.removal.purge.context import PurgeResult
 from delegation.removal.purge.run import purge_table
 from delegation.storage.memory import MemoryObjectStore
 from delegation.upkeep.health.model import ReadState
 from delegation.upkeep.health.reading import ExpiryByRule, read_health
 from polaris_common.errors import DelegationError
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, identifier
+from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, busy_table, filled, identifier
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
@@ -58,6 +59,10 @@ def changed(document: dict[str, Any], place: Place, odd: Any) -> dict[str, Any]:
     if odd is not ABSENT:
         inner[place[-1]] = odd
     return document
+
+
+def loaded(document: dict[str, Any], name: str = "t", pointer: str = "s3://lake/wh/t/metadata/v1.json") -> LoadedTable:
+    return loaded_table(identifier(name), {"metadata": document, "metadata-location": pointer})
 
 
 def typed(work: Callable[[], object]) -> None:
@@ -99,9 +104,9 @@ def test_reading_odd_metadata_raises_typed_errors_alone(place: Place) -> None:
     store = MemoryObjectStore()
     store.objects = TABLE.lake.objects
     for odd in (*ODD, ABSENT):
-        body = {"metadata": changed(DOCUMENT, place, odd), "metadata-location": TABLE.pointer}
-        typed(lambda body=body: read_references(loaded_table(identifier("t"), body), store, None))  # type: ignore[misc]
-        typed(lambda body=body: _health(loaded_table(identifier("t"), body), store))  # type: ignore[misc]
+        document = changed(DOCUMENT, place, odd)
+        typed(lambda document=document: read_references(loaded(document, "t", TABLE.pointer), store, None))  # type: ignore[misc]
+        typed(lambda document=document: _health(loaded(document, "t", TABLE.pointer), store))  # type: ignore[misc]
 
 
 def _health(table: LoadedTable, store: MemoryObjectStore) -> object:
@@ -130,20 +135,33 @@ def test_work_on_odd_metadata_raises_typed_errors_alone(operation: str, place: P
 @pytest.mark.parametrize("is_own", [True, False])
 def test_a_purge_beside_odd_metadata_raises_typed_errors_alone(place: Place, is_own: bool) -> None:
     for odd in (*ODD, ABSENT):
-        body = {"metadata": changed(DOCUMENT, place, odd), "metadata-location": TABLE.pointer}
-        typed(lambda: _purge(body, is_own=is_own))  # noqa: B023
+        typed(lambda: _purge(changed(DOCUMENT, place, odd), is_own=is_own))  # noqa: B023
 
 
-def _purge(body: dict[str, Any], *, is_own: bool) -> None:
+class Given(LakeSource):
+    """The source of a table that a catalog answers with this."""
+
+    table: LoadedTable
+
+    def load(self) -> LoadedTable:
+        return self.table
+
+
+def purged(bench: PurgedTables, table: LoadedTable | None, near: LoadedTable | None) -> PurgeResult:
+    """Purge `t`, which a catalog answers with a table if it is given, beside another one if that is given."""
+    ctx = bench.context("t")
+    if table is not None:
+        source = Given(bench.lake, "t")
+        source.table = table
+        ctx = dataclasses.replace(ctx, tables=source, table_uuid=table.table_uuid)
+    others = [] if near is None else [Neighbour(near, ctx.store, certain=True)]
+    return purge_table(dataclasses.replace(ctx, neighbours=lambda _roots: others))
+
+
+def _purge(document: dict[str, Any], *, is_own: bool) -> None:
     bench = PurgedTables(lake=LAKE.copy())
-    ctx, loaded = bench.context("t"), loaded_table(identifier("t"), body)
-    if is_own:
-        source = LakeSource(bench.lake, "t")
-        source.load = lambda: loaded  # type: ignore[method-assign]
-        purge_table(dataclasses.replace(ctx, tables=source, table_uuid=loaded.table_uuid))
-        return
-    near = Neighbour(dataclasses.replace(loaded, identifier=identifier("near")), ctx.store, certain=True)
-    purge_table(dataclasses.replace(ctx, neighbours=lambda _roots: [near]))
+    odd = loaded(document, "t" if is_own else "near", TABLE.pointer)
+    purged(bench, odd if is_own else None, None if is_own else odd)
 
 
 LAKE = Lake()
@@ -172,37 +190,26 @@ def without_uuid(bench: PurgedTables, name: str) -> None:
 
 
 def test_a_table_of_version_1_without_a_uuid_is_purged_and_keeps_files_as_a_neighbour() -> None:
-    bench = PurgedTables()
+    bench = filled(PurgedTables(), "t", "near")
     for name in ("t", "near"):
-        busy_table(bench.lake, name)
         without_uuid(bench, name)
-    loaded, near = (
-        loaded_table(
-            identifier(name),
-            {"metadata": bench.lake.metadata(name), "metadata-location": bench.lake.pointers[name]},
-        )
-        for name in ("t", "near")
-    )
-    assert is_stand_in(loaded.table_uuid)
-    assert loaded.table_uuid != near.table_uuid
-    before = bench.lake.below("s3://lake/wh/near/")
-    bench._uuids["t"] = loaded.table_uuid
+    lake = bench.lake
+    table, near = (loaded(lake.metadata(name), name, lake.pointers[name]) for name in ("t", "near"))
+    assert is_stand_in(table.table_uuid)
+    assert table.table_uuid != near.table_uuid
+    before = bench.left("near")
+    bench._uuids["t"] = table.table_uuid
     ctx = bench.context("t")
-    source = LakeSource(bench.lake, "t")
-    load = source.load
-    source.load = lambda: dataclasses.replace(load(), metadata=loaded.metadata)  # type: ignore[method-assign]
-    beside = Neighbour(near, ctx.store, certain=True)
-    result = purge_table(dataclasses.replace(ctx, tables=source, neighbours=lambda _roots: [beside]))
+    load = ctx.tables.load
+    ctx.tables.load = lambda: dataclasses.replace(load(), metadata=table.metadata)  # type: ignore[method-assign]
+    result = purge_table(dataclasses.replace(ctx, neighbours=lambda _roots: [Neighbour(near, ctx.store, certain=True)]))
     assert result.status == "PURGED"
-    assert not bench.lake.below("s3://lake/wh/t/")
-    assert bench.lake.below("s3://lake/wh/near/") == before
+    assert not bench.left()
+    assert bench.left("near") == before
 
 
 def test_an_expiry_of_a_table_without_a_uuid_is_refused_with_what_to_do() -> None:
-    document = {name: value for name, value in DOCUMENT.items() if name != "table-uuid"} | {"format-version": 1}
-    table = loaded_table(
-        identifier("t"), {"metadata": document, "metadata-location": "s3://lake/wh/t/metadata/v1.json"}
-    )
+    table = loaded({name: value for name, value in DOCUMENT.items() if name != "table-uuid"} | {"format-version": 1})
     metadata = parse_metadata(table.metadata_location, table.metadata)
     with pytest.raises(DelegationError, match="assign-uuid", check=coded("UNSUPPORTED")):
         check_table(metadata, table_uuid=table.table_uuid)

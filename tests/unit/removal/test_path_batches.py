@@ -12,11 +12,11 @@ from delegation.iceberg.paths import TYPES, TableFile
 from delegation.removal.chunks import ChunkWriter, Phase, read_chunk
 from delegation.removal.deletes import PlanGuard
 from delegation.removal.errors import PlanTampered
-from delegation.removal.index import PlanIndex
 from delegation.removal.path_guard import PathGuard
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.storage.locations import Roots, canonical, canonical_all
 from delegation.storage.memory import MemoryPlanStore
+from tests.kit.plans import plan_index
 
 TAILS = st.text(alphabet='ab/.\n ,"\\é😀\x00\x7f%+', max_size=6)
 SPELLED = st.builds(
@@ -80,11 +80,7 @@ def test_guards_decide_for_many_paths_as_for_each(
 
 @given(st.lists(PATHS, min_size=1, max_size=8), st.booleans())
 def test_a_chunk_with_a_path_that_may_not_be_deleted_is_refused(paths: list[str], covered: bool) -> None:
-    index = PlanIndex(
-        plan_id="p", task_id="t", attempt=1, table_uuid="u", identifier="i", metadata_location="m", last_updated_ms=0,
-        format_version=2, snapshots=0, engine="inline", created_at="", roots=ROOTS.uris,
-        covered=("s3://b/t/sub/",) if covered else None, outside="keep", chunks=(), counts={}, findings=(),
-    )  # fmt: skip
+    index = plan_index(roots=ROOTS.uris, covered=("s3://b/t/sub/",) if covered else None)
     allowed = Roots(index.covered) if index.covered else ROOTS
     if all(allowed.contains(path) for path in paths):
         PlanGuard(index).check_all(paths, "chunk")

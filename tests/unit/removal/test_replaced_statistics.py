@@ -6,59 +6,46 @@ from typing import Any
 import pytest
 
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.storage.locations import parse
-from tests.kit.lakes.lake import Lake, PurgedTables, busy_table
+from delegation.removal.purge.run import purge_table
+from tests.kit.lakes.lake import Lake, PurgedTables, filled
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.removal.expiry.spark.executors_here import expire_with_executors_here
-from tests.unit.removal.purge.planning.executors_here import ENGINES
+from tests.unit.removal.purge.planning.executors_here import ENGINES, engines
 
 REPLACED = "s3://lake/wh/t/metadata/replaced.stats"
 
 
-def replaced_in(lake: Lake, path: str = REPLACED, *, number: int = 0) -> None:
-    """Let the nth former metadata file name statistics that the table does not have any more."""
-    where = parse(path)
-    lake.objects[where.bucket, where.key] = b"x"
-    log = lake.metadata("t")["metadata-log"]
-    former = parse(log[number]["metadata-file"])
-    document = json.loads(lake.objects[former.bucket, former.key])
-    one = {"snapshot-id": 1, "statistics-path": path, "file-size-in-bytes": 1}
-    document |= {"statistics": [*document.get("statistics", ()), one]}
-    lake.objects[former.bucket, former.key] = json.dumps(document).encode()
+def stated(path: str) -> dict[str, Any]:
+    return {"snapshot-id": 1, "statistics-path": path, "file-size-in-bytes": 1}
 
 
-@pytest.mark.parametrize("name", ENGINES)
+def former_names(lake: Lake, *statistics: Any, number: int = 0) -> None:
+    """Let the nth former metadata file name statistics too; the table has others."""
+    lake.rewrite_metadata("t", {"statistics": [stated(lake.write("s3://lake/wh/t/metadata/now.stats"))]})
+    former = lake.metadata("t")["metadata-log"][number]["metadata-file"]
+    document = json.loads(lake.read(former))
+    document["statistics"] = [*document.get("statistics", ()), *statistics]
+    lake.write(former, json.dumps(document).encode())
+
+
+@engines
 @pytest.mark.parametrize("number", [0, 1, -1])
-def test_a_purge_deletes_them(name: str, number: int) -> None:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    kept = dict(bench.lake.metadata("t"))
-    bench.lake.rewrite_metadata("t", {"statistics": kept.get("statistics") or [_current(bench.lake)]})
-    replaced_in(bench.lake, number=number)
-    assert ENGINES[name](bench.context("t")).status == "PURGED"
-    assert not bench.lake.below("s3://lake/wh/t/")
-
-
-def _current(lake: Lake) -> dict[str, Any]:
-    lake.objects["lake", "wh/t/metadata/now.stats"] = b"x"
-    return {"snapshot-id": 1, "statistics-path": "s3://lake/wh/t/metadata/now.stats", "file-size-in-bytes": 1}
+def test_a_purge_deletes_them(engine: str, number: int) -> None:
+    bench = filled(PurgedTables(), "t")
+    former_names(bench.lake, stated(bench.lake.write(REPLACED)), number=number)
+    assert ENGINES[engine](bench.context("t")).status == "PURGED"
+    assert not bench.left()
 
 
 @pytest.mark.parametrize("path", ["gs://elsewhere/x.stats", "s3://other/x.stats", "s3://lake/wh/t/a?b", "nonsense"])
 def test_an_odd_path_of_some_stops_no_purge(path: str) -> None:
-    bench = PurgedTables()
-    busy_table(bench.lake, "t")
-    bench.lake.rewrite_metadata("t", {"statistics": [_current(bench.lake)]})
-    bench.lake.objects["other", "x.stats"] = b"x"
-    document = bench.lake.metadata("t")["metadata-log"][0]["metadata-file"]
-    where = parse(document)
-    former = json.loads(bench.lake.objects[where.bucket, where.key])
-    former["statistics"] = [{"snapshot-id": 1, "statistics-path": path, "file-size-in-bytes": 1}, 7, {"x": 1}]
-    bench.lake.objects[where.bucket, where.key] = json.dumps(former).encode()
-    assert ENGINES["inline"](bench.context("t")).status == "PURGED"
-    assert bench.lake.objects["other", "x.stats"] == b"x"
+    bench = filled(PurgedTables(), "t")
+    theirs = bench.lake.write("s3://other/x.stats")
+    former_names(bench.lake, stated(path), 7, {"x": 1})
+    assert purge_table(bench.context("t")).status == "PURGED"
+    assert theirs in bench.lake.uris()
 
 
 @pytest.mark.parametrize("engine", ["inline", "executors"])

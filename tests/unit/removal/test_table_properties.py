@@ -1,18 +1,21 @@
-"""A misspelled table property keeps files if it would have kept them, and is reported if it would not."""
+"""Table properties that are misspelled, and tables that two catalogs name: the receipt states it, or the work stops."""
+
+from dataclasses import replace
 
 import pytest
 
 from delegation.errors import GuardRefused
 from delegation.removal.orphans.task_type import TASK_TYPE as ORPHANS
 from delegation.removal.path_guard import POLICY_TYPES
+from delegation.removal.purge.requests import ReferenceSettings
 from delegation.tasks.life.model import Status
 from delegation.upkeep.rules.model import PolicyType
 from tests.kit.errors import coded
 from tests.kit.lakes.commits import LakeCommits
-from tests.kit.lakes.lake import busy_table
+from tests.kit.lakes.lake import busy_table, filled
 from tests.kit.stories.orphans import SweptTables
 from tests.kit.worlds.expiring import ExpiringWorld, expiries_of
-from tests.kit.worlds.sweeping import SweepingWorld
+from tests.kit.worlds.sweeping import SweepingWorld, removals_of
 
 OPERATIONS = ["TABLE_PURGE", "TABLE_EXPIRE_SNAPSHOTS", ORPHANS]
 
@@ -73,3 +76,31 @@ def test_a_property_of_the_services_prefix_without_an_effect_is_a_finding_of_the
 def test_the_types_of_policies_are_known_to_both_packages() -> None:
 
     assert set(POLICY_TYPES) == {one.short for one in PolicyType}
+
+
+SECOND = ReferenceSettings(catalogs=("second",))
+"""The listing has the same tables in each catalog, as a federated one does."""
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_the_receipt_of_an_expiry_names_the_table_in_the_other_catalog(checked: bool) -> None:
+    world = filled(ExpiringWorld(), "t")
+    if checked:
+        world.become(replace(world.behavior, reference_settings=SECOND))
+        world.deploy(expiry=expiries_of(world, world.commits, lost_refs=world.index))
+    task = world.expire("t")
+    assert task.status is Status.SUCCESS
+    same = [one["sample"] for one in world.receipt(task)["findings"] if one["code"] == "SAME_TABLE"]
+    assert same == ([["second.ns.t"]] if checked else [])
+
+
+def test_a_removal_of_orphan_files_is_refused_and_names_the_table_in_the_other_catalog() -> None:
+    world = filled(SweepingWorld(), "t")
+    planted = world.plant("data/orphan.parquet")
+    world.become(replace(world.behavior, reference_settings=SECOND))
+    world.deploy(orphans=removals_of(world, world.properties, world.faults, places=lambda *_: []))
+    task = world.ask()
+    assert (task.status, task.error_code) == (Status.FAILURE, "LOCATION_SHARED")
+    assert "second.ns.t" in (task.result_summary or "")
+    assert "SAME_TABLE" in (task.result_summary or "")
+    assert planted <= set(world.lake.uris())

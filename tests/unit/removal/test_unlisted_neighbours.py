@@ -7,32 +7,46 @@ from typing import Any
 
 import pytest
 
-from delegation.errors import GuardRefused
-from delegation.removal.attempt import PlanHead
 from delegation.removal.expiry.context import ExpiryResult
 from delegation.removal.expiry.run import expire_snapshots
-from delegation.removal.neighbourhood import Neighbour
-from delegation.removal.purge.context import PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.run import purge_table
 from delegation.storage.base import ObjectStoreDenied, ObjectStoreUnavailable
 from delegation.storage.memory import Faults, Killed
-from tests.kit.lakes.lake import LakeSource, PurgedTables, rows
+from tests.kit.lakes.lake import PurgedTables, codes, rows
 from tests.kit.stories.expiries import ExpiringTables
 from tests.kit.stories.tables import StoryTable
 from tests.unit.removal.expiry.spark.executors_here import expire_with_executors_here
-from tests.unit.removal.purge.planning.executors_here import ENGINES
+from tests.unit.removal.purge.planning.executors_here import ENGINES, engines
 
 HERE = "s3://lake/wh/t"
 EXPIRIES = {"inline": expire_snapshots, "spark": expire_with_executors_here}
 
 
-def codes(result: PurgeResult | ExpiryResult) -> dict[str, int]:
-    return {one.code: one.count for one in result.findings}
+@pytest.fixture
+def bench() -> PurgedTables:
+    """A table with two snapshots."""
+    bench = PurgedTables()
+    bench.lake.create("t").append(rows(1, 2))
+    bench.lake.table("t").append(rows(3, part="b"))
+    bench.uuid("t")
+    return bench
 
 
 def data_of(bench: PurgedTables, name: str) -> list[str]:
     return sorted(one.file.file_path for one in bench.lake.table(name).scan().plan_files())
+
+
+def at_first_page(ctx: Any, act: Callable[[], object]) -> None:
+    """Do something before the first listing."""
+    page = ctx.store.page
+
+    def busy(*where: Any, **more: Any) -> Any:
+        ctx.store.page = page
+        act()
+        return page(*where, **more)
+
+    ctx.store.page = busy
 
 
 def missing(bench: PurgedTables, pointer: str) -> set[str]:
@@ -54,28 +68,28 @@ def commit(bench: PurgedTables, pointer: str, times: int) -> str:
     return bench.lake.pointers.pop("theirs")
 
 
-def recreated(how: str = "dropped") -> tuple[PurgedTables, str, set[str]]:
-    """Return a table at the location of a former one, whose files it took, and the former one's metadata file.
+def recreated(bench: PurgedTables, how: str = "dropped") -> tuple[str, set[str]]:
+    """Have a new table take the location and the files of the former one; return that one's metadata file and files.
 
     The former one was dropped without purge or unregistered, or is hidden by a soft delete: it is in no list.
     """
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
-    bench.lake.table("t").append(rows(3, part="b"))
     taken = data_of(bench, "t")
     former = bench.lake.pointers.pop("t")
     if how == "elsewhere":
         former = commit(bench, former, 2)
     bench.lake.create("t").append(rows(4))
     bench.lake.table("t").add_files(taken, check_duplicate_files=False)
+    bench._uuids.clear()
     bench.uuid("t")
-    return bench, former, set(taken)
+    return former, set(taken)
 
 
 @pytest.mark.parametrize("how", ["dropped", "elsewhere"])
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_purge_keeps_the_files_of_a_table_that_was_there_before_and_is_in_no_list(engine: str, how: str) -> None:
-    bench, former, taken = recreated(how)
+@engines
+def test_a_purge_keeps_the_files_of_a_table_that_was_there_before_and_is_in_no_list(
+    bench: PurgedTables, engine: str, how: str
+) -> None:
+    former, taken = recreated(bench, how)
     mine = bench.lake.needed("t", named=True) - taken
     result = ENGINES[engine](bench.context("t"))
     assert result.status == "PURGED"
@@ -86,69 +100,49 @@ def test_a_purge_keeps_the_files_of_a_table_that_was_there_before_and_is_in_no_l
     assert f"{HERE}/" in found.sample[0]
 
 
-def test_a_purge_keeps_the_files_of_a_former_table_of_version_1_without_a_uuid() -> None:
-    bench, former, taken = recreated()
-    for at, data in list(bench.lake.objects.items()):
-        if at[1].endswith(".metadata.json") and json.loads(data)["table-uuid"] != bench.uuid("t"):
-            document = json.loads(data) | {"format-version": 1}
-            bench.lake.objects[at] = json.dumps(
-                {key: document[key] for key in document.keys() - {"table-uuid"}}
-            ).encode()
+def test_a_purge_keeps_the_files_of_a_former_table_of_version_1_without_a_uuid(bench: PurgedTables) -> None:
+    former, taken = recreated(bench)
+    for uri in [uri for uri in bench.lake.uris() if uri.endswith(".metadata.json")]:
+        document = json.loads(bench.lake.read(uri)) | {"format-version": 1}
+        if document.pop("table-uuid") != bench.uuid("t"):
+            bench.lake.write(uri, json.dumps(document).encode())
     assert purge_table(bench.context("t")).status == "PURGED"
     assert {former, *taken} <= set(bench.lake.uris())
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_purge_keeps_what_a_second_catalog_needs_that_continues_from_the_same_metadata_file(engine: str) -> None:
+@engines
+def test_a_purge_keeps_what_a_second_catalog_needs_that_continues_from_the_same_metadata_file(
+    bench: PurgedTables, engine: str
+) -> None:
     """A table was moved: registered there and committed to, and dropped here with purge by mistake."""
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
-    bench.lake.table("t").append(rows(3, part="b"))
-    bench.uuid("t")
     theirs = commit(bench, bench.lake.pointers["t"], 2)
     result = ENGINES[engine](bench.context("t"))
     assert missing(bench, theirs) == set()
     assert codes(result)["FOREIGN_TABLE"] == 2
 
 
-def test_a_commit_that_was_lost_protects_nothing() -> None:
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
-    bench.uuid("t")
-    before = bench.lake.pointers["t"]
-    commit(bench, before, 1)
+def test_a_commit_that_was_lost_protects_nothing(bench: PurgedTables) -> None:
+    commit(bench, bench.lake.pointers["t"], 1)
     lost = {uri for uri in bench.lake.uris() if uri not in bench.lake.needed("t", named=True)}
     result = purge_table(bench.context("t"))
     assert (result.status, codes(result)) == ("PURGED", {})
     assert set(bench.lake.uris()) == lost
 
 
-def test_a_clone_that_the_catalog_lists_is_a_neighbour_and_no_finding() -> None:
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
-    bench.uuid("t")
-    bench.lake.pointers["clone"] = bench.lake.pointers["t"]
-    for number in range(3):
-        bench.lake.table("clone").append(rows(10 + number))
-    ctx = bench.context("t", prefixes=("s3://lake/",))
-    clone = Neighbour(LakeSource(bench.lake, "clone").load(), ctx.store)
-    result = purge_table(dataclasses.replace(ctx, neighbours=lambda _roots: [clone]))
+def test_a_clone_that_the_catalog_lists_is_a_neighbour_and_no_finding(bench: PurgedTables) -> None:
+    bench.lake.pointers["clone"] = commit(bench, bench.lake.pointers["t"], 3)
+    result = purge_table(bench.beside("clone", prefixes=("s3://lake/",)))
     assert "FOREIGN_TABLE" not in codes(result)
     assert missing(bench, bench.lake.pointers["clone"]) == set()
 
 
-def test_a_lost_commit_of_a_listed_table_at_the_same_place_is_no_finding() -> None:
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
+def test_a_lost_commit_of_a_listed_table_at_the_same_place_is_no_finding(bench: PurgedTables) -> None:
     bench.lake.create("other", location=HERE).append(rows(3))
-    bench.uuid("t")
     before = bench.lake.pointers["other"]
     bench.lake.table("other").append(rows(4))
     lost = bench.lake.needed("other")
     bench.lake.pointers["other"] = before
-    ctx = bench.context("t")
-    other = Neighbour(LakeSource(bench.lake, "other").load(), ctx.store)
-    result = purge_table(dataclasses.replace(ctx, neighbours=lambda _roots: [other]))
+    result = purge_table(bench.beside("other"))
     assert "FOREIGN_TABLE" not in codes(result)
     assert missing(bench, before) == set()
     assert lost <= set(bench.lake.uris())
@@ -159,20 +153,11 @@ def test_commits_between_the_load_and_the_listing_are_no_other_table(commits: in
     """Nor are hundreds of former metadata files that no log names any more, but those of older logs do."""
     bench = PurgedTables()
     properties: Any = {"write.metadata.previous-versions-max": "2"}
-    bench.lake.create("t", **properties).append(rows(1))
-    for number in range(6):
+    bench.lake.create("t", **properties)
+    for number in range(7):
         bench.lake.table("t").append(rows(number))
-    bench.uuid("t")
     ctx = bench.context("t")
-    page = ctx.store.page
-
-    def busy(*where: Any, **more: Any) -> Any:
-        ctx.store.page = page  # type: ignore[method-assign]
-        for number in range(commits):
-            bench.lake.table("t").append(rows(50 + number))
-        return page(*where, **more)
-
-    ctx.store.page = busy  # type: ignore[method-assign]
+    at_first_page(ctx, lambda: [bench.lake.table("t").append(rows(50 + number)) for number in range(commits)])
     result = purge_table(ctx)
     assert (result.status, codes(result)) == ("PURGED", {})
     assert set(bench.lake.uris()) == set()
@@ -206,29 +191,23 @@ class Elsewhere(Refusing):
         return self._store.page(*where, **more)
 
 
-def test_credentials_that_may_not_list_are_a_finding_and_no_refusal() -> None:
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
-    bench.uuid("t")
+def test_credentials_that_may_not_list_are_a_finding_and_no_refusal(bench: PurgedTables) -> None:
     ctx = bench.context("t")
     result = purge_table(dataclasses.replace(ctx, store=Refusing(ctx.store, ObjectStoreDenied("no"))))
-    assert (result.status, codes(result), set(bench.lake.uris())) == ("PURGED", {"FOREIGN_NOT_KNOWN": 1}, set())
-    [found] = [one for one in result.findings if one.code == "FOREIGN_NOT_KNOWN"]
-    assert found.sample == (f"{HERE}/metadata/ cannot be listed (STORAGE_ACCESS_DENIED)",)
+    assert (result.status, set(bench.lake.uris())) == ("PURGED", set())
+    sample = f"{HERE}/metadata/ cannot be listed (STORAGE_ACCESS_DENIED)"
+    assert [(one.code, one.count, one.sample) for one in result.findings] == [("FOREIGN_NOT_KNOWN", 1, (sample,))]
 
 
-def test_a_store_that_does_not_answer_ends_the_attempt() -> None:
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
-    bench.uuid("t")
+def test_a_store_that_does_not_answer_ends_the_attempt(bench: PurgedTables) -> None:
     ctx = bench.context("t")
     with pytest.raises(ObjectStoreUnavailable):
         purge_table(dataclasses.replace(ctx, store=Refusing(ctx.store, ObjectStoreUnavailable("down"))))
     assert purge_table(bench.context("t")).status == "PURGED"
 
 
-def test_more_objects_than_are_listed_are_a_finding() -> None:
-    bench, former, _ = recreated()
+def test_more_objects_than_are_listed_are_a_finding(bench: PurgedTables) -> None:
+    former, _ = recreated(bench)
     for number in range(11_000):
         bench.lake.objects["lake", f"wh/t/metadata/zz{number:05d}.avro"] = b""
     result = purge_table(bench.context("t"))
@@ -239,19 +218,18 @@ def test_more_objects_than_are_listed_are_a_finding() -> None:
 
 
 @pytest.mark.parametrize("damage", ["metadata", "manifest-list", "elsewhere"])
-def test_what_cannot_be_read_of_such_a_table_is_a_finding_and_no_refusal(damage: str) -> None:
-    bench, former, taken = recreated()
-    bucket, _, key = former.removeprefix("s3://").partition("/")
-    document = json.loads(bench.lake.objects[bucket, key])
+def test_what_cannot_be_read_of_such_a_table_is_a_finding_and_no_refusal(bench: PurgedTables, damage: str) -> None:
+    former, taken = recreated(bench)
+    data = bench.lake.read(former)
+    document = json.loads(data)
     if damage == "metadata":
-        bench.lake.objects[bucket, key] = bench.lake.objects[bucket, key].replace(b'"snapshots"', b'"snapsh')
+        bench.lake.write(former, data.replace(b'"snapshots"', b'"snapsh'))
     elif damage == "manifest-list":
         for one in document["snapshots"]:
-            where = one["manifest-list"].removeprefix("s3://").partition("/")
-            bench.lake.objects[where[0], where[2]] = b"torn"
+            bench.lake.write(one["manifest-list"], b"torn")
     else:
         document["snapshots"][-1]["manifest-list"] = "s3://elsewhere/denied.avro"
-        bench.lake.objects[bucket, key] = json.dumps(document).encode()
+        bench.lake.write(former, json.dumps(document).encode())
     ctx = bench.context("t")
     result = purge_table(dataclasses.replace(ctx, store=Elsewhere(ctx.store)))
     assert result.status == "PURGED"
@@ -261,27 +239,22 @@ def test_what_cannot_be_read_of_such_a_table_is_a_finding_and_no_refusal(damage:
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_a_plan_from_before_the_table_was_unregistered_is_compared_before_the_first_delete(resumed: bool) -> None:
+def test_a_plan_from_before_the_table_was_unregistered_is_compared_before_the_first_delete(
+    bench: PurgedTables, resumed: bool
+) -> None:
     """What it needs was a neighbour's of no plan, and is one's of no list."""
-    bench = PurgedTables()
-    bench.lake.create("t").append(rows(1, 2))
     taken = data_of(bench, "t")
-    bench.uuid("t")
     if resumed:
         names = Faults()
         purge_table(PurgedTables.of(bench.lake).context("t", faults=names))
-        at = names.names.index("begin") + 1
         with pytest.raises(Killed):
-            purge_table(bench.context("t", faults=Faults(kill_at=at)))
+            purge_table(bench.context("t", faults=Faults(kill_at=names.names.index("begin") + 1)))
         options = PurgeOptions()
     else:
-        plan = purge_table(bench.context("t", options=PurgeOptions(dry_run=True), task_id="dry")).plan_ids[0]
-        bench.head, options = PlanHead(), PurgeOptions(execute_plan=plan)
+        options = PurgeOptions(execute_plan=bench.dry_run())
     bench.lake.create("other", location=HERE).add_files(taken, check_duplicate_files=False)
     former = bench.lake.pointers.pop("other")
-    with pytest.raises(GuardRefused) as refused:
-        purge_table(bench.context("t", options=options))
-    assert refused.value.code == "FILES_SHARED"
+    assert bench.refused(bench.context("t", options=options)).code == "FILES_SHARED"
     assert missing(bench, former) == set()
 
 
@@ -312,17 +285,16 @@ def expired_beside(run: Callable[[Any], ExpiryResult], *, denied: bool = False) 
 
 
 @pytest.mark.parametrize("engine", EXPIRIES)
-def test_an_expiry_keeps_the_files_of_a_table_that_was_there_before_and_is_in_no_list(engine: str) -> None:
-    result, lacking, gone = expired_beside(EXPIRIES[engine])
-    assert (lacking, gone) == (set(), 2)
-    assert codes(result) == {"FILES_SHARED": 2, "FOREIGN_TABLE": 2}
-
-
-@pytest.mark.parametrize("engine", EXPIRIES)
-def test_an_expiry_with_credentials_that_may_not_list_states_it(engine: str) -> None:
-    result, _, gone = expired_beside(EXPIRIES[engine], denied=True)
+@pytest.mark.parametrize("denied", [False, True])
+def test_an_expiry_keeps_the_files_of_a_table_that_was_there_before_or_states_that_it_may_not_list(
+    engine: str, denied: bool
+) -> None:
+    result, lacking, gone = expired_beside(EXPIRIES[engine], denied=denied)
     assert gone == 2
-    assert codes(result) == {"FOREIGN_NOT_KNOWN": 1}
+    if denied:
+        assert codes(result) == {"FOREIGN_NOT_KNOWN": 1}
+    else:
+        assert (lacking, codes(result)) == (set(), {"FILES_SHARED": 2, "FOREIGN_TABLE": 2})
 
 
 def test_an_expiry_keeps_what_a_second_catalog_needs_that_continues_from_the_same_metadata_file() -> None:
@@ -349,14 +321,6 @@ def test_commits_while_a_table_expires_are_no_other_table(commits: int) -> None:
     table.append(2)
     table.delete(*table.live())
     ctx = world.context(table)
-    page = ctx.store.page
-
-    def busy(*where: Any, **more: Any) -> Any:
-        ctx.store.page = page  # type: ignore[method-assign]
-        for _ in range(commits):
-            table.append()
-        return page(*where, **more)
-
-    ctx.store.page = busy  # type: ignore[method-assign]
+    at_first_page(ctx, lambda: [table.append() for _ in range(commits)])
     result = expire_snapshots(ctx)
     assert (result.status, codes(result)) == ("EXPIRED", {})

@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.storage.memory import Faults
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import PurgedTables, filled
+from tests.kit.lakes.lake import PurgedTables
 from tests.unit.removal.purge.sizes import state
 
 MANIFESTS = 7  # of a busy table, in 5 lists
@@ -30,19 +32,30 @@ LISTED = st.builds(
 )
 
 
-@pytest.fixture
-def bench() -> PurgedTables:
-    return filled(PurgedTables(), "t")
+def by_default(
+    bench: PurgedTables, faults: Faults | None = None, seconds: Iterator[float] | None = None
+) -> PurgeContext:
+    """Return a purge with the usual settings, and a clock that shows these seconds."""
+    ctx = bench.context("t", settings=PurgeSettings(read_threads=1), faults=faults)
+    return ctx if seconds is None else dataclasses.replace(ctx, now=lambda: next(seconds))
 
 
-def by_default(bench: PurgedTables, faults: Faults | None = None) -> PurgeContext:
-    return bench.context("t", settings=PurgeSettings(read_threads=1), faults=faults)
-
-
-@pytest.mark.parametrize("files", [2_000, 300_000])
-def test_a_table_that_a_lambda_purges_in_its_time_is_purged_inline(bench: PurgedTables, files: int) -> None:
-    state(bench.lake, "t", added_files_count=files // MANIFESTS)
-    assert estimate(by_default(bench)).engine == "inline"
+@pytest.mark.parametrize(
+    ("stated", "engine"),
+    [
+        ({"added_files_count": 2_000 // MANIFESTS}, "inline"),
+        ({"added_files_count": 300_000 // MANIFESTS}, "inline"),
+        ({"added_files_count": 10_000_000 // MANIFESTS}, "spark"),
+        ({"manifest_length": 50 * 2**20}, "inline"),
+        ({"manifest_length": 5_000 * 2**20}, "spark"),
+    ],
+)
+def test_what_one_process_can_read_in_its_time_is_purged_inline(
+    bench: PurgedTables, stated: dict[str, int], engine: str
+) -> None:
+    """Rows with many columns have many bounds: a table with few files may have manifests of gigabytes."""
+    state(bench.lake, "t", **stated)
+    assert estimate(by_default(bench)).engine == engine
 
 
 def test_former_metadata_files_are_counted_and_few_of_them_read(bench: PurgedTables) -> None:
@@ -57,14 +70,7 @@ def test_former_metadata_files_are_counted_and_few_of_them_read(bench: PurgedTab
 
 def test_an_estimate_stops_among_former_metadata_files_when_its_time_is_over(bench: PurgedTables) -> None:
     bench.lake.rewrite_metadata("t", {"snapshots": []})
-    seconds = itertools.count(0, 15)
-    ctx = dataclasses.replace(by_default(bench), now=lambda: next(seconds))
-    assert estimate(ctx).engine == "spark"
-
-
-def test_a_table_of_ten_million_files_is_purged_with_spark(bench: PurgedTables) -> None:
-    state(bench.lake, "t", added_files_count=10_000_000 // MANIFESTS)
-    assert estimate(by_default(bench)).engine == "spark"
+    assert estimate(by_default(bench, seconds=itertools.count(0.0, 15.0))).engine == "spark"
 
 
 def test_without_spark_inline_takes_what_it_can_and_the_rest_is_refused(bench: PurgedTables) -> None:
@@ -77,43 +83,25 @@ def test_without_spark_inline_takes_what_it_can_and_the_rest_is_refused(bench: P
         estimate(bench.context("t", settings=without))
 
 
-def test_manifests_that_one_process_cannot_read_in_its_time_are_read_with_spark(bench: PurgedTables) -> None:
-    """Rows with many columns have many bounds: a table with few files may have manifests of gigabytes."""
-    state(bench.lake, "t", manifest_length=50 * 2**20)
-    assert estimate(by_default(bench)).engine == "inline"
-    state(bench.lake, "t", manifest_length=5_000 * 2**20)
-    assert estimate(by_default(bench)).engine == "spark"
-
-
 def test_manifests_that_do_not_fit_the_memory_of_a_lambda_are_read_with_spark(bench: PurgedTables) -> None:
     state(bench.lake, "t", manifest_length=250 * 2**20)
     assert estimate(by_default(bench)).engine == "inline"
     assert estimate(bench.context("t", settings=PurgeSettings(read_threads=8))).engine == "spark"
 
 
-def test_many_small_manifests_are_read_with_spark(bench: PurgedTables) -> None:
-    few = PurgeSettings(read_threads=8, longest_planning_seconds=60.0)
-    ctx = bench.context("t", settings=few)
-    assert estimate(ctx).engine == "inline"
-    slow = dataclasses.replace(few, read_seconds=60.0)
-    assert estimate(dataclasses.replace(ctx, settings=slow)).engine == "spark"
+@pytest.mark.parametrize(("seconds_a_read", "engine"), [(PurgeSettings().read_seconds, "inline"), (60.0, "spark")])
+def test_many_small_manifests_are_read_with_spark(bench: PurgedTables, seconds_a_read: float, engine: str) -> None:
+    settings = PurgeSettings(read_threads=8, longest_planning_seconds=60.0, read_seconds=seconds_a_read)
+    assert estimate(bench.context("t", settings=settings)).engine == engine
 
 
-def test_a_table_whose_lists_take_long_to_count_is_purged_with_spark(bench: PurgedTables) -> None:
-    seconds = itertools.count(step=15.0)
+@pytest.mark.parametrize(("requested", "engine"), [(None, "spark"), ("inline", "inline")])
+def test_a_table_whose_lists_take_long_to_count_is_purged_with_spark_unless_inline_is_requested(
+    bench: PurgedTables, requested: Any, engine: str
+) -> None:
     faults = Faults()
-    ctx = dataclasses.replace(by_default(bench, faults), now=lambda: next(seconds))
-    found = estimate(ctx)
-    assert found.engine == "spark"
-    assert faults.names.count("read") < 5
-
-
-def test_a_requested_engine_is_used_whatever_was_counted_in_time(bench: PurgedTables) -> None:
-    seconds = itertools.count(step=15.0)
-    faults = Faults()
-    ctx = dataclasses.replace(by_default(bench, faults), now=lambda: next(seconds))
-    inline = dataclasses.replace(ctx, options=PurgeOptions(engine="inline"))
-    assert estimate(inline).engine == "inline"
+    ctx = by_default(bench, faults, itertools.count(0.0, 15.0))
+    assert estimate(dataclasses.replace(ctx, options=PurgeOptions(engine=requested))).engine == engine
     assert faults.names.count("read") < 5
 
 

@@ -5,45 +5,32 @@ import json
 import subprocess
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delegation.removal.choice import Forecast, forecast, prices
 from delegation.removal.chunks import Chunk, Phase, Total
 from delegation.removal.errors import PlanTampered
-from delegation.removal.index import PlanIndex, load_index
+from delegation.removal.index import PlanIndex, load_index, read_index
 from delegation.removal.marks import paths_digest
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
 from delegation.removal.task_attempt import pace_of
-from tests.kit.lakes.lake import FAST, NOW, PurgedTables, filled, rows
+from tests.kit.lakes.lake import NOW, PurgedTables, rows
+from tests.kit.plans import plan_index
 
 
 def plan(*counts: int) -> PlanIndex:
     """Return an index of chunks with these numbers of files, ten bytes each."""
+    stated: dict[str, Any] = {"sha256": "", "first": "a", "last": "b"}
     chunks = [
-        Chunk(name=f"DATA-{n}", kind=Phase.DATA, count=count, bytes=10 * count, sha256="", first="a", last="b")
+        Chunk(name=f"DATA-{n}", kind=Phase.DATA, count=count, bytes=10 * count, **stated)
         for n, count in enumerate(counts)
     ]
-    kept = Chunk(name="KEPT-0", kind=Phase.KEPT, count=7, bytes=70, sha256="", first="a", last="b")
-    return PlanIndex(
-        plan_id="t/1/a",
-        task_id="t",
-        attempt=1,
-        table_uuid="u",
-        identifier="i",
-        metadata_location="m",
-        last_updated_ms=0,
-        format_version=2,
-        snapshots=1,
-        engine="inline",
-        created_at=NOW.isoformat(),
-        roots=(),
-        covered=None,
-        outside="keep",
-        chunks=(*chunks, kept),
-        counts={"data": Total(files=sum(counts), bytes=10 * sum(counts))},
-        findings=(),
+    kept = Chunk(name="KEPT-0", kind=Phase.KEPT, count=7, bytes=70, **stated)
+    return plan_index(
+        chunks=(*chunks, kept), counts={"data": Total(files=sum(counts), bytes=10 * sum(counts))}, roots=()
     )
 
 
@@ -52,25 +39,15 @@ def forecast_of(*counts: int, engine: str = "inline", rate: float = 3_500.0) -> 
     return forecast([plan(*counts)], (), settings, engine="spark" if engine == "spark" else "inline")
 
 
-def test_prices_have_a_date_a_region_and_a_currency() -> None:
-    listed = prices()
-    assert date.fromisoformat(listed.as_of) <= NOW.date()
-    assert (listed.region, listed.currency) == ("us-east-1", "USD")
-
-
 def test_time_is_files_divided_by_the_stores_rate() -> None:
     assert forecast_of(10_000, 4_000).seconds == 4.0
     assert forecast_of(10_000, 4_000, rate=100.0).seconds == 140.0
     assert forecast_of(7_000, engine="spark").seconds == 2.0 + prices().emr_start_seconds
 
 
-def test_kept_files_are_counted_separately_and_cost_nothing() -> None:
-    one = forecast_of(250)
+def test_files_are_counted_and_each_chunk_starts_a_batch() -> None:
+    one, batch = forecast_of(250), PurgeSettings().delete.batch
     assert (one.files, one.bytes, one.files_kept, one.by_type["data"].files) == (250, 2_500, 7, 250)
-
-
-def test_each_batch_is_a_request_and_each_chunk_starts_a_batch() -> None:
-    batch = PurgeSettings().delete.batch
     assert forecast_of(batch + 1, 1).delete_requests == 3
     assert forecast_of(batch).delete_requests == 1
     assert forecast_of(batch).other_requests > 0
@@ -94,10 +71,10 @@ def test_the_forecast_as_a_line_of_text(files: int, part: str) -> None:
     text = forecast_of(files).text()
     assert part in text
     assert f"us-east-1 prices of {prices().as_of}" in text
+    assert date.fromisoformat(prices().as_of) <= NOW.date()
 
 
-def test_a_dry_run_stores_its_forecast_beside_the_plan() -> None:
-    bench = filled(PurgedTables(), "t")
+def test_a_dry_run_stores_its_forecast_beside_the_plan(bench: PurgedTables) -> None:
     result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
     assert result.forecast is not None
     stored = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/estimate.json"])
@@ -107,54 +84,55 @@ def test_a_dry_run_stores_its_forecast_beside_the_plan() -> None:
     assert stored["prices_as_of"] == prices().as_of
 
 
-def test_standard_tools_compute_the_same_digest_from_the_chunks(tmp_path: Path) -> None:
+def test_standard_tools_compute_the_same_digest_from_the_chunks(bench: PurgedTables, tmp_path: Path) -> None:
     """The plan has two segments, several chunks and paths that JSON escapes; the order is by bytes."""
-    bench = filled(PurgedTables(), "t")
     bench.lake.table("t").append(rows(7, part='q"uo\\te\x01 ü\U0001f600'))
-    bench.uuid("t")
     ctx = bench.context("t")
     bench.on_load(ctx, 3, lambda: bench.lake.table("t").append(rows(8)))
-    doomed = bench.lake.below("s3://lake/wh/t/")
-    result = purge_table(ctx)
-    assert result.receipt is not None
-    digest = json.loads(bench.plans.objects[result.receipt])["paths_sha256"]
-    chunks = []
-    for segment in bench.head.read():
+    doomed = bench.left()
+    digest = bench.receipt(purge_table(ctx))["paths_sha256"]
+    segments = bench.head.read()
+    assert len(segments) == 2
+    for segment in segments:
         for chunk in load_index(bench.plans, segment).chunks:
-            file = tmp_path / f"{len(chunks)}.gz"
+            file = tmp_path / f"{len(list(tmp_path.iterdir()))}.gz"
             file.write_bytes(bench.plans.objects[f"{segment.id}/{chunk.name}"])
-            chunks.append(str(file))
-    lines = subprocess.run(["zcat", *chunks], check=True, capture_output=True).stdout.splitlines()
+    lines = subprocess.run(["zcat", *tmp_path.iterdir()], check=True, capture_output=True).stdout.splitlines()
     paths = [json.loads(line)["path"] for line in lines]
     assert doomed < set(paths)
     listed = tmp_path / "paths"
     listed.write_text("".join(f"{path}\n" for path in paths))
     script = f"LC_ALL=C sort {listed} | sha256sum"
     assert subprocess.run(script, shell=True, check=True, capture_output=True).stdout.split()[0].decode() == digest
-    assert len(bench.head.read()) == 2
 
 
-def test_the_digest_does_not_depend_on_chunks_and_refuses_altered_ones() -> None:
-    bench = filled(PurgedTables(), "t")
-    result = purge_table(bench.context("t", options=PurgeOptions(dry_run=True)))
-    index = load_index(bench.plans, bench.head.read()[0])
-    whole = paths_digest(bench.plans, [index])
-    fewer = dataclasses.replace(bench.context("t").settings, chunk_paths=1_000, delete=FAST)
-    other = PurgedTables(lake=bench.lake)
-    purge_table(other.context("t", options=PurgeOptions(dry_run=True), settings=fewer))
-    assert paths_digest(other.plans, [load_index(other.plans, other.head.read()[0])]) == whole
-    bench.plans.objects[f"{result.plan_ids[0]}/DATA-00000.jsonl.gz"] += b"\x00"
+def test_the_digest_does_not_depend_on_chunks_and_refuses_altered_ones(bench: PurgedTables) -> None:
+    fewer = dataclasses.replace(bench.context("t").settings, chunk_paths=1_000)
+    plan_id, other = bench.dry_run(), bench.dry_run(settings=fewer)
+    index = read_index(bench.plans, plan_id)
+    assert paths_digest(bench.plans, [index]) == paths_digest(bench.plans, [read_index(bench.plans, other)])
+    bench.plans.objects[f"{plan_id}/DATA-00000.jsonl.gz"] += b"\x00"
     with pytest.raises(PlanTampered):
         paths_digest(bench.plans, [index])
 
 
-def test_the_rate_is_that_of_this_attempt() -> None:
-    later = NOW + timedelta(seconds=10)
-    assert pace_of(None, 100, 50, later) == (None, None)
-    assert pace_of((NOW, 0), 100, 50, NOW) == (None, None)
-    assert pace_of((NOW, 50), 100, 50, later) == (None, None)
-    assert pace_of((NOW, 0), 100, 50, later) == (5, later + timedelta(seconds=10))
-    assert pace_of((NOW, 40), 100, 60, later) == (2, later + timedelta(seconds=20))
-    assert pace_of((NOW, 0), None, 50, later) == (5, None)
-    pace, eta = pace_of((NOW, 0), 100, 100, later)
-    assert (pace, eta) == (10, later)
+TEN = timedelta(seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("since", "planned", "deleted", "after", "pace"),
+    [
+        (None, 100, 50, TEN, (None, None)),
+        (0, 100, 50, timedelta(0), (None, None)),
+        (50, 100, 50, TEN, (None, None)),
+        (0, 100, 50, TEN, (5, NOW + 2 * TEN)),
+        (40, 100, 60, TEN, (2, NOW + 3 * TEN)),
+        (0, None, 50, TEN, (5, None)),
+        (0, 100, 100, TEN, (10, NOW + TEN)),
+    ],
+)
+def test_the_rate_is_that_of_this_attempt(
+    since: int | None, planned: int | None, deleted: int, after: timedelta, pace: tuple[Any, Any]
+) -> None:
+    began = None if since is None else (NOW, since)
+    assert pace_of(began, planned, deleted, NOW + after) == pace

@@ -14,18 +14,12 @@ from delegation.removal.purge.run import purge_table
 from delegation.storage.base import BatchResult
 from delegation.storage.memory import Faults, Killed, MemoryObjectStore, MemoryPlanStore
 from tests.kit.errors import coded
-from tests.kit.lakes.lake import PurgedTables, busy_table
-
-TABLE = "s3://lake/wh/t/"
+from tests.kit.lakes.lake import PurgedTables, filled
 
 
 @pytest.fixture
-def bench() -> PurgedTables:
-    bench = PurgedTables()
-    for name in ("t", "sibling"):
-        busy_table(bench.lake, name)
-        bench.uuid(name)
-    return bench
+def bench(bench: PurgedTables) -> PurgedTables:
+    return filled(bench, "sibling")
 
 
 def killed_at_root(bench: PurgedTables, *, root_deleted: bool) -> str:
@@ -39,7 +33,7 @@ def killed_at_root(bench: PurgedTables, *, root_deleted: bool) -> str:
     bench.plans, bench.head = MemoryPlanStore(), PlanHead()
     with pytest.raises(Killed):
         purge_table(bench.context("t", faults=Faults(kill_at=last_delete, after=root_deleted)))
-    assert bench.lake.below(TABLE) == (set() if root_deleted else {root})
+    assert bench.left() == (set() if root_deleted else {root})
     return root
 
 
@@ -57,11 +51,11 @@ def without_credentials(ctx: PurgeContext) -> PurgeContext:
 def test_a_table_dropped_before_its_metadata_file_is_deleted_is_finished_by_its_plan(bench: PurgedTables) -> None:
     killed_at_root(bench, root_deleted=False)
     del bench.lake.pointers["t"]
-    sibling = bench.lake.below("s3://lake/wh/sibling/")
+    sibling = bench.left("sibling")
     result = purge_table(bench.context("t"))
     assert (result.status, result.files_deleted) == ("PURGED", result.files_planned)
-    assert bench.lake.below(TABLE) == set()
-    assert bench.lake.below("s3://lake/wh/sibling/") == sibling
+    assert bench.left() == set()
+    assert bench.left("sibling") == sibling
 
 
 def test_a_table_dropped_before_its_metadata_file_is_deleted_is_no_success_without_credentials(
@@ -71,9 +65,9 @@ def test_a_table_dropped_before_its_metadata_file_is_deleted_is_no_success_witho
     del bench.lake.pointers["t"]
     with pytest.raises(PurgeError, check=coded("TABLE_GONE"), match=root):
         purge_table(without_credentials(bench.context("t")))
-    assert bench.lake.below(TABLE) == {root}
+    assert bench.left() == {root}
     assert purge_table(bench.context("t")).status == "PURGED"
-    assert bench.lake.below(TABLE) == set()
+    assert bench.left() == set()
 
 
 @pytest.mark.parametrize("reach", [lambda ctx: ctx, without_credentials])

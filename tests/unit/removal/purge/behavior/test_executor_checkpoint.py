@@ -39,9 +39,16 @@ class Job:
     def end_attempt(self) -> None:
         self.tasks.leases.end_attempt(self.task_id, 1, AttemptError("JOB_FAILED", "killed", ErrorClass.TRANSIENT))
 
+    def cancel(self) -> None:
+        self.tasks.writes.change(self.task_id, lambda task, _now: task.evolve(cancel_requested=True))
 
-def test_an_executor_continues_while_its_attempt_holds_the_task() -> None:
-    job = Job()
+
+@pytest.fixture
+def job() -> Job:
+    return Job()
+
+
+def test_an_executor_continues_while_its_attempt_holds_the_task(job: Job) -> None:
     checkpoint = job.executor()
     before = job.tasks.reads.get(job.task_id)
     for _ in range(100):
@@ -50,18 +57,27 @@ def test_an_executor_continues_while_its_attempt_holds_the_task() -> None:
     assert job.tasks.reads.get(job.task_id) == before
 
 
-def test_an_executor_stops_after_its_attempt_ended() -> None:
-    job = Job()
+@pytest.mark.parametrize(
+    ("event", "after", "error"),
+    [
+        (Job.end_attempt, SECOND, LeaseLost),
+        (Job.cancel, SECOND, RunCancelled),
+        (lambda _job: None, HOUR, LeaseLost),
+    ],
+    ids=["the attempt ended", "the task is cancelled", "the lease ended by its clock"],
+)
+def test_an_executor_stops(
+    job: Job, event: Callable[[Job], object], after: timedelta, error: type[BaseException]
+) -> None:
     checkpoint = job.executor()
     checkpoint()
-    job.end_attempt()
-    job.clock.advance(SECOND)
-    with pytest.raises(LeaseLost):
+    event(job)
+    job.clock.advance(after)
+    with pytest.raises(error):
         checkpoint()
 
 
-def test_an_executor_stops_when_another_attempt_runs() -> None:
-    job = Job()
+def test_an_executor_stops_when_another_attempt_runs(job: Job) -> None:
     checkpoint = job.executor()
     job.end_attempt()
     job.clock.advance(timedelta(hours=2))
@@ -73,16 +89,7 @@ def test_an_executor_stops_when_another_attempt_runs() -> None:
     job.executor(attempt=2)()
 
 
-def test_an_executor_stops_when_the_lease_ends_by_its_clock() -> None:
-    job = Job()
-    checkpoint = job.executor()
-    job.clock.advance(HOUR)
-    with pytest.raises(LeaseLost):
-        checkpoint()
-
-
-def test_an_executor_continues_with_a_renewed_lease() -> None:
-    job = Job()
+def test_an_executor_continues_with_a_renewed_lease(job: Job) -> None:
     checkpoint = job.executor()
     job.clock.advance(HOUR / 2)
     job.tasks.leases.heartbeat(job.task_id, 1, lambda now: Lease.lasting(HOUR, now))
@@ -90,16 +97,6 @@ def test_an_executor_continues_with_a_renewed_lease() -> None:
     checkpoint()
 
 
-def test_an_executor_stops_when_the_task_is_cancelled() -> None:
-    job = Job()
-    checkpoint = job.executor()
-    job.tasks.writes.change(job.task_id, lambda task, _now: task.evolve(cancel_requested=True))
-    job.clock.advance(SECOND)
-    with pytest.raises(RunCancelled):
-        checkpoint()
-
-
-def test_an_executor_of_a_deleted_task_stops() -> None:
-    job = Job()
+def test_an_executor_of_a_deleted_task_stops(job: Job) -> None:
     with pytest.raises(TaskNotFound):
         watched(job.tasks, "4d3f3a53-0000-5000-8000-000000000000", 1, monotonic=lambda: 0.0)

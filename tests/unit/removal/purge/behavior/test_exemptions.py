@@ -9,21 +9,23 @@ from uuid import uuid4
 import pytest
 
 from delegation.identifiers import TableIdentifier
-from delegation.polaris.answers import PolarisForbidden, PolarisUnavailable
 from delegation.references.blocking import Subject
 from delegation.references.store import blocking_of
 from delegation.removal.errors import NeighbourChanged
 from delegation.removal.purge.indexed import held_by
-from delegation.storage.locations import parse
 from delegation.tasks.life.model import Status, Task
 from tests.kit.lakes.lake import busy_table, filled, rows
 from tests.kit.tasks.builders import submitted
 from tests.kit.worlds.indexed import IndexedWorld
 from tests.unit.removal.purge.behavior.test_unreadable_tables import (
+    FORBIDDEN,
+    UNAVAILABLE,
     continued,
+    decided,
     exempt_all,
     own_manifests,
     refresh,
+    waits,
 )
 
 
@@ -50,24 +52,18 @@ def purged(world: IndexedWorld, name: str) -> Task:
     return world.purge(name)
 
 
-def waits(task: Task) -> bool:
-    return (task.status, task.error_code) == (Status.RETRY_SCHEDULED, "NEIGHBOUR_UNREADABLE")
-
-
 def exempted(world: IndexedWorld) -> None:
     """Have a purge wait for the torn table, and exempt it."""
     assert waits(purged(world, "first"))
-    exempt_all(world)
-    refresh(world)
+    decided(world)
     assert purged(world, "second").status is Status.SUCCESS
 
 
 def recommitted(world: IndexedWorld, changes: dict[str, Any]) -> None:
     """Give the torn table another metadata file, with changes that pyiceberg would not write."""
-    metadata = {**world.other.metadata("torn"), **changes}
-    world.other.pointers["torn"] = f"s3://elsewhere/torn/metadata/{len(world.lake.objects)}.metadata.json"
-    where = parse(world.other.pointers["torn"])
-    world.lake.objects[where.bucket, where.key] = json.dumps(metadata).encode()
+    metadata = json.dumps({**world.other.metadata("torn"), **changes}).encode()
+    path = f"s3://elsewhere/torn/metadata/{len(world.lake.objects)}.metadata.json"
+    world.other.pointers["torn"] = world.lake.write(path, metadata)
 
 
 def test_an_exemption_outlives_commits_while_all_that_they_add_is_read(world: IndexedWorld) -> None:
@@ -90,9 +86,7 @@ def test_a_second_manifest_that_a_commit_adds_and_that_cannot_be_read_ends_it(wo
     refresh(world)
     task = purged(world, "after")
     assert waits(task)
-    exempt_all(world)
-    refresh(world)
-    assert continued(world, task).status is Status.SUCCESS
+    assert decided(world, task).status is Status.SUCCESS
 
 
 def test_an_unreadable_metadata_file_is_exempted_until_the_next_commit(world: IndexedWorld) -> None:
@@ -100,27 +94,26 @@ def test_an_unreadable_metadata_file_is_exempted_until_the_next_commit(world: In
     world.other.rewrite_metadata("torn", {"snapshots": "not a list"})
     refresh(world)
     assert waits(purged(world, "third")), "more cannot be read than what was exempted"
-    exempt_all(world)
-    refresh(world)
+    decided(world)
     assert purged(world, "fourth").status is Status.SUCCESS
     recommitted(world, {"snapshots": "no list either"})
     refresh(world)
     assert waits(purged(world, "fifth"))
 
 
-def test_a_table_that_is_created_again_under_the_name_is_not_exempt(world: IndexedWorld) -> None:
-    exempted(world)
-    del world.other.pointers["torn"]
-    world.other.create("torn", location="s3://elsewhere/again").append(rows(10))
-    lose_manifest(world)
-    refresh(world)
-    assert waits(purged(world, "after"))
-
-
-def test_credentials_that_are_refused_end_an_exemption_of_single_files(world: IndexedWorld) -> None:
+@pytest.mark.parametrize("event", ["created again", "credentials refused", "thirty days of commits"])
+def test_an_exemption_of_single_files_ends(world: IndexedWorld, event: str) -> None:
     """Of a table that loads without credentials no manifest can be read."""
     exempted(world)
-    world.listing.not_vended = {"torn"}
+    if event == "created again":
+        del world.other.pointers["torn"]
+        world.other.create("torn", location="s3://elsewhere/again").append(rows(10))
+        lose_manifest(world)
+    elif event == "credentials refused":
+        world.listing.not_vended = {"torn"}
+    else:
+        world.other.table("torn").append(rows(5))
+        world.clock.advance(timedelta(days=30))
     refresh(world)
     assert waits(purged(world, "after"))
 
@@ -137,17 +130,10 @@ def test_an_exemption_ends_when_all_can_be_read_and_what_is_lost_later_is_anothe
     assert waits(purged(world, "after"))
 
 
-def test_an_exemption_ends_after_thirty_days_of_commits(world: IndexedWorld) -> None:
-    exempted(world)
-    world.other.table("torn").append(rows(5))
-    world.clock.advance(timedelta(days=30))
-    refresh(world)
-    assert waits(purged(world, "after"))
+TROUBLES = pytest.mark.parametrize("trouble", [FORBIDDEN, UNAVAILABLE], ids=["forbidden", "unavailable"])
 
 
-@pytest.mark.parametrize(
-    "trouble", [PolarisForbidden("no privilege", status=403), PolarisUnavailable("Polaris answered 503", status=503)]
-)
+@TROUBLES
 def test_a_table_that_was_never_read_is_passed_by_in_no_way(world: IndexedWorld, trouble: Exception) -> None:
     exempted(world)
     world.other.create("new", location="s3://elsewhere/new")
@@ -155,9 +141,7 @@ def test_a_table_that_was_never_read_is_passed_by_in_no_way(world: IndexedWorld,
     world.clock.advance(timedelta(hours=1))
     task = purged(world, "after")
     assert waits(task)
-    exempt_all(world)
-    refresh(world)
-    assert waits(continued(world, task))
+    assert waits(decided(world, task))
     world.listing.broken.clear()
     refresh(world)
     assert continued(world, task).status is Status.SUCCESS
@@ -183,9 +167,7 @@ def test_what_is_lost_after_a_pass_has_read_it_holds_only_work_that_it_can_conce
     assert world.index.held("cat") != [], "nothing was mended, so the purge is not let run"
     refresh(world)
     assert waits(continued(world, task))
-    exempt_all(world)
-    refresh(world)
-    task = continued(world, task)
+    task = decided(world, task)
     assert task.status is Status.SUCCESS, task.result_summary
     assert needed - {lost} <= set(world.lake.uris()), "what can be read of it protects"
 
@@ -196,20 +178,17 @@ def test_a_second_manifest_that_is_lost_without_a_commit_ends_an_exemption(world
     refresh(world)
     lose_manifest(world, "clone")
     world.clock.advance(timedelta(hours=2))
-    busy_table(world.lake, "u")
     assert waits(world.purge("t"))
     refresh(world)
     exempt_all(world)
     lose_manifest(world, "clone")
-    before = set(world.lake.below("s3://lake/wh/t/"))
+    before = world.lake.below("s3://lake/wh/t/")
     task = world.purge("t")
     assert task.status is not Status.SUCCESS
     refresh(world)
     assert waits(continued(world, task))
-    assert set(world.lake.below("s3://lake/wh/t/")) == before
-    exempt_all(world)
-    refresh(world)
-    assert continued(world, task).status is Status.SUCCESS
+    assert world.lake.below("s3://lake/wh/t/") == before
+    assert decided(world, task).status is Status.SUCCESS
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
@@ -240,20 +219,16 @@ def outside_passes(world: IndexedWorld, act: Callable[[], object], *, after: int
 def wide_table(world: IndexedWorld) -> set[str]:
     """Exempt a table around `t` that needs its files and lost a manifest of its own; return what is left of it."""
     metadata = {**world.lake.metadata("t"), "location": "s3://lake/wh", "table-uuid": str(uuid4())}
-    world.other.pointers["wide"] = "s3://lake/wh/metadata/00000-wide.metadata.json"
-    where = parse(world.other.pointers["wide"])
-    world.lake.objects[where.bucket, where.key] = json.dumps(metadata).encode()
+    path = "s3://lake/wh/metadata/00000-wide.metadata.json"
+    world.other.pointers["wide"] = world.lake.write(path, json.dumps(metadata).encode())
     world.other.table("wide").append(rows(50))
     (torn,) = own_manifests(world, "wide")
-    where = parse(torn)
-    world.lake.objects[where.bucket, where.key] = b"x" * len(world.lake.objects[where.bucket, where.key])
+    world.lake.write(torn, b"x" * len(world.lake.read(torn)))
     exempted(world)
     return world.lake.needed("t") - {world.lake.pointers["t"]}
 
 
-@pytest.mark.parametrize(
-    "trouble", [PolarisForbidden("no privilege", status=403), PolarisUnavailable("Polaris answered 503", status=503)]
-)
+@TROUBLES
 def test_a_table_exempt_for_single_files_that_does_not_load_after_the_pass_holds_the_purge(
     world: IndexedWorld, trouble: Exception
 ) -> None:
@@ -274,8 +249,7 @@ def test_commits_to_an_exempt_table_during_each_comparison_hold_no_purge(world: 
     task = world.purge("t")
     assert waits(task)
     refresh(world)
-    exempt_all(world)
-    refresh(world)
+    decided(world)
     commits = iter(range(60))
 
     def commit() -> None:
@@ -293,15 +267,14 @@ def test_a_file_of_an_exemption_that_was_mended_and_is_lost_again_is_another_dec
     clone_known_whole(world)
     world.other.table("clone").append(rows(60))
     refresh(world)
-    objects = dict(world.lake.objects)
+    whole = world.lake.copy()
     mended, _ = lose_manifest(world, "clone"), lose_manifest(world, "clone")
     world.clock.advance(timedelta(hours=2))
     task = world.purge("t")
     assert waits(task)
     refresh(world)
     exempt_all(world)
-    where = parse(mended)
-    world.lake.objects[where.bucket, where.key] = objects[where.bucket, where.key]
+    world.lake.write(mended, whole.read(mended))
     refresh(world)
     world.other.io.delete(mended)
     before = world.lake.below("s3://lake/wh/t/")

@@ -13,7 +13,7 @@ import pytest
 
 from delegation.tasks.life.model import Status
 from tests.effort import apart
-from tests.kit.lakes.lake import Lake, filled, rows
+from tests.kit.lakes.lake import Lake, filled
 from tests.kit.worlds.indexed import IndexedWorld
 
 LOADS = 8
@@ -25,10 +25,9 @@ def written() -> tuple[Lake, Lake, str]:
     """Return both namespaces of a world whose table `t` lent a file to `m`, and `m`'s metadata file before that."""
     world = filled(IndexedWorld(), "t")
     for name in "agmy":
-        world.other.create(name, location=f"s3://other/far/{name}").append(rows(1))
+        world.far_table(name)
     former = world.other.pointers["m"]
-    files = sorted(uri for uri in world.lake.below("s3://lake/wh/t/data/") if uri.endswith(".parquet"))
-    world.other.table("m").add_files(files[:1], check_duplicate_files=False)
+    world.take("m")
     return world.lake, world.other, former
 
 

@@ -3,7 +3,6 @@
 import io
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -63,22 +62,17 @@ def test_every_codec_in_every_version(codec: str, version: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_every_version_has_every_history(version: int) -> None:
-    evolved = found("evolution", f"v{version}")
-    assert len(evolved[2]["partition-specs"]) >= 4
-    assert len({record["partition_spec_id"] for record in _manifest_files(*evolved[:2])}) >= 3
+    """test_mutants.py needs those of the other cases."""
+    scenario, table, metadata = found("evolution", f"v{version}")
+    assert len(metadata["partition-specs"]) >= 4
+    listed = [one for path in table.kinds["manifest-list"] for one in records(scenario, path)]
+    assert len({record["partition_spec_id"] for record in listed}) >= 3
     assert set(found("branches", f"v{version}")[2]["refs"]) == {"main", "first", "kept"}
-    assert len(found("branches", f"v{version}")[2]["snapshots"]) >= 6
-    scenario, table, metadata = found("expired", f"v{version}_kept")
-    assert (len(metadata["snapshots"]), len(table.only_deleted) > 0) == (1, True)
-    assert {plain(path) for path in table.only_deleted} <= set(scenario.objects)
     scenario, table, _ = found("expired", f"v{version}_cleaned")
     assert table.reached() - set(scenario.objects)
     _, table, metadata = found("statistics", f"v{version}")
     assert (len(metadata["statistics"]), len(metadata["partition-statistics"])) == (2, 2)
-    puffins = {uri for uri in found("statistics", f"v{version}")[0].objects if f"/v{version}/" in uri}
-    assert {uri for uri in puffins if uri.endswith(".stats")} > set(table.kinds["statistics"])
-    assert found("moved", f"v{version}")[2]["location"].startswith("s3://lake/moved/third/")
-    assert any(one["operation"] == "replace" for one in _summaries(found("rewritten", f"v{version}")[2]))
+    assert any(one["summary"]["operation"] == "replace" for one in found("rewritten", f"v{version}")[2]["snapshots"])
 
 
 def test_the_fixtures_have_every_kind_of_delete_file() -> None:
@@ -114,19 +108,3 @@ def test_the_fixtures_are_small_and_name_the_versions_that_wrote_them() -> None:
     assert sum(path.stat().st_size for path in corpus.FOLDER.iterdir()) < 1_500_000
     for name in corpus.names():
         assert corpus.load(name).written_with == {"spark": "4.1.4", "iceberg": "1.11.0"}
-
-
-def _manifest_files(scenario: Scenario, table: FixtureTable) -> list[Any]:
-    return [one for path in table.kinds["manifest-list"] for one in records(scenario, path)]
-
-
-def _summaries(metadata: dict[str, Any]) -> list[dict[str, str]]:
-    return [one["summary"] for one in metadata["snapshots"]]
-
-
-def test_an_archive_written_again_has_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scenario = corpus.load("nested")
-    first = corpus.store(scenario, tmp_path).read_bytes()
-    assert corpus.store(scenario, tmp_path).read_bytes() == first
-    monkeypatch.setattr(corpus, "FOLDER", tmp_path)
-    assert corpus.load.__wrapped__("nested") == scenario

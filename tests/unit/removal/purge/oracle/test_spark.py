@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from delegation.removal.purge.spark import purge_with_spark
 from tests.faults.crashes.switch import StoreServer
 from tests.spark_sessions import spark_session
 from tests.unit.removal.purge.oracle.oracle import Purge, check_exact, tables
@@ -40,8 +41,6 @@ def server() -> Iterator[StoreServer]:
 
 @pytest.mark.parametrize(("scenario", "table"), LIVE if os.environ.get("ORACLE_SPARK") else SAMPLE)
 def test_a_purge_with_executors_is_exact(scenario: str, table: str, spark: Any, server: StoreServer) -> None:
-    from delegation.removal.purge.spark import purge_with_spark
-
     purge = Purge(scenario, table)
     ctx = purge.by_catalog()
     result = purge_with_spark(spark, ctx, server.resources(ctx))

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from delegation.identifiers import TableIdentifier
 from delegation.removal.deletes import Tally, Work, delete_in_this_process
 from delegation.removal.neighbourhood import Neighbour
@@ -42,3 +44,4 @@ def by_executors(ctx: PurgeContext) -> PurgeResult:
 
 
 ENGINES: dict[str, PurgeFunction] = {"inline": purge_table, "spark": by_executors}
+engines = pytest.mark.parametrize("engine", ENGINES)

@@ -71,10 +71,11 @@ def neighbours(of: FakeCatalog, scan: Any = "namespace", checkpoint: Callable[[]
     return found
 
 
-def test_the_other_tables_of_the_namespace_are_loaded_without_credentials() -> None:
+def test_the_other_tables_of_the_namespace_are_loaded_without_credentials_and_the_table_with_them() -> None:
     one = catalog()
     assert neighbours(one) == ["cat.a.near"]
-    assert one.loads == ["a.near"]
+    OneTable(one, OURS).load()
+    assert one.loads == ["a.near", "a.ours vended"]
 
 
 def test_the_whole_catalog_is_loaded_on_demand_each_namespace_once() -> None:
@@ -96,49 +97,29 @@ def test_a_namespace_dropped_meanwhile_protects_nothing() -> None:
     ("refused", "advice"),
     [
         (PolarisForbidden("the principal needs TABLE_LIST on the namespace", status=403), "Grant this privilege"),
-        (
-            PolarisForbidden("locations outside the catalog's current allowed locations"),
-            "write.data.path",
-        ),
-        (PolarisUnexpectedAnswer("Polaris answered 418"), "load cat.a.near in an engine"),
+        (PolarisForbidden("locations outside the catalog's current allowed locations"), "write.data.path"),
         (BucketNotFound("s3://gone/x"), "load cat.a.near in an engine"),
     ],
 )
 def test_the_cause_decides_what_to_do_about_a_neighbour(refused: DelegationError, advice: str) -> None:
     text = str(NeighbourUnreadable("cat.a.near", refused))
-    assert text.startswith(f"cat.a.near cannot be read ({refused.code})")
+    assert refused.code in text
     assert advice in text
     assert ("Grant" in text) == ("needs" in str(refused))
-    assert "delegation references exempt" in text
 
 
-def test_a_list_that_fails_is_no_table_to_look_up() -> None:
-    text = str(NeighbourUnreadable("the list of tables of cat.a", PolarisUnexpectedAnswer("Polaris answered 418")))
-    assert "as the service's principal" in text
+WHERE = [("near", "cat.a.near"), (("a",), "the list of tables of cat.a"), (("below",), "the list of namespaces of cat")]
 
 
-@pytest.mark.parametrize("kind", [PolarisForbidden, PolarisUnexpectedAnswer])
-@pytest.mark.parametrize(
-    ("where", "who"),
-    [
-        ("near", "cat.a.near"),
-        (("a",), "the list of tables of cat.a"),
-        (("below",), "the list of namespaces of cat"),
-    ],
-)
-def test_nothing_is_purged_when_access_to_a_neighbour_is_denied(
-    kind: type[DelegationError], where: Any, who: str
-) -> None:
+@pytest.mark.parametrize(("where", "who"), WHERE)
+def test_nothing_is_purged_when_access_to_a_neighbour_is_denied_or_fails(where: Any, who: str) -> None:
+    """A temporary error is raised unchanged."""
     one = catalog()
-    one.trouble = {where: kind("not authorized")}
-    with pytest.raises(NeighbourUnreadable, match=kind.code) as refused:
-        neighbours(one, "catalog")
-    assert (refused.value.who, refused.value.code, refused.value.retryable) == (who, "NEIGHBOUR_UNREADABLE", False)
-
-
-@pytest.mark.parametrize("where", ["near", ("a",), ("below",)])
-def test_a_temporary_error_is_raised_unchanged(where: Any) -> None:
-    one = catalog()
+    for kind in (PolarisForbidden, PolarisUnexpectedAnswer):
+        one.trouble = {where: kind("not authorized")}
+        with pytest.raises(NeighbourUnreadable, match=kind.code) as refused:
+            neighbours(one, "catalog")
+        assert (refused.value.who, refused.value.code, refused.value.retryable) == (who, "NEIGHBOUR_UNREADABLE", False)
     one.trouble = {where: PolarisUnavailable("away")}
     with pytest.raises(PolarisUnavailable):
         neighbours(one, "catalog")
@@ -171,9 +152,3 @@ def test_the_rate_is_limited_and_an_unused_share_does_not_accumulate() -> None:
     for _ in range(3):
         pace.wait()
     assert slept == [0.1, 0.1, 0.1, 0.1]
-
-
-def test_the_table_itself_is_loaded_with_credentials() -> None:
-    one = catalog()
-    OneTable(one, OURS).load()
-    assert one.loads == ["a.ours vended"]

@@ -1,21 +1,17 @@
 """A table that claims another table's location by a property has none of that table's files deleted."""
 
-import dataclasses
 import json
 from typing import Any
 
 import pytest
 
-from delegation.errors import GuardRefused
-from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext
 from delegation.removal.purge.requests import PurgeOptions
-from delegation.removal.purge.run import purge_table
-from delegation.storage.memory import Faults
-from tests.kit.lakes.lake import LakeSource, PurgedTables, busy_table, filled, rows
-from tests.unit.removal.purge.planning.executors_here import ENGINES
+from tests.kit.lakes.lake import PurgedTables, busy_table, filled, rows
+from tests.unit.removal.purge.planning.executors_here import ENGINES, engines
 from tests.unit.removal.purge.test_hostile import entries, meta
 
+ALL = ("s3://lake/",)
 VICTIM = "s3://lake/wh/victim"
 UNCOMMITTED = f"{VICTIM}/data/part=a/uncommitted.parquet"
 CLAIMS = [
@@ -28,19 +24,13 @@ CLAIMS = [
 
 
 @pytest.fixture
-def bench() -> PurgedTables:
-    bench = filled(PurgedTables(), "t", "victim")
-    bench.uuid("t")
-    bench.lake.objects["lake", UNCOMMITTED.removeprefix("s3://lake/")] = b"written, and committed tomorrow"
-    return bench
+def bench(bench: PurgedTables) -> PurgedTables:
+    bench.lake.write(UNCOMMITTED, b"written, and committed tomorrow")
+    return filled(bench, "victim")
 
 
-def beside(bench: PurgedTables, name: str, neighbour: str, **options: Any) -> PurgeContext:
-    """Return a purge of a table with one neighbour; the credentials cover the whole bucket."""
-    ctx = bench.context(name, prefixes=("s3://lake/",), **options)
-    return dataclasses.replace(
-        ctx, neighbours=lambda _roots: [Neighbour(LakeSource(bench.lake, neighbour, Faults()).load(), ctx.store)]
-    )
+def beside_victim(bench: PurgedTables, **options: Any) -> PurgeContext:
+    return bench.beside("victim", prefixes=ALL, **options)
 
 
 def name_the_files_of_the_victim(bench: PurgedTables) -> set[str]:
@@ -53,65 +43,57 @@ def name_the_files_of_the_victim(bench: PurgedTables) -> set[str]:
     return victims
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@engines
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: " ".join(*claim.items()))
 def test_a_table_whose_write_path_is_another_tables_location_deletes_none_of_its_files(
     bench: PurgedTables, claim: dict[str, str], engine: str
 ) -> None:
     victims = name_the_files_of_the_victim(bench)
     meta(properties=claim)(bench.lake)
-    result = ENGINES[engine](beside(bench, "t", "victim"))
+    result = ENGINES[engine](beside_victim(bench))
     left = set(bench.lake.uris())
     assert victims <= left
     assert not {path for path in left - victims if not path.endswith(".parquet")}
-    receipt = json.loads(bench.plans.objects[f"{result.plan_ids[0]}/receipt.json"])
-    findings = {one["code"]: one for one in receipt["findings"]}
-    assert (findings["FILES_AT_ANOTHER_TABLE"]["count"], findings["FILES_AT_ANOTHER_TABLE"]["sample"]) == (
-        1,
-        [UNCOMMITTED],
-    )
-    assert findings["FILES_SHARED"]["count"] == len(victims) - 1
+    found = {one["code"]: (one["count"], one["sample"]) for one in bench.receipt(result)["findings"]}
+    assert found["FILES_AT_ANOTHER_TABLE"] == (1, [UNCOMMITTED])
+    assert found["FILES_SHARED"][0] == len(victims) - 1
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@engines
 def test_a_forged_former_location_claims_nothing_at_another_tables_location(bench: PurgedTables, engine: str) -> None:
     forged = {**bench.lake.metadata("t"), "location": VICTIM, "metadata-log": []}
     victims = name_the_files_of_the_victim(bench)
-    bench.lake.objects["lake", "wh/t/metadata/forged.json"] = json.dumps(forged).encode()
-    meta(metadata_log=[{"metadata-file": "s3://lake/wh/t/metadata/forged.json"}])(bench.lake)
-    ENGINES[engine](beside(bench, "t", "victim"))
+    path = bench.lake.write("s3://lake/wh/t/metadata/forged.json", json.dumps(forged).encode())
+    meta(metadata_log=[{"metadata-file": path}])(bench.lake)
+    ENGINES[engine](beside_victim(bench))
     assert victims <= set(bench.lake.uris())
 
 
 def test_shared_refuse_refuses_files_at_another_tables_location(bench: PurgedTables) -> None:
     meta(properties={"write.data.path": VICTIM})(bench.lake)
     meta(statistics=[{"statistics-path": UNCOMMITTED, "file-size-in-bytes": 1}])(bench.lake)
-    before = set(bench.lake.uris())
-    with pytest.raises(GuardRefused, match="location of another live table") as refused:
-        purge_table(beside(bench, "t", "victim", options=PurgeOptions(shared="refuse")))
-    assert refused.value.code == "FILES_AT_ANOTHER_TABLE"
-    assert set(bench.lake.uris()) == before
+    assert bench.refused(beside_victim(bench, options=PurgeOptions(shared="refuse"))).code == "FILES_AT_ANOTHER_TABLE"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@engines
 def test_two_tables_with_one_data_path_keep_each_its_own_files(bench: PurgedTables, engine: str) -> None:
     """Neither has its location there, so what a table reaches decides."""
     bench.lake.create("one", **{"write.data.path": "s3://lake/pool"}).append(rows(1))
     mine = bench.lake.below("s3://lake/pool/")
     bench.lake.create("two", **{"write.data.path": "s3://lake/pool"}).append(rows(2))
     theirs = bench.lake.below("s3://lake/pool/") - mine
-    ENGINES[engine](beside(bench, "one", "two"))
+    ENGINES[engine](bench.beside("two", of="one", prefixes=ALL))
     assert bench.lake.below("s3://lake/pool/") == theirs
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@engines
 @pytest.mark.parametrize("location", ["s3://lake/wh/outer", "s3://lake/wh/outer/inner"])
 def test_below_its_own_location_a_table_keeps_deciding_by_what_it_reaches(
     bench: PurgedTables, location: str, engine: str
 ) -> None:
     busy_table(bench.lake, "outer", location="s3://lake/wh/outer")
-    ours = bench.lake.below("s3://lake/wh/outer/")
+    ours = bench.left("outer")
     busy_table(bench.lake, "inner", location=location)
-    theirs = bench.lake.below("s3://lake/wh/outer/") - ours
-    ENGINES[engine](beside(bench, "outer", "inner"))
-    assert bench.lake.below("s3://lake/wh/outer/") == theirs
+    theirs = bench.left("outer") - ours
+    ENGINES[engine](bench.beside("inner", of="outer", prefixes=ALL))
+    assert bench.left("outer") == theirs

@@ -7,8 +7,7 @@ import pytest
 from delegation.removal.index import read_index
 from delegation.removal.purge.requests import PurgeOptions, PurgeSettings
 from delegation.removal.purge.run import purge_table
-from tests.kit.lakes.lake import Lake, PurgedTables, busy_table, rows
-from tests.unit.removal.purge.planning.test_neighbours import beside
+from tests.kit.lakes.lake import PurgedTables, busy_table, filled, rows
 
 MARKERS = PurgeOptions(remove_directory_markers=True)
 EMPTY = [
@@ -32,21 +31,11 @@ STRANGERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def world() -> Lake:
-    lake = Lake()
-    busy_table(lake, "t")
-    busy_table(lake, "sibling")
-    for key in EMPTY:
-        lake.objects["lake", key] = b""
-    for key, data in STRANGERS.items():
-        lake.objects["lake", key] = data
-    return lake
-
-
 @pytest.fixture
-def bench(world: Lake) -> PurgedTables:
-    return PurgedTables.of(world)
+def bench(bench: PurgedTables) -> PurgedTables:
+    filled(bench, "sibling")
+    bench.lake.objects.update({("lake", key): data for key, data in (dict.fromkeys(EMPTY, b"") | STRANGERS).items()})
+    return bench
 
 
 def left(bench: PurgedTables) -> set[str]:
@@ -58,11 +47,6 @@ def test_only_directory_markers_of_the_table_are_deleted(bench: PurgedTables) ->
     assert left(bench) == set(STRANGERS)
     index = read_index(bench.plans, result.plan_ids[0])
     assert index.counts["directory-marker"].model_dump() == {"files": len(EMPTY), "bytes": 0}
-
-
-def test_without_the_property_directory_markers_are_kept(bench: PurgedTables) -> None:
-    purge_table(bench.context("t"))
-    assert left(bench) == {*STRANGERS, *EMPTY}
 
 
 def test_an_extended_plan_adds_directory_markers_of_new_directories_only(bench: PurgedTables) -> None:
@@ -79,12 +63,11 @@ def test_an_extended_plan_adds_directory_markers_of_new_directories_only(bench: 
 def test_no_directory_marker_is_deleted_beside_an_overlapping_table(bench: PurgedTables) -> None:
     busy_table(bench.lake, "nested", location="s3://lake/wh/t/data/nested")
     nested = bench.lake.below("s3://lake/wh/t/data/nested/")
-    result = purge_table(beside(bench, "nested", options=MARKERS))
+    result = purge_table(bench.beside("nested", options=MARKERS))
     assert set(EMPTY) <= left(bench)
     assert nested <= set(bench.lake.uris())
-    assert [(one.code, one.sample) for one in result.findings if one.code.startswith("MARKERS")] == [
-        ("MARKERS_NOT_LOOKED_FOR", ("cat.ns.nested",))
-    ]
+    found = [(one.code, one.sample) for one in result.findings if one.code.startswith("MARKERS")]
+    assert found == [("MARKERS_NOT_LOOKED_FOR", ("cat.ns.nested",))]
 
 
 def test_directory_markers_that_the_credentials_do_not_cover_are_kept(bench: PurgedTables) -> None:

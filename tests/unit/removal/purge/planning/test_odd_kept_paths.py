@@ -24,15 +24,10 @@ def plan_that_keeps(plans: MemoryPlanStore, verdict: str, *paths: str) -> PlanIn
 
 
 @BREAKS
-def test_files_that_were_kept_for_a_live_table_are_taken_over(line_break: str) -> None:
+def test_files_that_were_kept_for_a_live_table_or_not_covered_are_found_again(line_break: str) -> None:
     plans, path = MemoryPlanStore(), f"s3://lake/wh/t/data/a{line_break}b.parquet"
-    assert list(kept_rows(plans, plan_that_keeps(plans, "shared", path))) == [(path, RANK[FileType.DATA], 7)]
-
-
-@BREAKS
-def test_files_that_were_not_covered_are_found_again(line_break: str) -> None:
-    plans, path = MemoryPlanStore(), f"s3://lake/wh/t/data/a{line_break}b.parquet"
-    assert list(_kept_rows(plans, plan_that_keeps(plans, VERDICT, path))) == [(path, RANK[FileType.DATA], 7)]
+    for read, verdict in ((kept_rows, "shared"), (_kept_rows, VERDICT)):
+        assert list(read(plans, plan_that_keeps(plans, verdict, path))) == [(path, RANK[FileType.DATA], 7)]
 
 
 @BREAKS

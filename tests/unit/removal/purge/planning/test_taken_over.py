@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import gzip
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -14,15 +13,13 @@ from delegation.removal.neighbourhood import Neighbour
 from delegation.removal.purge.context import PurgeContext, PurgeResult
 from delegation.removal.purge.requests import PurgeOptions
 from delegation.removal.purge.task_type import DROP, PURGE
-from delegation.storage.locations import parse
-from delegation.storage.memory import Faults, Killed, MemoryObjectStore
+from delegation.storage.memory import Faults, Killed
 from delegation.tasks.life.declared import TaskType
-from tests.kit.lakes.lake import Lake, LakeSource, PurgedTables, rows
-from tests.unit.removal.purge.planning.executors_here import ENGINES
+from tests.kit.lakes.lake import Lake, PurgedTables, codes, kept, neighbour, rows
+from tests.unit.removal.purge.planning.executors_here import ENGINES, engines
 
 STRICT = PurgeOptions(outside="refuse")
 ALL = ("s3://lake/",)
-engines = pytest.mark.parametrize("engine", ENGINES)
 
 
 def data_files(lake: Lake, name: str) -> set[str]:
@@ -65,10 +62,7 @@ class Purges:
         ctx = bench.context(name, options=STRICT, prefixes=prefixes, faults=faults, task_id=f"task-{name}")
 
         def others(_roots: Any) -> list[Neighbour]:
-            reads = MemoryObjectStore()
-            reads.objects = self.lake.objects
-            live = (LakeSource(self.lake, other, Faults(), ALL).load() for other in self.lake.pointers if other != name)
-            return [Neighbour(one, reads, certain=True) for one in live]
+            return [neighbour(self.lake, other, certain=True) for other in self.lake.pointers if other != name]
 
         return dataclasses.replace(ctx, neighbours=others)
 
@@ -80,10 +74,6 @@ class Purges:
 
     def left(self) -> set[str]:
         return set(self.lake.uris())
-
-
-def codes(result: PurgeResult) -> dict[str, int]:
-    return {finding.code: finding.count for finding in result.findings}
 
 
 @engines
@@ -120,13 +110,7 @@ def test_what_the_credentials_do_not_cover_is_kept_and_listed_with_the_command_t
     assert codes(second) == {"NOT_COVERED": len(lent)}
     assert purges.left() == lent
     [plan] = second.plan_ids
-    kept = [
-        json.loads(line)
-        for key, data in purges.plans.objects.items()
-        if key.startswith(f"{plan}/KEPT-")
-        for line in gzip.decompress(data).splitlines()
-    ]
-    assert {one["path"] for one in kept if one["kept"] == "not-covered"} == lent
+    assert {path for path, why in kept(purges.plans, plan).items() if why == "not-covered"} == lent
     command = f"delegation purge memory:{plan}/index.json --not-covered"
     assert json.loads(purges.plans.objects[f"{plan}/receipt.json"])["not_covered"] == second.left_over == command
 
@@ -200,8 +184,7 @@ def test_what_was_kept_because_it_is_damaged_is_not_taken_over(world: Lake, engi
     """The operator has it kept: the purge of another table must not delete it, nor what only it names."""
     purges = Purges(world)
     manifest = purges.lake.table("a").current_snapshot().manifests(purges.lake.io)[0].manifest_path
-    where = parse(manifest)
-    purges.lake.objects[where.bucket, where.key] = b"no manifest"
+    purges.lake.write(manifest, b"no manifest")
     ctx = purges.context("a")
     first = ENGINES[engine](dataclasses.replace(ctx, options=dataclasses.replace(STRICT, damaged="keep")))
     del purges.lake.pointers["a"]

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from delegation.iceberg.paths import FIRST_DATA
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.removal.index import PlanIndex, PlanWriter
+from delegation.removal.index import PlanWriter
 from delegation.removal.marks import Marks
 from delegation.removal.spark_executors import DeleteChunks, no_checkpoint, pack
 from delegation.storage.base import ObjectStore, PlanStore
@@ -23,6 +23,8 @@ from delegation.storage.deleter import DeletePolicy
 from delegation.storage.memory import MemoryPlanStore
 from delegation.wiring.table_access import vended_store
 from tests.aws import mock_aws
+from tests.faults.hostile.runs import AWS
+from tests.kit.plans import plan_index
 
 TABLE = TableIdentifier("cat", ("ns",), "t")
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -70,8 +72,8 @@ class Resources:
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": "us-east-1"}.items():
-        monkeypatch.setenv(f"AWS_{name}", value)
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
     with mock_aws():
         client = boto3.client("s3")
         client.create_bucket(Bucket="lake")
@@ -99,50 +101,24 @@ def delete_all(storage: Storage) -> dict[str, Any]:
     writer = PlanWriter(resources.plans(), "task/1/a", chunk_paths=FILES)
     writer.write([(f"s3://lake/t/data/{number:04d}", FIRST_DATA, 1) for number in range(FILES)], "")
     (chunk,), _totals = writer.close()
-    index = PlanIndex(
-        plan_id="task/1/a",
-        task_id="task",
-        attempt=1,
-        table_uuid="u",
-        identifier=str(TABLE),
-        metadata_location="s3://lake/t/m",
-        last_updated_ms=0,
-        format_version=2,
-        snapshots=1,
-        engine="spark",
-        created_at=NOW.isoformat(),
-        roots=("s3://lake/t",),
-        covered=("s3://lake/t",),
-        outside="keep",
-        chunks=(chunk,),
-        counts={},
-        findings=(),
-    )
+    index = plan_index(roots=("s3://lake/t",), covered=("s3://lake/t",), chunks=(chunk,))
     policy = DeletePolicy(batch=BATCH, threads=1, pause=0.0, longest_pause=0.0)
-    deleting = DeleteChunks(
-        resources,
-        TABLE,
-        policy,
-        {"task/1/a": index.model_dump_json()},
-        (pack([("task/1/a", chunk.model_dump_json())]),),
-        task_id="task",
-        attempt=1,
-    )
-    (summary,) = deleting([0])
-    done = Marks(resources.plans(), "task/1/a").done()
-    assert chunk.name in done
+    plans = {"task/1/a": index.model_dump_json()}
+    chunks = (pack([("task/1/a", chunk.model_dump_json())]),)
+    (summary,) = DeleteChunks(resources, TABLE, policy, plans, chunks, task_id="task", attempt=1)([0])
+    assert chunk.name in Marks(resources.plans(), "task/1/a").done()
     return summary
 
 
-def left(s3: Any) -> int:
-    return int(s3.list_objects_v2(Bucket="lake")["KeyCount"])
+def check_all_deleted(summary: dict[str, Any], s3: Any) -> None:
+    left = s3.list_objects_v2(Bucket="lake")["KeyCount"]
+    assert (summary["tally"]["files"], summary["tally"]["failed"], left) == (FILES, 0, 0)
 
 
 def test_an_executor_refreshes_its_credentials_before_they_expire(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = Storage()
     refuse_expired_tokens(monkeypatch, storage)
-    summary = delete_all(storage)
-    assert (summary["tally"]["files"], summary["tally"]["failed"], left(s3)) == (FILES, 0, 0)
+    check_all_deleted(delete_all(storage), s3)
     assert storage.now - NOW >= 3 * LIFE
     assert len(storage.expiries) > 3
     assert storage.refused == 0
@@ -154,6 +130,5 @@ def test_a_batch_with_an_expired_token_is_repeated_with_a_new_one(
 ) -> None:
     storage = Storage(revoked={"0"})
     refuse_expired_tokens(monkeypatch, storage, code)
-    summary = delete_all(storage)
-    assert (summary["tally"]["files"], summary["tally"]["failed"], left(s3)) == (FILES, 0, 0)
+    check_all_deleted(delete_all(storage), s3)
     assert storage.refused == 1

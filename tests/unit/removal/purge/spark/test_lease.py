@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from delegation.removal import spark as spark_engine
 from delegation.removal.purge.context import PurgeContext
+from delegation.removal.purge.spark import purge_with_spark
 from delegation.storage.base import BatchResult
 from delegation.tasks.errors import LeaseLost
 from tests.faults.crashes.switch import EXECUTOR, StoreServer, Switch
@@ -49,9 +51,6 @@ class LeaseEnds:
 def test_executors_that_lost_their_lease_stop_before_the_next_batch(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from delegation.removal import spark as spark_engine
-    from delegation.removal.purge.spark import purge_with_spark
-
     # The driver must not stop them here, because it may be dead or hang.
     monkeypatch.setattr(spark_engine, "POLL_SECONDS", 3_600.0)
     bench, switch = PurgedTables(), Switch()
