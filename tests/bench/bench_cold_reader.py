@@ -6,7 +6,6 @@ Each figure is the median over fresh processes, in turn with and without, of the
 and the making of manifests are not in it.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -14,7 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.bench_reader import manifest
+from tests.bench.frame import options
+from tests.bench.loads.manifests import manifest
 from tests.kit.printing import print_now
 
 TABLES = (
@@ -56,9 +56,7 @@ def measured(how: str, folder: str, manifests: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--repeats", type=int, default=5)
-    repeats = parser.parse_args().repeats
+    repeats = options(__doc__, repeats=5).repeats
     print_now("manifests entries/manifest   with ms  without ms  with/without")
     for manifests, entries in TABLES:
         with tempfile.TemporaryDirectory() as folder:

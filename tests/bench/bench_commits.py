@@ -1,22 +1,14 @@
 """Commits on DynamoDB Local: round trips and write units per commit, and commits per second, single and grouped.
 
     PYTHONPATH=functions:. python tests/bench/bench_commits.py [--commits N] [--tables N ...] [--threads N ...]
-    PYTHONPATH=functions:. python tests/bench/bench_commits.py --fleet 40 [--rates N ...] [--seconds N] [--local]
 
 A commit changes a random table. Write units are those that DynamoDB would bill, one for each started KB of a row,
 spilled stripes included. Most of a commit's time is reading the server's answers here, so compare ratios.
-
-`--fleet` measures that many processes on one head, each with a commit at a time: commits that arrive each second
-against p50 and p99 of their latency from arrival, and swaps, calls and rows written for each commit. First in virtual
-time with 5 ms a call (the simulator of the tests), as functions and as data; with `--local` also on DynamoDB Local,
-where each process is a thread with its own cache, ids and committer, so that all share the processors of this machine.
 """
 
-import argparse
 import contextlib
 import itertools
 import random
-import sys
 import tempfile
 import threading
 import time
@@ -32,8 +24,6 @@ from polaris_persistence.backends.dynamodb import Calls, DynamoDbBackend
 from polaris_persistence.commits.commits import Changed, CommitAttempt
 from polaris_persistence.commits.committer import CommitRetries, Committer
 from polaris_persistence.commits.entities import HEAD_TYPE, EntityChanges, EntityHead, seal
-from polaris_persistence.commits.waiting import WAITING_TYPES, ChangeKind
-from polaris_persistence.errors import CommitContended
 from polaris_persistence.ids.snowflake import EPOCH_MS, join_id
 from polaris_persistence.index.keys import IndexKey
 from polaris_persistence.index.spill import IndexPolicy
@@ -42,9 +32,9 @@ from polaris_persistence.objects.cache import Cache
 from polaris_persistence.objects.objects import ObjectRef
 from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectTypes
+from tests.bench.frame import options
 from tests.kit.printing import print_now
 from tests.persistence.builders import ENTITY, Entity
-from tests.persistence.commits.fleet import FleetReport, by_data, by_function, run_fleet
 from tests.persistence.contract.backends import create_tables, dynamodb_client
 
 TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES])
@@ -195,91 +185,11 @@ def speed(url: str, threads: int, group_size: int, seconds: float) -> float:
         return done / took
 
 
-FLEET_TYPES = ObjectTypes([ENTITY, HEAD_TYPE, STRIPES, *WAITING_TYPES])
-PUT = ChangeKind[EntityHead]("put", lambda attempt, number: change_of(number)(attempt))
-
-
-def simulated(processes: int, rates: list[int], seconds: float) -> None:
-    """Print what a fleet costs in virtual time."""
-    print_now(f"{processes} processes on one head, simulated with 5 ms a call, {seconds:g} s of arrivals")
-    for name, commit in (("functions", by_function), ("data", by_data)):
-        for rate in rates:
-            report = run_fleet(rate, processes=processes, seconds=seconds, commit=commit)
-            print_now(f"{rate:>5}/s as {name:>9}: {report.line()}")
-
-
-def local_fleet(url: str, processes: int, rate: int, seconds: float, *, as_data: bool) -> None:
-    """Print what a fleet costs on DynamoDB Local."""
-    with contextlib.closing(dynamodb_client(url)) as client:
-        objects, references = create_tables(client)
-        metered = MeteredClient(client)
-        backend = DynamoDbBackend(Calls(metered), objects=objects, references=references)
-        stores = [process(backend, node, FLEET_TYPES) for node in range(processes)]
-        stores[0].create_reference("main")
-        fleet = [Committer(one, "main", EntityHead, seal=seal(IndexPolicy()), kinds=[PUT]) for one in stores]
-        for one in fleet:
-            one.head()
-        metered.reset()
-        draw = random.Random(1)
-        gaps = itertools.accumulate(draw.expovariate(rate) for _ in itertools.count())
-        arrivals = list(enumerate(itertools.takewhile(lambda at: at < seconds, gaps)))[::-1]
-        begun = time.monotonic()
-        latencies: list[float] = []
-        contended: list[int] = []
-
-        def work(committer: Committer[EntityHead]) -> None:
-            while True:
-                try:
-                    number, at = arrivals.pop()
-                except IndexError:
-                    return
-                time.sleep(max(0.0, begun + at - time.monotonic()))
-                try:
-                    if as_data:
-                        committer.commit_data("put", number)
-                    else:
-                        committer.commit(change_of(number))
-                    latencies.append(time.monotonic() - begun - at)
-                except CommitContended:
-                    contended.append(number)
-
-        with ThreadPoolExecutor(processes) as pool:
-            list(pool.map(work, fleet))
-        report = FleetReport(latencies, len(contended), rows=round(metered.units))
-        done = max(1, len(latencies))
-        print_now(
-            f"{rate:>5}/s as {'data' if as_data else 'functions':>9}: p50 {report.percentile(0.5):.3f} s, p99 "
-            f"{report.percentile(0.99):.3f} s, contended {len(contended)}, per commit: "
-            f"{metered.calls['update_item'] / done:.2f} updates of the reference, "
-            f"{sum(metered.calls.values()) / done:.1f} calls, {metered.units / done:.1f} write units"
-        )
-        for table in (objects, references):
-            client.delete_table(TableName=table)
-
-
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--commits", type=int, default=2_000)
-    parser.add_argument("--tables", type=int, nargs="+", default=[1_000, 100_000])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--fleet", type=int, default=0)
-    parser.add_argument("--rates", type=int, nargs="+", default=[2, 10, 25, 50, 100])
-    parser.add_argument("--local", action="store_true")
-    given = parser.parse_args(arguments)
-    if given.fleet:
-        simulated(given.fleet, given.rates, given.seconds)
-        if not given.local:
-            return
+def main() -> None:
+    given = options(__doc__, commits=2_000, tables=[1_000, 100_000], threads=[1, 8, 32], seconds=5.0)
     with tempfile.TemporaryDirectory() as folder:
         server = DynamoDbLocal(log=Path(folder) / "server.log").start()
         try:
-            if given.fleet:
-                print_now(f"{given.fleet} threads with the state of a process each, on DynamoDB Local")
-                for as_data in (False, True):
-                    for rate in given.rates:
-                        local_fleet(server.url, given.fleet, rate, given.seconds, as_data=as_data)
-                return
             for tables in given.tables:
                 cost(server.url, tables, given.commits)
             retried(server.url)
@@ -292,4 +202,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

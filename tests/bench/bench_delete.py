@@ -9,12 +9,10 @@ are printed too. Figures are medians of several rounds, ours and boto3's in turn
 tokens. The time is from the first batch to the last answer, so it includes finding the rate.
 """
 
-import argparse
 import http.client
 import multiprocessing
 import os
 import statistics
-import sys
 import threading
 import time
 import urllib.parse
@@ -31,7 +29,9 @@ from delegation.removal.purge.requests import PurgeSettings
 from delegation.storage.credentials import S3Settings
 from delegation.storage.deleter import Deleter
 from delegation.storage.s3 import S3ObjectStore
+from tests.bench.frame import load, options
 from tests.bench.servers.delete_store import Counts, DeleteStore, Rules
+from tests.kit.printing import print_now
 
 BUCKET = "bench"
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -149,9 +149,9 @@ def unthrottled(store: DeleteStore, rounds: int, count: int) -> None:
         cpu = statistics.median(counts.cpu / seconds for seconds, counts in found[name])
         left = max(contenders[name][0][-1] - counts.distinct for _, counts in found[name])
         rest = "" if name == "the store itself" else f", {left} keys left"
-        print_line(f"unthrottled, {name}: {rate:,.0f} keys/s (store {cpu:.0%} of a core{rest})")
+        print_now(f"unthrottled, {name}: {rate:,.0f} keys/s (store {cpu:.0%} of a core{rest})")
     best = max(rate for name, rate in rates.items() if name.startswith("boto3"))
-    print_line(f"one stream / the fastest boto3: {rates['ours, one stream'] / best:.2f}")
+    print_now(f"one stream / the fastest boto3: {rates['ours, one stream'] / best:.2f}")
 
 
 def throttled(store: DeleteStore, rules: Rules, rounds: int, processes: int, count: int) -> None:
@@ -162,7 +162,7 @@ def throttled(store: DeleteStore, rules: Rules, rounds: int, processes: int, cou
     left = max(processes * each - counts.distinct for _, counts in found)
     refused = statistics.median(counts.refused_keys / (processes * each) for _, counts in found)
     cpu = statistics.median(counts.cpu / seconds for seconds, counts in found)
-    print_line(
+    print_now(
         f"{processes} process(es), {rules.limit:,.0f} keys/s, burst {rules.burst:,.0f}: "
         f"{statistics.median(shares):.1%} of the limit ({', '.join(f'{share:.1%}' for share in shares)}), "
         f"{left} keys left, "
@@ -170,30 +170,26 @@ def throttled(store: DeleteStore, rules: Rules, rounds: int, processes: int, cou
     )
 
 
-def print_line(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Deletes per second, with and without a limit.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=3_500.0)
-    parser.add_argument("--burst", type=float, default=1_000.0, help="keys that the store can save up")
-    parser.add_argument("--per-key", action="store_true", help="refuse keys inside a 200 instead of whole requests")
-    parser.add_argument("--keys", type=int, default=70_000, help="for one process under the limit")
-    parser.add_argument("--shared-keys", type=int, default=140_000, help="for four processes together")
-    parser.add_argument("--free-keys", type=int, default=1_000_000, help="without a limit")
-    options = parser.parse_args()
+    given = options(
+        __doc__,
+        rounds=3,
+        limit=3_500.0,
+        burst=1_000.0,
+        per_key=False,
+        keys=70_000,
+        shared_keys=140_000,
+        free_keys=1_000_000,
+    )
     os.environ |= {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
-    rules = Rules(options.limit, options.burst, options.per_key)
+    rules = Rules(given.limit, given.burst, given.per_key)
     with DeleteStore() as store:
-        if options.free_keys:
-            unthrottled(store, options.rounds, options.free_keys)
-        for processes, count in ((1, options.keys), (4, options.shared_keys)):
+        if given.free_keys:
+            unthrottled(store, given.rounds, given.free_keys)
+        for processes, count in ((1, given.keys), (4, given.shared_keys)):
             if count:
-                throttled(store, rules, options.rounds, processes, count)
-    print_line(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+                throttled(store, rules, given.rounds, processes, count)
+    print_now(f"load average {load()} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ store is a server in its own process that answers a delete call after 20 ms, and
 second, by default 3,500 (Amazon S3 user guide, "Best practices design patterns": so many deletes a second per prefix).
 """
 
-import argparse
 import os
 import tempfile
 from pathlib import Path
 
+from tests.bench.frame import load, options
 from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
@@ -35,15 +35,13 @@ def measure(entries: int, engines: list[str], limit: float) -> None:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--entries", type=int, nargs="+", default=[1_000, 10_000, 100_000, 1_000_000])
-    options.add_argument("--engines", nargs="+", choices=sorted(ENGINES), default=sorted(ENGINES))
-    options.add_argument("--limit", type=float, default=3_500.0, help="keys per second, 0 for none")
-    given = options.parse_args()
+    given = options(
+        __doc__, chosen={"engines": sorted(ENGINES)}, entries=[1_000, 10_000, 100_000, 1_000_000], limit=3_500.0
+    )
     print_now("| files | engine | CPU s | memory MB | disk MB | seconds |\n|---|---|---|---|---|---|")
     for entries in given.entries:
         measure(entries, given.engines, given.limit)
-    print_now(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print_now(f"load average {load()} on {os.cpu_count()} cores")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,12 @@
 """Commits with an Idempotency-Key through the gateway, commits without one beside it: latency, and calls of DynamoDB.
 
-Then requests without a key while DynamoDB hangs, and while it does not.
-
     PYTHONPATH=functions:. python tests/bench/bench_gateway.py [--commits N] [--rounds N]
 
 One local stack with the gateway. A commit sets a property of a table; rounds of direct commits and of commits with a
 new key alternate, so that what else the machine does meets both. The catalog is the stand-in, which answers faster
 than Polaris: what the gateway adds counts, not the ratio. Calls of DynamoDB are counted by operation in front of it.
-In the second part DynamoDB answers and hangs by turns, while callers with keys send a few requests a second in both.
 """
 
-import argparse
 import json
 import signal
 import statistics
@@ -20,7 +16,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +28,7 @@ import httpx
 
 from infra.local.aws.dynamodb import DynamoDbLocal
 from infra.local.processes.programs import LOOPBACK, LoopbackServer
+from tests.bench.frame import options
 from tests.integration.local.stack_process import StackProcess
 
 _TABLE = {
@@ -45,11 +42,10 @@ _TABLE = {
 
 
 class CountedCalls:
-    """A proxy of DynamoDB that counts calls by operation and table; while `hangs` is set it answers none."""
+    """A proxy of DynamoDB that counts calls by operation and table."""
 
     def __init__(self, url: str) -> None:
         counted, lock = Counter[tuple[str, str]](), threading.Lock()
-        hangs, ended = threading.Event(), threading.Event()
 
         class Counting(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -68,10 +64,6 @@ class CountedCalls:
                 operation = self.headers["X-Amz-Target"].rpartition(".")[2]
                 with lock:
                     counted[operation, str(json.loads(body).get("TableName", ""))] += 1
-                if hangs.is_set():
-                    ended.wait()
-                    self.close_connection = True
-                    return
                 self.behind.request("POST", self.path, body, dict(self.headers))
                 answer = self.behind.getresponse()
                 data = answer.read()
@@ -87,14 +79,7 @@ class CountedCalls:
                 """Print nothing."""
 
         self.calls = counted
-        self.hangs = hangs
-        self._ended = ended
         self.server = LoopbackServer(ThreadingHTTPServer((LOOPBACK, 0), Counting))
-
-    def stop(self) -> None:
-        """End the calls that hang, and the server."""
-        self._ended.set()
-        self.server.stop()
 
 
 @contextmanager
@@ -108,7 +93,7 @@ def running(folder: Path) -> Iterator[tuple[dict[str, Any], CountedCalls]]:
         yield dict(stack.ready()), counted
     finally:
         stack.end(signal.SIGTERM)
-        counted.stop()
+        counted.server.stop()
         dynamodb.stop()
 
 
@@ -125,55 +110,26 @@ def table_of(stack: dict[str, Any]) -> tuple[str, dict[str, str]]:
     return f"v1/{catalog}/namespaces/bench/tables/commits", headers
 
 
-def commits(url: str, path: str, headers: dict[str, str], count: int, *, keyed: bool) -> list[float]:
-    """Return the seconds of each commit."""
-    taken = []
-    with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
-        for _ in range(count):
-            key = {"Idempotency-Key": str(uuid.uuid4())} if keyed else {}
-            body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"n": uuid.uuid4().hex}}]}
-            begin = time.perf_counter()
-            http.post(path, json=body, headers=key).raise_for_status()
-            taken.append(time.perf_counter() - begin)
-    return taken
-
-
-def configurations(url: str, path: str, headers: dict[str, str], count: int) -> list[float]:
-    """Return the seconds of each `GET /v1/config`, a request without a key that the gateway's function answers."""
-    catalog = path.split("/")[1]
+def seconds_of(
+    url: str, headers: dict[str, str], count: int, send: Callable[[httpx.Client], httpx.Response]
+) -> list[float]:
+    """Return the seconds of each request."""
     taken = []
     with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
         for _ in range(count):
             begin = time.perf_counter()
-            http.get("v1/config", params={"warehouse": catalog}).raise_for_status()
+            send(http).raise_for_status()
             taken.append(time.perf_counter() - begin)
     return taken
 
 
-@contextmanager
-def callers_with_keys(url: str, path: str, headers: dict[str, str], number: int = 3) -> Iterator[Counter[int]]:
-    """Have callers create namespaces with keys, each at most four a second, and count the answers by status."""
-    ended, heard, lock = threading.Event(), Counter[int](), threading.Lock()
+def commit_to(path: str, *, keyed: bool) -> Callable[[httpx.Client], httpx.Response]:
+    def send(http: httpx.Client) -> httpx.Response:
+        key = {"Idempotency-Key": str(uuid.uuid4())} if keyed else {}
+        body = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"n": uuid.uuid4().hex}}]}
+        return http.post(path, json=body, headers=key)
 
-    def call() -> None:
-        catalog = path.partition("/namespaces/")[0]
-        with httpx.Client(base_url=url, headers=headers, timeout=60) as http:
-            while not ended.wait(0.25):
-                key = str(uuid.uuid4())
-                body = {"namespace": [key]}
-                answer = http.post(f"{catalog}/namespaces", json=body, headers={"Idempotency-Key": key})
-                with lock:
-                    heard[answer.status_code] += 1
-
-    threads = [threading.Thread(target=call) for _ in range(number)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield heard
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
+    return send
 
 
 def percentile(values: list[float], share: int) -> float:
@@ -205,7 +161,7 @@ def of_commits(stack: dict[str, Any], counted: CountedCalls, path: str, headers:
     for number in range(given.rounds + 1):
         for name, (url, keyed) in ways.items():
             before = Counter(counted.calls)
-            seconds = commits(url, path, headers, given.commits, keyed=keyed)
+            seconds = seconds_of(url, headers, given.commits, commit_to(path, keyed=keyed))
             if number == 0:
                 continue  # the first round starts the function
             taken[name] += seconds
@@ -218,39 +174,11 @@ def of_commits(stack: dict[str, Any], counted: CountedCalls, path: str, headers:
     sys.stdout.write(f"DynamoDB calls for a commit with a key: {sum(of_keys.values()) / done:.2f} ({each})\n")
 
 
-def while_it_hangs(
-    stack: dict[str, Any], counted: CountedCalls, path: str, headers: dict[str, str], given: Any
-) -> None:
-    """Print the latencies of requests without a key while DynamoDB answers, and while it hangs."""
-    url = f"{stack['gateway_url']}/"
-    taken: dict[str, dict[bool, list[float]]] = {"commit": {False: [], True: []}, "config": {False: [], True: []}}
-    heard: dict[bool, Counter[int]] = {False: Counter(), True: Counter()}
-    for _ in range(given.rounds):
-        for hangs in (False, True):
-            (counted.hangs.set if hangs else counted.hangs.clear)()
-            with callers_with_keys(url, path, headers) as answers:
-                taken["commit"][hangs] += commits(url, path, headers, given.commits, keyed=False)
-                taken["config"][hangs] += configurations(url, path, headers, given.commits)
-            heard[hangs] += answers
-    counted.hangs.clear()
-    for name, by_turn in taken.items():
-        show({f"{name}, DynamoDB answers": by_turn[False], f"{name}, DynamoDB hangs": by_turn[True]})
-    answers, unanswered = (
-        ", ".join(f"{status}: {number}" for status, number in sorted(heard[turn].items())) for turn in (False, True)
-    )
-    sys.stdout.write(f"keyed requests meanwhile, by status: {answers}; while it hangs {unanswered}\n")
-
-
 def main() -> None:
-    """Print both parts."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--commits", type=int, default=100)
-    options.add_argument("--rounds", type=int, default=5)
-    given = options.parse_args()
+    given = options(__doc__, commits=100, rounds=5)
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as (stack, counted):
         path, headers = table_of(stack)
         of_commits(stack, counted, path, headers, given)
-        while_it_hangs(stack, counted, path, headers, given)
 
 
 if __name__ == "__main__":

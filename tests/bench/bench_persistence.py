@@ -8,7 +8,6 @@ write capacity mode). "Cold" is a new process, with `open` and the lease of its 
 the others.
 """
 
-import argparse
 import math
 import sys
 import threading
@@ -25,6 +24,7 @@ from polaris_persistence.ids.nodes import LEASING
 from polaris_persistence.objects.store import CatalogStore
 from polaris_persistence.objects.types import ObjectTypes
 from tests.bench.bench_commits import change_of, key_of, loading
+from tests.bench.frame import options
 from tests.persistence.builders import ENTITY, Entity
 
 TYPES = ObjectTypes([*OWN_TYPES, ENTITY])
@@ -84,11 +84,8 @@ def directory(store: CatalogStore) -> Directory[Entity]:
     return Directory(store, entity_committer(store, MAIN, retry=PATIENT), Entity)
 
 
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", type=int, default=100_000)
-    parser.add_argument("--commits", type=int, default=1_000)
-    given = parser.parse_args(arguments)
+def main() -> None:
+    given = options(__doc__, tables=100_000, commits=1_000)
     backend = CountingStore()
     setup = PersistenceProcess(backend, types=TYPES)
     realms = setup.realms()
@@ -138,4 +135,4 @@ def _load(names: Directory[Entity], number: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -7,12 +7,10 @@ Each round is a new process, bound to one core, that reads over HTTP from a serv
 by CPU time, which other processes affect little; the rate by the clock is printed as well.
 """
 
-import argparse
-import os
-import statistics
 import tempfile
 from pathlib import Path
 
+from tests.bench.frame import load, median, options
 from tests.bench.loads.big_table import BigTable
 from tests.bench.loads.children import run
 from tests.bench.servers.s3_server import S3Server
@@ -26,10 +24,10 @@ def measure(table: BigTable, rounds: int) -> None:
         for _ in range(rounds):
             plans.append(run("inline", server, table, "--dry-run"))
             purges.append(run("inline", server, table))
-    cpu, seconds = (statistics.median(one[name] for one in plans) for name in ("cpu", "seconds"))
+    cpu, seconds = (median(plans, name) for name in ("cpu", "seconds"))
     rates = f"{table.entries / cpu:,.0f} entries/s of CPU time, {table.entries / seconds:,.0f} by the clock"
     print_now(f"plan   {table.entries:,} entries: {seconds:.1f} s, {rates}; peak {worst(plans):,.0f} MB")
-    cpu, seconds = (statistics.median(one[name] for one in purges) for name in ("cpu", "seconds"))
+    cpu, seconds = (median(purges, name) for name in ("cpu", "seconds"))
     base = max(one["before_mb"] for one in purges)
     times = f"{cpu:.1f} s of CPU time, {seconds:.1f} s by the clock"
     print_now(f"purge  {table.entries:,} entries: {times}; peak {worst(purges):,.0f} MB, {base:,.0f} of it imports")
@@ -40,12 +38,8 @@ def worst(rounds: list[dict[str, float]]) -> float:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--entries", type=int, nargs="+", default=[100_000, 1_000_000])
-    options.add_argument("--manifests", type=int, default=200)
-    options.add_argument("--rounds", type=int, default=3)
-    given = options.parse_args()
-    print_now(f"inline engine, {given.manifests} manifests, one core; load average {os.getloadavg()[0]:.1f}")
+    given = options(__doc__, entries=[100_000, 1_000_000], manifests=200, rounds=3)
+    print_now(f"inline engine, {given.manifests} manifests, one core; load average {load()}")
     for entries in given.entries:
         with tempfile.TemporaryDirectory() as folder:
             measure(BigTable(Path(folder), entries, given.manifests).write(), given.rounds)

@@ -2,13 +2,11 @@
 
 Purges of the whole service over in-memory stores, a stand-in for the catalog that counts what it is asked for, and
 DynamoDB's units by the sizes of the index's items. The clock is simulated: the catalog answers at the ceiling of
-`reference-loads-per-second`, everything else takes no time. `--stand-in` measures the same pass on this machine's clock
-over HTTP instead, against the stand-in catalog, with several loads at a time.
+`reference-loads-per-second`, everything else takes no time.
 
 `PYTHONPATH=functions:. python tests/bench/bench_references.py --tables 100 5000 50000 --purges 1 5000`
 """
 
-import argparse
 import resource
 import sys
 import time
@@ -21,13 +19,11 @@ from uuid import NAMESPACE_URL, uuid5
 
 from delegation.identifiers import TableIdentifier
 from delegation.polaris.model import LoadedTable
-from delegation.references.model import CatalogPass, PassNeeded
-from delegation.references.refresh import Refresher
+from delegation.references.model import CatalogPass
 from delegation.references.store import ReferenceStore, ReferenceTable
-from delegation.storage.memory import MemoryObjectStore
 from delegation.tasks.life.model import Status
+from tests.bench.frame import options
 from tests.bench.loads.units import CountedDynamoDb
-from tests.kit.dynamodb import MemoryReferenceStore
 from tests.kit.lakes.lake import Lake
 from tests.kit.lakes.listing import LakeListing
 from tests.kit.worlds.indexed import IndexedWorld
@@ -139,52 +135,12 @@ def traced(tables: int) -> int:
     return most
 
 
-def over_http(tables: int) -> None:
-    """Measure passes with real requests, one and several at a time."""
-    from tests.integration.local.catalog_world import SCHEMA, Stack, connect, polaris
-
-    stack = Stack()
-    try:
-        stack.admin.create_bucket(Bucket="warehouse", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
-        owner = connect(stack, "owner")
-        owner.create_namespace("sales")
-        for number in range(tables):
-            owner.create_table(("sales", f"t{number:05}"), SCHEMA)
-        index, catalog = MemoryReferenceStore(), polaris(stack)
-
-        for number, at_once in enumerate((16, 1, 4, 16)):
-            refresher = Refresher(
-                index,
-                catalog,
-                lambda _table: MemoryObjectStore(),
-                "bench",
-                clock=stack.clock,
-                eager=True,
-                at_once=at_once,
-            )
-            began = time.monotonic()
-            refresher.ensure("lake", PassNeeded(number))
-            seconds = time.monotonic() - began
-            write(
-                f"stand-in catalog over HTTP, {tables:,} tables, {'first pass' if number == 0 else 'unchanged'}, up to "
-                f"{at_once} at a time: {seconds:.1f} s, {tables / seconds:,.0f} tables a second\n"
-            )
-        catalog.load_table(TableIdentifier("lake", ("sales",), "t00000"))
-    finally:
-        stack.stop()
-
-
 def _memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=int, nargs="+", default=[100, 5_000])
-    parser.add_argument("--purges", type=int, nargs="+", default=[1, 5_000])
-    parser.add_argument("--memory", action="store_true", help="measure the memory of a pass and nothing else")
-    parser.add_argument("--stand-in", type=int, default=0, help="tables of the stand-in catalog, 0 for none")
-    arguments = parser.parse_args()
+    arguments = options(__doc__, tables=[100, 5_000], purges=[1, 5_000], memory=False)
     for tables in arguments.tables if arguments.memory else ():
         write(f"{tables:,} tables: a pass allocates {traced(tables) / 2**20:.1f} MB at most\n")
     for tables in () if arguments.memory else arguments.tables:
@@ -193,8 +149,6 @@ def main() -> None:
             simulated(tables, purges)
             write(f"  {time.process_time() - began:.1f} s CPU\n")
             sys.stdout.flush()
-    if arguments.stand_in:
-        over_http(arguments.stand_in)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ by the shared worker and by the procedure; times are from when the session has s
 stand-ins in this process, whose CPU time does not count, and tasks are in memory.
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.bench.contenders.rewrites import AT_ONCE, MASTER
+from tests.bench.frame import Figures, load, options
 from tests.bench.loads.children import measured
 from tests.integration.local.catalog_world import BUCKET, REGION, Stack, connect
 from tests.kit.printing import print_now
@@ -27,7 +27,6 @@ SCRIPT = Path(__file__).parent / "contenders" / "rewrites.py"
 FILES = 4
 _CORES = 2
 """Of the session, which are held as long as it lasts."""
-Figures = dict[str, float]
 
 
 class Lake:
@@ -56,7 +55,7 @@ class Lake:
 
 
 def contend(lake: Lake, name: str, *tables: str) -> Figures:
-    figures = measured(name, sys.executable, str(SCRIPT), name, lake.stack.catalog.url, *tables)
+    figures = measured(name, sys.executable, str(SCRIPT), name, lake.stack.catalog.url, "--tables", *tables)
     took = f"{figures['session']:.1f} s until Spark has started, then {figures['seconds']:.1f} s"
     print_now(f"  {name}, {len(tables)} tables: {took}; {figures['tree_cpu']:.1f} s of CPU; load {load()}")
     return figures
@@ -111,18 +110,8 @@ def large_table(lake: Lake, rows: int, files: int, rounds: int) -> None:
         )
 
 
-def load() -> str:
-    return f"{os.getloadavg()[0]:.1f}"
-
-
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--tables", type=int, default=200)
-    options.add_argument("--jobs", type=int, default=3)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--rows", type=int, default=500_000, help="in each of the large table's files")
-    options.add_argument("--files", type=int, default=12, help="of the large table")
-    given = options.parse_args()
+    given = options(__doc__, tables=200, jobs=3, rounds=3, rows=500_000, files=12)
     print_now(f"Spark {MASTER}, {os.cpu_count()} cores, load average {load()}")
     stack = Stack()
     try:

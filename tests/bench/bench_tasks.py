@@ -1,240 +1,171 @@
-"""Tasks on DynamoDB Local: costs, leases per second, time from submission to start, rates of submission and drain.
+"""How fast tasks are submitted, admitted, leased and ended on DynamoDB Local, and what limits each rate.
 
-    PYTHONPATH=functions:. python tests/bench/bench_tasks.py [--tasks N] [--rounds N] [--workers N ...] [--loads N ...]
+    PYTHONPATH=functions:. python tests/bench/bench_tasks.py [--loads N ...]
 
-Calls are counted by botocore's events; write units are computed from item sizes (docs/costs.md). Workers are
-processes, which compete with DynamoDB Local for cores: compare ratios, calls and CPU time.
+What a task costs in calls and units is asserted by tests/contract/costs. The CPU time of a task, here and in the
+server, shows what limits a rate.
 """
 
-import argparse
-import contextlib
-import multiprocessing
+import itertools
 import os
-import statistics
-import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
-from delegation.tasks.errors import StoreUnavailable
+from delegation.orchestration.dispatch import Admission
+from delegation.tasks.life.declared import TaskType, TaskTypes
+from delegation.tasks.life.lanes import Caps, Traits
 from delegation.tasks.life.policy import Lease, Policies, RetryPolicy
 from delegation.tasks.stores.dynamodb import ConditionalTable, DynamoDbTaskStore
-from delegation.tasks.submit import Tasks
-from delegation.tasks.work.behaviors import Behavior, Behaviors, FunctionBehavior
-from delegation.tasks.work.hooks import NoDispatchQueue
+from delegation.tasks.work.hooks import TaskHooks
 from delegation.tasks.work.service import TaskService
-from delegation.tasks.work.worker import DueHints, Worker, WorkerSettings, lease_next_available_task
 from infra.local.aws.dynamodb import DynamoDbLocal
-from tests.bench.loads.rates import CAP, THREADS, rates
-from tests.contract.costs.lives import LIVES
-from tests.contract.costs.metering import Cost, Meter
-from tests.contract.costs.operations import OPERATIONS, Harness
-from tests.contract.task_tables import create_task_table, dynamodb_client, task_store
+from tests.bench.frame import load, options
+from tests.contract.costs.metering import Meter
+from tests.contract.task_tables import create_task_table, dynamodb_client
+from tests.kit.printing import print_now
 
 TASK_TYPE = "NOTE"
-REQUESTS = ("Acceptance.accept", "Acceptance.accept with a key", "Acceptance.known, replayed", "Tasks.submit")
-POLL = timedelta(milliseconds=50)
-CALLS = ("Query", "GetItem", "TransactWriteItems", "TransactWriteItems refused")
+CAP = 100
+"""Tasks that run at once."""
+THREADS = 10
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Nothing(BaseModel):
-    """No parameters."""
+@dataclass
+class Phase:
+    """The seconds of a phase, the CPU seconds of this process and of the server in it, and what it cost."""
+
+    seconds: float = 0.0
+    client_cpu: float = 0.0
+    server_cpu: float = 0.0
+    units: int = 0
+    calls: int = 0
+
+    def line(self, name: str, tasks: int) -> str:
+        """Return the rate, and what a task costs: units, calls, and milliseconds of CPU here and in the server."""
+        ours, theirs = self.client_cpu / tasks * 1_000, self.server_cpu / tasks * 1_000
+        rate, units, calls = tasks / self.seconds, self.units / tasks, self.calls / tasks
+        return f"{name:<9} {rate:>8.0f} {units:>11.1f} {calls:>7.1f} {ours:>14.1f} {theirs:>14.1f}"
+
+
+class NoQueue:
+    """A queue that takes every message and delivers none: the measured process admits by itself."""
+
+    def send(self, _task_id: str, _n: int, *, correlation_id: str | None = None) -> None:
+        """See DispatchQueue.send."""
+
+
+class Clocks:
+    """Adds up phases."""
+
+    def __init__(self, meter: Meter, server: int) -> None:
+        self.phases: dict[str, Phase] = {}
+        self._meter = meter
+        self._server = server
+
+    @contextmanager
+    def measured(self, name: str) -> Iterator[None]:
+        phase = self.phases.setdefault(name, Phase())
+        began, ours, theirs = time.perf_counter(), time.process_time(), cpu_of(self._server)
+        with self._meter.measured() as cost:
+            yield
+        phase.seconds += time.perf_counter() - began
+        phase.client_cpu += time.process_time() - ours
+        phase.server_cpu += cpu_of(self._server) - theirs
+        phase.units += cost.units
+        phase.calls += len(cost.calls)
+
+
+def cpu_of(pid: int) -> float:
+    """Return the CPU seconds of a process and its children (proc_pid_stat(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS + sum(cpu_of(int(child)) for child in children)
 
 
 def now() -> datetime:
     return datetime.now(UTC)
 
 
-def service(url: str, table: str) -> TaskService:
-    store = DynamoDbTaskStore(ConditionalTable(dynamodb_client(url)), table)
-    return TaskService(store, Policies(default=RetryPolicy(), by_type={}), NoDispatchQueue(), clock=now)
-
-
-def behavior() -> Behavior[Nothing, Any]:
-    return Behavior(TASK_TYPE, Nothing, lambda _parameters, _run: None)
-
-
-# ---- calls and units
-
-
-def costs(url: str) -> Iterator[tuple[str, Cost]]:
-    """Yield the cost of accepted requests, then of whole tasks."""
-    client = dynamodb_client(url)
-    meter = Meter(client)
-    acts = [(name, lambda store, name=name: OPERATIONS[name](Harness(store))) for name in REQUESTS]
-    for name, ready in [*acts, *LIVES.items()]:
-        with task_store(client) as store:
-            act = ready(store)
-            with meter.measured() as cost:
-                act()
-        yield name, cost
-
-
-# ---- leases
-
-
-@dataclass
-class Leased:
-    """The number of leases, the time of the last, the calls made for them and the CPU seconds used."""
-
-    leased: int = 0
-    last: float = 0.0
-    cpu: float = 0.0
-    calls: Counter[str] = field(default_factory=Counter)
-
-    def __add__(self, other: "Leased") -> "Leased":
-        last = max(self.last, other.last)
-        return Leased(self.leased + other.leased, last, self.cpu + other.cpu, self.calls + other.calls)
-
-
-def lease_all(url: str, table: str, number: int, ready: Any, go: Any, answers: Any) -> None:
-    """Lease tasks in a worker process until none is due, and put the figures on the queue."""
-    tasks = service(url, table)
-    with contextlib.suppress(StoreUnavailable):
-        tasks.reads.store.due(now())  # connects
-    found, lookout = Leased(), DueHints()
-
-    def count(http_response: Any, model: Any, **_more: Any) -> None:
-        found.calls[model.name if http_response.status_code == 200 else f"{model.name} refused"] += 1
-
-    tasks.reads.store.dynamodb.client.meta.events.register("after-call.dynamodb.*", count)
-    ready.release()
-    go.wait()
-    began = time.process_time()
-    while lease_next_available_task(tasks, f"worker-{number}", [TASK_TYPE], an_hour, lookout=lookout) is not None:
-        found.leased, found.last = found.leased + 1, time.time()
-    found.cpu = time.process_time() - began
-    answers.put(found)
-
-
 def an_hour(moment: datetime) -> Lease:
     return Lease.lasting(timedelta(hours=1), moment)
 
 
-def leases(url: str, workers: int, tasks: int) -> tuple[float, Leased]:
-    """Return the leases per second until the last, and the totals of all workers until no task was due."""
-    context = multiprocessing.get_context("spawn")
+def rates(url: str, server: int, tasks: int) -> dict[str, Phase]:
+    """Submit tasks, then admit, lease and end all of them, CAP at a time; `drain` is the last three together."""
     client = dynamodb_client(url)
     table = create_task_table(client)
-    submitter = Tasks(service(url, table))
-    for _ in range(tasks):
-        submitter.submit(behavior(), Nothing())
-    ready, go, answers = context.Semaphore(0), context.Event(), context.Queue()
-    processes = [
-        context.Process(target=lease_all, args=(url, table, number, ready, go, answers)) for number in range(workers)
-    ]
-    for process in processes:
-        process.start()
-    for _ in processes:
-        ready.acquire()
-    began = time.time()
-    go.set()
-    found = sum((answers.get() for _ in processes), start=Leased())
-    for process in processes:
-        process.join()
+    store = DynamoDbTaskStore(ConditionalTable(client), table)
+    limits = Caps(everything=CAP)
+    policies = Policies(default=RetryPolicy(), by_type={}, limits=limits)
+    types = TaskTypes([TaskType(name=TASK_TYPE, traits=lambda text: Traits("sales", text))])
+    service = TaskService(store, policies, NoQueue(), clock=now, hooks=TaskHooks(types=types))
+    clocks = Clocks(Meter(client), server)
+
+    def submit(n: int) -> None:
+        task_id = f"00000000-0000-4000-8000-{n:012d}"
+        service.submission.create(
+            service.submission.first(task_id=task_id, task_type=TASK_TYPE, payload=f"bucket-{n % 4}")
+        )
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        with clocks.measured("submit"):
+            each(pool, submit, range(tasks))
+        drain(store, service, clocks, pool, tasks)
     client.delete_table(TableName=table)
-    if found.leased != tasks:
-        raise RuntimeError(f"{found.leased} of {tasks} tasks were leased")
-    return tasks / (found.last - began), found
-
-
-def print_leases(print_text: Callable[[str], object], url: str, counts: Sequence[int], tasks: int, rounds: int) -> None:
-    """Print the median rates over all rounds; calls and CPU time are means per lease."""
-    print_text(f"\nleases of {tasks} due tasks, median of {rounds} rounds (load average {os.getloadavg()[0]:.1f})\n")
-    leases(url, 1, 50)  # warms the server up
-    results = [[leases(url, workers, tasks) for workers in counts] for _ in range(rounds)]
-    print_text("workers  leases/s  ratio   a lease: queries   gets  writes  lost races  worker CPU ms\n")
-    first = 0.0
-    for workers, column in zip(counts, zip(*results, strict=True), strict=True):
-        rate = statistics.median(rate for rate, _ in column)
-        first = first or rate
-        total = sum((found for _, found in column), start=Leased())
-        calls = [total.calls[name] / total.leased for name in CALLS]
-        print_text(f"{workers:>7} {rate:>9.0f}  x{rate / first:<5.2f} ")
-        print_text(f"{calls[0]:>16.2f} {calls[1]:>6.2f} {calls[2]:>7.2f} {calls[3]:>11.3f} ")
-        print_text(f"{total.cpu / total.leased * 1000:>14.1f}\n")
-
-
-# ---- from submit to start
-
-
-def starts(url: str, table: str, answers: Any, stop: Any) -> None:
-    """Run a worker process whose tasks only report their start."""
-    tasks = service(url, table)
-    reporting: Behavior[Nothing, Any] = Behavior(
-        TASK_TYPE, Nothing, lambda _parameters, run: answers.put((run.task.task_id, time.time()))
+    parts = [clocks.phases[name] for name in ("dispatch", "lease", "end")]
+    clocks.phases["drain"] = Phase(
+        *(sum(values) for values in zip(*(vars(part).values() for part in parts), strict=True))
     )
-    worker = Worker(tasks, Behaviors([FunctionBehavior(tasks, reporting)]), WorkerSettings(f"worker:{os.getpid()}"))
-    answers.put(("", 0.0))
-    while not stop.is_set():
-        if worker.run_once() is None:
-            stop.wait(POLL.total_seconds())
+    return clocks.phases
 
 
-def seconds_to_start(url: str, tasks: int) -> Sequence[float]:
-    """Submit each task after the previous one started, to an idle worker that polls every 50 ms."""
-    context = multiprocessing.get_context("spawn")
-    client = dynamodb_client(url)
-    table = create_task_table(client)
-    submitter = Tasks(service(url, table))
-    answers, stop = context.Queue(), context.Event()
-    process = context.Process(target=starts, args=(url, table, answers, stop))
-    process.start()
-    answers.get()
-    waits = []
-    for _ in range(tasks):
-        at = time.time()
-        submitter.submit(behavior(), Nothing())
-        waits.append(answers.get()[1] - at)
-    stop.set()
-    process.join()
-    client.delete_table(TableName=table)
-    return waits
+def drain(store: DynamoDbTaskStore, service: TaskService, clocks: Clocks, pool: ThreadPoolExecutor, tasks: int) -> None:
+    """Admit, lease and end until every task has ended; each pass fills the free places."""
+    ended = 0
+    started: list[str] = []
+    admission = Admission(
+        service,
+        store,
+        [TASK_TYPE],
+        lambda task_id, _n: started.append(task_id),
+        limits=Caps(everything=CAP),
+        threads=THREADS,
+    )
+    held: list[str] = []
+    while ended < tasks:
+        with clocks.measured("dispatch"):
+            admission.run(held)
+        with clocks.measured("lease"):
+            each(pool, lambda task_id: service.leases.acquire(task_id, "run", an_hour), started)
+        held, started[:] = list(started), []
+        with clocks.measured("end"):
+            each(pool, lambda task_id: service.leases.succeed(task_id, 1, "done"), held)
+        ended += len(held)
 
 
-def print_loads(print_text: Callable[[str], object], server: DynamoDbLocal, loads: Sequence[int]) -> None:
-    """Print the rates of whole loads; the CPU time of a task, here and in the server, shows what limits them."""
-    for tasks in loads:
-        print_text(f"\n{tasks} tasks, at most {CAP} at once, {THREADS} threads (load {os.getloadavg()[0]:.1f})\n")
-        print_text("           tasks/s  write units   calls  client CPU ms  server CPU ms\n")
-        for name, phase in rates(server.url, server.pid, tasks).items():
-            print_text(phase.line(name, tasks) + "\n")
-
-
-def print_rest(print_text: Callable[[str], object], server: DynamoDbLocal, options: argparse.Namespace) -> None:
-    """Print costs, leases and starts."""
-    print_text(f"{'uncontended':<42} write calls  write units  read calls\n")
-    for name, cost in costs(server.url):
-        print_text(f"{name:<42} {cost.writes:>11}  {cost.units:>11}  {cost.reads:>10}\n")
-    print_leases(print_text, server.url, options.workers, options.tasks, options.rounds)
-    waits = sorted(seconds_to_start(server.url, options.tasks // 4))
-    median, late = statistics.median(waits), waits[int(len(waits) * 0.95)]
-    print_text(f"\nfrom submit to start, idle worker that polls every {POLL.total_seconds() * 1000:.0f} ms: ")
-    print_text(f"median {median * 1000:.0f} ms, 95 % within {late * 1000:.0f} ms\n")
+def each(pool: ThreadPoolExecutor, act: Callable[[Any], object], items: Collection[Any] | range) -> None:
+    for _ in itertools.chain(pool.map(act, items)):
+        pass
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 8])
-    parser.add_argument("--loads", type=int, nargs="*", default=[1_000, 20_000])
-    parser.add_argument("--only-loads", action="store_true")
-    options = parser.parse_args()
-    print_text = sys.stdout.write
+    given = options(__doc__, loads=[1_000, 20_000])
     with tempfile.TemporaryDirectory() as folder:
         server = DynamoDbLocal(log=Path(folder) / "dynamodb.log").start()
         try:
-            if not options.only_loads:
-                print_rest(print_text, server, options)
-            print_loads(print_text, server, options.loads)
+            for tasks in given.loads:
+                print_now(f"\n{tasks} tasks, at most {CAP} at once, {THREADS} threads (load {load()})")
+                print_now("           tasks/s  write units   calls  client CPU ms  server CPU ms")
+                for name, phase in rates(server.url, server.pid, tasks).items():
+                    print_now(phase.line(name, tasks))
         finally:
             server.stop()
 

@@ -28,7 +28,7 @@ from delegation.storage.s3_delete import prepare_for_deletes
 from delegation.storage.sessions import new_session
 from delegation.timestamps import utc_now
 from delegation.wiring import gateway as wired
-from tests.bench.bench_reader import manifest
+from tests.bench.loads.manifests import manifest
 from tests.counts.counting import Work
 from tests.kit.lakes.lake import filled
 from tests.kit.worlds.service import World

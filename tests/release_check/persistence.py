@@ -23,6 +23,7 @@ INPUTS: Final = (
     *(f"tests/{name}.py" for name in ("aws", "conftest", "effort", "paths", "scheduling", "spark_sessions")),
     "tests/bench/bench_commits.py",
     "tests/bench/bench_persistence.py",
+    "tests/bench/frame.py",
     "tests/contract/where.py",
     "tests/fixtures/persistence",
     "tests/fixtures/tables",

@@ -9,53 +9,29 @@ defaults and tuned (1,000 keys a call, 16 threads). It writes no plan; ours writ
 is the peak of all processes of a run (PSS). Both must leave exactly what the last snapshot needs.
 """
 
-import argparse
-import os
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
-from tests.bench.actions.report import NAMES, Rounds, report
-from tests.bench.bench_spark import load
-from tests.bench.loads.children import run
+from tests.bench.actions.report import NAMES, begin, compete, report
+from tests.bench.frame import Figures, options
 from tests.bench.loads.snapshots import OverwrittenTable
-from tests.bench.servers.s3_server import S3Server
-from tests.kit.printing import print_now
-
-SCRIPT = Path(__file__).parents[1] / "contenders" / "expiry.py"
-
-
-def compete(table: OverwrittenTable, names: list[str], rounds: int, memory: str) -> Rounds:
-    """Run each contender once a round; raises SystemExit if one deletes too much or too little."""
-    found: Rounds = defaultdict(list)
-    options = ("--memory", memory, "--kept-since", str(table.last_ms))
-    with S3Server(table) as server:
-        for number in range(rounds):
-            for name in names:
-                figures = run(name, server, table, *options, whole=False, script=SCRIPT)
-                found[name].append(figures)
-                times = f"{figures['seconds']:.1f} s, {figures['tree_cpu']:.0f} s of CPU"
-                print_now(f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; load {load()}")
-                # The catalogs keep the former metadata.json.
-                if figures["left"] != table.kept + 1:
-                    raise SystemExit(f"{name} left {figures['left']:,.0f} objects, not {table.kept + 1:,}")
-    return found
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--entries", type=int, default=1_000_000)
-    options.add_argument("--snapshots", type=int, default=500)
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--memory", default="4g")
-    options.add_argument("--only", nargs="+", choices=sorted(NAMES), default=list(NAMES))
-    given = options.parse_args()
-    print_now(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
+    given = options(__doc__, chosen={"only": list(NAMES)}, entries=1_000_000, snapshots=500, rounds=3, memory="4g")
+    begin(given.memory)
     with tempfile.TemporaryDirectory() as folder:
         table = OverwrittenTable(Path(folder), given.entries, given.snapshots).write()
         gone = table.entries + 2 * table.manifests - table.kept
+
+        def left(figures: Figures) -> str | None:
+            # The catalogs keep the former metadata.json.
+            wanted = table.kept + 1
+            return None if figures["left"] == wanted else f"{figures['left']:,.0f} objects, not {wanted:,}"
+
+        words = ("--memory", given.memory, "--kept-since", str(table.last_ms))
         names = [name for name in NAMES if name in given.only]
-        found = compete(table, names, given.rounds, given.memory)
+        found = compete(table, names, given.rounds, *words, script="expiry", left=left)
         report(f"{table.manifests:,} snapshots, {gone:,} files to delete", found)
 
 

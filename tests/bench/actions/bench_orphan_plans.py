@@ -6,7 +6,6 @@ Every eleventh file is an orphan; what is needed is the plan of another task. Ea
 written to a folder. Spark has two executors of one core, which are processes of their own (`local-cluster`).
 """
 
-import argparse
 import resource
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from delegation.removal.orphans.subtraction import Orphans, Rules
 from delegation.removal.spark_executors import no_checkpoint
 from delegation.storage.base import ObjectStore, PlanStore
 from delegation.storage.file_system import FilePlanStore
+from tests.bench.frame import options
 from tests.spark_sessions import spark_session
 
 _LISTED: Final = 10_000
@@ -153,11 +153,7 @@ def compared(needed: NeededSet, other: PlanIndex, parts: StoredParts) -> Orphans
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--files", type=int, nargs="+", default=[100_000, 1_000_000])
-    options.add_argument("--engines", nargs="+", default=["inline", "spark"], choices=["inline", "spark"])
-    options.add_argument("--here", action="store_true", help="measure in this process")
-    given = options.parse_args()
+    given = options(__doc__, chosen={"engines": ["inline", "spark"]}, files=[100_000, 1_000_000], here=False)
     for files in given.files:
         for engine in given.engines:
             if given.here:

@@ -9,57 +9,45 @@ Figures are medians. Ours looks at each file again before it deletes it, and wri
 the action does none of it. Memory is the peak of all processes of a run (PSS). Both must leave exactly the table.
 """
 
-import argparse
-import os
+import itertools
 import tempfile
-from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
-from tests.bench.actions.report import NAMES, Rounds, report
-from tests.bench.bench_spark import load
+from tests.bench.actions.report import NAMES, begin, compete, report
+from tests.bench.frame import Figures, options
 from tests.bench.loads.big_table import BigTable
-from tests.bench.loads.children import run
-from tests.bench.servers.s3_server import S3Server
-from tests.kit.printing import print_now
-
-SCRIPT = Path(__file__).parents[1] / "contenders" / "orphans.py"
 
 
-def compete(table: BigTable, names: list[str], rounds: int, memory: str) -> Rounds:
-    """Run each contender once a round; raises SystemExit if one deletes too much or too little."""
-    found: Rounds = defaultdict(list)
-    with S3Server(table) as server:
-        for number in range(rounds):
-            for name in names:
-                figures = run(name, server, table, "--memory", memory, whole=False, script=SCRIPT)
-                found[name].append(figures)
-                times = f"{figures['seconds']:.1f} s, {figures['tree_cpu']:.0f} s of CPU"
-                requests = ", ".join(f"{count:,} {method}" for method, count in sorted(server.requests().items()))
-                print_now(
-                    f"  round {number + 1}, {name}: {times}, {figures['tree_mb']:,.0f} MB; {requests}; load {load()}"
-                )
-                if figures["left"] != table.files or figures["files"] != table.orphans:
-                    raise SystemExit(f"{name} left {figures['left']:,.0f} objects, not {table.files:,}")
-    return found
+def compared(objects: int, every: int, given: Any) -> None:
+    """Compare the contenders at a location of so many objects."""
+    with tempfile.TemporaryDirectory() as folder:
+        entries = objects * every // (every + 1) // given.manifests * given.manifests
+        table = BigTable(Path(folder), entries, given.manifests, every).write()
+
+        def left(figures: Figures) -> str | None:
+            if (figures["left"], figures["files"]) == (table.files, table.orphans):
+                return None
+            return f"{figures['left']:,.0f} objects, not {table.files:,}"
+
+        names = [name for name in NAMES if name in given.only]
+        found = compete(table, names, given.rounds, "--memory", given.memory, script="orphans", left=left)
+        report(f"{table.files + table.orphans:,} objects, {table.orphans:,} of them orphan files", found)
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    options.add_argument("--objects", type=int, nargs="+", default=[1_000_000, 2_000_000])
-    options.add_argument("--every", type=int, nargs="+", default=[10, 100])
-    options.add_argument("--manifests", type=int, default=200)
-    options.add_argument("--rounds", type=int, default=1)
-    options.add_argument("--memory", default="4g")
-    options.add_argument("--only", nargs="+", choices=sorted(NAMES), default=list(NAMES))
-    given = options.parse_args()
-    print_now(f"Spark local[2], driver memory {given.memory}, {os.cpu_count()} cores, load average {load()}")
-    for objects, every in [(objects, every) for objects in given.objects for every in given.every]:
-        with tempfile.TemporaryDirectory() as folder:
-            entries = objects * every // (every + 1) // given.manifests * given.manifests
-            table = BigTable(Path(folder), entries, given.manifests, every).write()
-            names = [name for name in NAMES if name in given.only]
-            found = compete(table, names, given.rounds, given.memory)
-            report(f"{table.files + table.orphans:,} objects, {table.orphans:,} of them orphan files", found)
+    given = options(
+        __doc__,
+        chosen={"only": list(NAMES)},
+        objects=[1_000_000, 2_000_000],
+        every=[10, 100],
+        manifests=200,
+        rounds=1,
+        memory="4g",
+    )
+    begin(given.memory)
+    for objects, every in itertools.product(given.objects, given.every):
+        compared(objects, every, given)
 
 
 if __name__ == "__main__":

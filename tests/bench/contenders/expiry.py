@@ -6,10 +6,8 @@ The time is from when the process (and its Spark session) has started until the 
 of ours is an object in the process, that of the action Iceberg's JdbcCatalog on SQLite: each commits once.
 """
 
-import argparse
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,19 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.contenders.purge import PACKAGES, TUNED, Figures, held, memory_of, s3_properties, spark_settings
-from tests.bench.contenders.purge import ContenderTable as PurgeGiven
+from tests.bench.contenders.purge import PACKAGES, TUNED, ContenderTable, held, memory_of, s3_properties, spark_settings
+from tests.bench.frame import Figures, contend, options
 
 CATALOG = "bench"
 _SQLITE = "org.xerial:sqlite-jdbc:3.49.1.0"
-
-
-@dataclass(frozen=True)
-class ContenderTable:
-    url: str
-    metadata_location: str
-    memory: str
-    kept_since: int
 
 
 @dataclass(frozen=True)
@@ -147,7 +137,7 @@ def ours_on_spark(given: ContenderTable) -> Figures:
 
 
 @contextmanager
-def registered(given: PurgeGiven | ContenderTable, properties: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+def registered(given: ContenderTable, properties: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
     """Yield a Spark session, and Iceberg's Table registered in its catalog."""
     from pyspark.sql import SparkSession
 
@@ -198,14 +188,4 @@ CONTENDERS: dict[str, Callable[[ContenderTable], Figures]] = {
 }
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description="One expiry of a table's snapshots.")
-    options.add_argument("name", choices=sorted(CONTENDERS))
-    options.add_argument("url")
-    options.add_argument("metadata_location")
-    options.add_argument("--memory", default="4g")
-    options.add_argument("--kept-since", type=int, required=True)
-    parsed = options.parse_args()
-    found = CONTENDERS[parsed.name](
-        ContenderTable(parsed.url, parsed.metadata_location, parsed.memory, parsed.kept_since)
-    )
-    sys.stdout.write(json.dumps(found) + "\n")
+    contend(CONTENDERS, options(__doc__, "name", "url", "metadata_location", memory="4g", kept_since=0))

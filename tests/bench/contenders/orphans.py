@@ -6,17 +6,15 @@ The time is from when the process (and its Spark session) has started until the 
 catalog: an object in the process for ours, Iceberg's JdbcCatalog on SQLite for the action.
 """
 
-import argparse
-import json
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.bench.contenders.expiry import CATALOG, registered
-from tests.bench.contenders.purge import TUNED, ContenderTable, Figures, held, memory_of
+from tests.bench.contenders.purge import TUNED, ContenderTable, held, memory_of
+from tests.bench.frame import Figures, contend, options
 
 AGE = timedelta(days=1)
 
@@ -92,11 +90,4 @@ CONTENDERS: dict[str, Callable[[ContenderTable], Figures]] = {
 }
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description="One removal of a table's orphan files.")
-    options.add_argument("name", choices=sorted(CONTENDERS))
-    options.add_argument("url")
-    options.add_argument("metadata_location")
-    options.add_argument("--memory", default="4g")
-    parsed = options.parse_args()
-    found = CONTENDERS[parsed.name](ContenderTable(parsed.url, parsed.metadata_location, parsed.memory, dry_run=False))
-    sys.stdout.write(json.dumps(found) + "\n")
+    contend(CONTENDERS, options(__doc__, "name", "url", "metadata_location", memory="4g"))

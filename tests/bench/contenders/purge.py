@@ -5,29 +5,29 @@
 The time is from when the process (and its Spark session) has started until the call that purges returns.
 """
 
-import argparse
 import gc
-import io
-import json
 import os
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.bench.frame import Figures, contend, options
+
 PACKAGES = ("iceberg-spark-runtime-4.1_2.13:1.11.0", "iceberg-aws-bundle:1.11.0")
-Figures = dict[str, float]
 
 
 @dataclass(frozen=True)
 class ContenderTable:
+    """What the command line of a contender has; `kept_since` is that of an expiry."""
+
     url: str
     metadata_location: str
     memory: str
-    dry_run: bool
+    dry_run: bool = False
+    kept_since: int = 0
 
 
 def inline(given: ContenderTable) -> Figures:
@@ -121,46 +121,6 @@ def s3_properties(url: str) -> dict[str, str]:
     }
 
 
-def boto3_loop(given: ContenderTable) -> Figures:
-    """Purge with a simple script: fastavro for the manifests, then delete_objects with 1,000 keys in a loop."""
-    import boto3
-    import fastavro
-
-    client = boto3.client("s3", endpoint_url=given.url)
-
-    def read(uri: str) -> bytes:
-        bucket, _, key = uri.removeprefix("s3://").partition("/")
-        return client.get_object(Bucket=bucket, Key=key)["Body"].read()
-
-    def reached() -> Iterator[str]:
-        metadata = json.loads(read(given.metadata_location))
-        lists = [snapshot["manifest-list"] for snapshot in metadata["snapshots"]]
-        manifests = [one["manifest_path"] for path in lists for one in fastavro.reader(io.BytesIO(read(path)))]
-        for path in manifests:
-            yield from (entry["data_file"]["file_path"] for entry in fastavro.reader(io.BytesIO(read(path))))
-        yield from (*manifests, *lists, given.metadata_location)
-
-    started = time.monotonic()
-    paths = list(dict.fromkeys(reached()))
-    bucket = given.metadata_location.removeprefix("s3://").partition("/")[0]
-    for first in range(0, len(paths), 1_000):
-        keys = [{"Key": path.removeprefix(f"s3://{bucket}/")} for path in paths[first : first + 1_000]]
-        client.delete_objects(Bucket=bucket, Delete={"Objects": keys})
-    return {"files": len(paths), "seconds": time.monotonic() - started}
-
-
-def pyiceberg(given: ContenderTable) -> Figures:
-    """Purge with pyiceberg's purge_table, which deletes file by file."""
-    from pyiceberg.catalog.sql import SqlCatalog
-
-    catalog = SqlCatalog("bench", uri="sqlite://", **{"s3.endpoint": given.url, "s3.region": "us-east-1"})
-    catalog.create_namespace("bench")
-    catalog.register_table("bench.orders", given.metadata_location)
-    started = time.monotonic()
-    catalog.purge_table("bench.orders")
-    return {"files": 0, "seconds": time.monotonic() - started}
-
-
 def _ours(given: ContenderTable) -> Any:
     from delegation.removal.purge.direct import DirectPurge, DirectResources, DirectRun
     from delegation.removal.purge.requests import PurgeOptions
@@ -202,17 +162,7 @@ CONTENDERS: dict[str, Callable[[ContenderTable], Figures]] = {
     "ours": ours,
     "action": lambda given: action(given, {}),
     "action tuned": lambda given: action(given, TUNED),
-    "boto3": boto3_loop,
-    "pyiceberg": pyiceberg,
 }
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description="One purge of the table.")
-    options.add_argument("name", choices=sorted(CONTENDERS))
-    options.add_argument("url")
-    options.add_argument("metadata_location")
-    options.add_argument("--memory", default="4g")
-    options.add_argument("--dry-run", action="store_true")
-    parsed = options.parse_args()
-    found = CONTENDERS[parsed.name](ContenderTable(parsed.url, parsed.metadata_location, parsed.memory, parsed.dry_run))
-    sys.stdout.write(json.dumps(found) + "\n")
+    contend(CONTENDERS, options(__doc__, "name", "url", "metadata_location", memory="4g", dry_run=False))

@@ -1,11 +1,10 @@
 """Compactions of tables in one new process, by the shared worker, a job, or Iceberg's procedure; prints figures.
 
-    PYTHONPATH=functions:. python tests/bench/contenders/rewrites.py NAME URL TABLE …
+    PYTHONPATH=functions:. python tests/bench/contenders/rewrites.py NAME URL --tables TABLE …
 
 `session` is the time until the Spark session has started, `seconds` that of the rewrites after it.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -21,6 +20,7 @@ from delegation.rewrites.behavior import RewriteJob
 from delegation.rewrites.context import RewriteResult
 from delegation.rewrites.runtimes import JARS
 from delegation.tasks.life.model import Task
+from tests.bench.frame import options
 from tests.integration.local.catalog_world import REALM, REGION, SCOPE
 from tests.kit.worlds.shared_rewrites import SharedRewrites
 
@@ -132,13 +132,9 @@ CONTENDERS = {"shared": shared, "job": job, "loop": loop}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("name", choices=sorted(CONTENDERS))
-    parser.add_argument("url")
-    parser.add_argument("tables", nargs="+", help="names as NAMESPACE.TABLE")
-    given = parser.parse_args()
-    tables = [TableIdentifier("lake", (name.split(".")[0],), name.split(".")[1]) for name in given.tables]
+    given = options(__doc__, "name", "url", tables=["sales.orders"])
     timed = Timed()
+    tables = [TableIdentifier("lake", (name.split(".")[0],), name.split(".")[1]) for name in given.tables]
     CONTENDERS[given.name](given.url, tables, timed)
     sys.stdout.write(f"\n{json.dumps(timed.figures())}\n")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import fastavro
 
-from tests.bench.bench_reader import manifest
+from tests.bench.loads.manifests import manifest
 from tests.unit.iceberg.manifest_files import LISTED, SYNC, list_schema, text, written, zigzag
 
 BUCKET = "lake-bucket"
@@ -125,11 +125,7 @@ class BigTable:
                     "sequence-number": 7,
                     "timestamp-ms": 1_763_700_000_000,
                     "schema-id": 0,
-                    "summary": {
-                        "operation": "append",
-                        "total-records": "0",
-                        "total-data-files": str(self.entries),
-                    },
+                    "summary": {"operation": "append", "total-records": "0", "total-data-files": str(self.entries)},
                     "manifest-list": f"s3://{BUCKET}/{TABLE}/metadata/snap-1.avro",
                 }
             ],

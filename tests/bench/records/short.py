@@ -28,7 +28,7 @@ from delegation.storage.locations import canonical_all
 from delegation.storage.memory import MemoryPlanStore
 from infra.environment.functions import EVERY_FUNCTION
 from tests.bench.bench_cold import SOURCES, Interpreter
-from tests.bench.bench_reader import PROJECTED, manifest
+from tests.bench.loads.manifests import PROJECTED, manifest
 from tests.counts.works import KEYS, ROWS, AnsweringStore, accepted, forwarded, plain_client
 from tests.paths import ROOT
 

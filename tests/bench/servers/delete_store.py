@@ -10,15 +10,14 @@ bucket starts empty. The store runs as a separate process: `with DeleteStore() a
 import asyncio
 import json
 import re
-import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any
 
+from tests.bench.frame import ServerProcess
 from tests.bench.servers.tokens import Tokens
 
 LATENCY = 0.02
@@ -135,20 +134,11 @@ def _answer(status: bytes, body: bytes) -> bytes:
     return head % (status, len(body)) + body
 
 
-class DeleteStore:
+class DeleteStore(ServerProcess):
     """The store's process; a context manager."""
 
-    def __enter__(self) -> "DeleteStore":
-        self._process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        self.url = f"http://127.0.0.1:{int(line)}"
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._process.terminate()
-        self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
+    def __init__(self) -> None:
+        super().__init__(__file__)
 
     def reset(self, rules: Rules) -> None:
         """Reset the state and apply these rules."""

@@ -5,11 +5,9 @@ and what is put; data files are only keys. Deletes are only recorded, so `reset`
 keys per second, a call that asks for more is answered with 503 SlowDown, as S3 does for each partition of a prefix.
 """
 
-import argparse
 import asyncio
 import json
 import re
-import subprocess
 import sys
 import time
 import urllib.parse
@@ -19,9 +17,9 @@ from collections import Counter
 from email.utils import formatdate
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from xml.sax.saxutils import escape, unescape
 
+from tests.bench.frame import ServerProcess, options
 from tests.bench.loads.big_table import BUCKET, TABLE, BigTable
 from tests.bench.servers.tokens import Tokens
 
@@ -254,31 +252,11 @@ def _unchunked(body: bytes) -> bytes:
         at = end + 4 + size
 
 
-class S3Server:
+class S3Server(ServerProcess):
     """The server's process; a context manager."""
 
     def __init__(self, table: BigTable, limit: float = 0.0) -> None:
-        self._table, self._limit = table, limit
-        self.url = ""
-
-    def __enter__(self) -> "S3Server":
-        table = self._table
-        numbers = (table.entries, table.manifests, table.orphans_every, self._limit)
-        command = [sys.executable, __file__, str(table.folder), *map(str, numbers)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        self.url = f"http://127.0.0.1:{int(line)}"
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._process.terminate()
-        self._process.wait()
-        if self._process.stdout:
-            self._process.stdout.close()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        super().__init__(__file__, table.folder, table.entries, table.manifests, table.orphans_every, limit)
 
     def state(self) -> tuple[int, int, int]:
         """Return (objects of the table left, other keys deleted, delete calls)."""
@@ -313,11 +291,6 @@ async def serve(table: BigTable, limit: float) -> None:
 
 
 if __name__ == "__main__":
-    options = argparse.ArgumentParser(description=f"Serve s3://{BUCKET}/{TABLE}.")
-    options.add_argument("folder", type=Path)
-    options.add_argument("entries", type=int)
-    options.add_argument("manifests", type=int)
-    options.add_argument("orphans_every", type=int)
-    options.add_argument("limit", type=float)
-    given = options.parse_args()
-    asyncio.run(serve(BigTable(given.folder, given.entries, given.manifests, given.orphans_every), given.limit))
+    given = options(f"Serve s3://{BUCKET}/{TABLE}.", "folder", "entries", "manifests", "orphans_every", "limit")
+    served = BigTable(Path(given.folder), int(given.entries), int(given.manifests), int(given.orphans_every))
+    asyncio.run(serve(served, float(given.limit)))
